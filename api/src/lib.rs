@@ -15,4 +15,4 @@ pub mod selector;
 mod types;
 pub mod unsupported;
 
-pub use types::{cluster, common, identity, machine};
+pub use types::{cluster, common, identity, machine, network_mapping, network_source};

@@ -36,6 +36,10 @@ pub const MACHINE_NETWORK_LABEL: &str = "infrastructure.cluster.x-k8s.io/machine
 pub const MACHINE_NETWORK_CONTRACT: &str = "v1";
 /// Label of a CRD whose objects `clusterctl move` carries along together with what they own.
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
+/// Label of a CRD whose objects clusterctl moves although no Cluster owns them.
+pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
+/// Label of a Secret that machines may name in `spec.networkSources`; the value is `true`.
+pub const NETWORK_SOURCE_LABEL: &str = "infrastructure.cluster.x-k8s.io/network-source";
 
 /// Label by which whoever writes a Secret says, with the value `true`, that it is bootstrap data for
 /// `spec.bootstrap.dataSecretName` of a Machine.

@@ -101,6 +101,25 @@ fn holds(expression: &LabelSelectorRequirement, labels: &BTreeMap<String, String
     }
 }
 
+/// The selector in the text form of the API server's parameter `labelSelector`, for example `a=b,c in (d,e)`.
+pub fn text(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten();
+    let equal = labels.map(|(key, value)| format!("{key}={value}"));
+    let expressions = selector.match_expressions.iter().flatten().map(requirement_text);
+    equal.chain(expressions).collect::<Vec<_>>().join(",")
+}
+
+fn requirement_text(requirement: &LabelSelectorRequirement) -> String {
+    let LabelSelectorRequirement { key, operator, values } = requirement;
+    let values = values.as_deref().unwrap_or_default().join(",");
+    match operator.as_str() {
+        "In" => format!("{key} in ({values})"),
+        "NotIn" => format!("{key} notin ({values})"),
+        "DoesNotExist" => format!("!{key}"),
+        _ => key.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -173,5 +192,19 @@ mod tests {
         assert!(is_empty(&selector(json!({}))));
         assert!(is_empty(&selector(json!({"matchLabels": {}, "matchExpressions": []}))));
         assert!(!is_empty(&selector(json!({"matchLabels": {"team": "a"}}))));
+    }
+
+    #[test]
+    fn a_selector_has_the_text_form_of_the_api_server() {
+        let all = selector(json!({
+            "matchLabels": {"team": "a", "zone": ""},
+            "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["x", "y"]},
+                {"key": "tier", "operator": "NotIn", "values": ["z"]},
+                {"key": "old", "operator": "DoesNotExist"},
+                {"key": "new", "operator": "Exists"},
+            ],
+        }));
+        assert_eq!(text(&all), "team=a,zone=,tier in (x,y),tier notin (z),!old,new");
     }
 }

@@ -15,7 +15,7 @@ const DOCUMENT: &str = include_str!("../../docs/conditions.md");
 const TROUBLESHOOTING: &str = include_str!("../../docs/troubleshooting.md");
 
 /// The reasons of conditions that are as they should be.
-const GOOD: [Reason; 2] = [Reason::Ready, Reason::NotPaused];
+const GOOD: [Reason; 3] = [Reason::Ready, Reason::NotPaused, Reason::Compiled];
 
 fn conditions_explained() -> BTreeSet<&'static str> {
     let headings = DOCUMENT.lines().filter_map(|line| line.strip_prefix("### `"));

@@ -70,6 +70,7 @@ fn names_and_scopes_are_those_that_cluster_api_derives() {
         ("AWSClusterTemplate", "awsclustertemplates", "Namespaced"),
         ("AWSMachine", "awsmachines", "Namespaced"),
         ("AWSMachineTemplate", "awsmachinetemplates", "Namespaced"),
+        ("AWSNetworkMapping", "awsnetworkmappings", "Cluster"),
     ];
     let crds = manifests();
     assert_eq!(
@@ -120,6 +121,8 @@ fn crd_labels_name_the_contract_and_the_provider_only() {
         assert_eq!(network, (kind == CLUSTER).then(|| json!("v1")), "{kind}");
         let hierarchy = labels.remove("clusterctl.cluster.x-k8s.io/move-hierarchy");
         assert_eq!(hierarchy, kind.ends_with("Identity").then(|| json!("")), "{kind}");
+        let moved = labels.remove("clusterctl.cluster.x-k8s.io/move");
+        assert_eq!(moved, (kind == "AWSNetworkMapping").then(|| json!("")), "{kind}");
         assert!(labels.is_empty(), "{kind}: {labels:?}");
         let served: Vec<_> = crd["spec"]["versions"]
             .as_array()

@@ -14,6 +14,7 @@ use capa_api::cluster::AWSCluster;
 use capa_api::machine::AWSMachine;
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
+use capa_api::network_mapping::AWSNetworkMapping;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -63,6 +64,7 @@ fn fixtures_survive_a_round_trip_but_for_listed_losses() {
                 "AWSCluster" => loss::<AWSCluster>(document),
                 "AWSMachine" => loss::<AWSMachine>(document),
                 "AWSMachineTemplate" => loss::<AWSMachineTemplate>(document),
+                "AWSNetworkMapping" => loss::<AWSNetworkMapping>(document),
                 _ => Some("-".to_owned()),
             };
             let object = format!("{kind}/{}", document["metadata"]["name"].as_str().unwrap());

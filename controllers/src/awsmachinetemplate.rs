@@ -182,7 +182,8 @@ async fn network(
         name: template.metadata.name.clone().unwrap_or_default(),
     };
     let spec = &template.spec.template.spec;
-    read_network(&reader, spec, cluster, context.kubernetes.as_ref()).await
+    // A template does not know the role of its machines.
+    read_network(&reader, spec, None, cluster, context.kubernetes.as_ref()).await
 }
 
 async fn look_up(

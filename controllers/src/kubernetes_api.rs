@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
-use capa_api::common::IdentityReference;
+use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{
     AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity, AllowedNamespaces,
 };
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::network::MachineNetwork;
+use capa_network::{Field, Problem, SourceKind, Trust};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
-use serde_json::Value;
 use thiserror::Error;
 
 use crate::machine_networks::MachineNetworks;
@@ -44,19 +45,94 @@ impl KubernetesError {
     }
 }
 
-/// The result of reading an infrastructure object of any kind.
+/// The objects of a request for a network source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SourceObjects {
+    /// One object by its name.
+    Named(String),
+    /// All objects that match a label selector, in the API server's text form.
+    Selected(String),
+}
+
+/// A request for objects of one kind, in the namespace of the reader, that describe a network.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceRequest {
+    /// The kind of the objects.
+    pub kind: SourceKind,
+    /// The objects.
+    pub objects: SourceObjects,
+    /// Name of the AWSNetworkMapping that reads the objects. `None`: the description of the kind.
+    pub mapping: Option<String>,
+    /// The role of the machines that use the source; `None` for both roles.
+    pub role: Option<MachineRole>,
+}
+
+impl SourceRequest {
+    /// The request for the infrastructure object of a Cluster.
+    pub fn infrastructure(reference: &ContractReference) -> Self {
+        Self {
+            kind: SourceKind {
+                group: reference.api_group.clone(),
+                kind: reference.kind.clone(),
+            },
+            objects: SourceObjects::Named(reference.name.clone()),
+            mapping: None,
+            role: None,
+        }
+    }
+}
+
+impl Display for SourceRequest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = &self.kind.kind;
+        match &self.objects {
+            SourceObjects::Named(name) => write!(formatter, "{kind}/{name}"),
+            SourceObjects::Selected(selector) => write!(formatter, "{kind} with {selector}"),
+        }
+    }
+}
+
+/// The result of reading a network source.
 #[derive(Clone, Debug)]
-pub enum Infrastructure {
-    /// The `status.network` of an object whose CRD has the label of the network contract.
-    Published(Option<Value>),
-    /// The CRD of the object does not have the label of the network contract.
-    Silent,
-    /// The object, or its CRD, does not exist.
+pub struct SourceRead {
+    /// The trust in the source.
+    pub trust: Trust,
+    /// The fields that the source can supply.
+    pub fields: Vec<Field>,
+    /// The outcome of the read.
+    pub outcome: SourceOutcome,
+}
+
+/// The outcome of reading a network source.
+#[derive(Clone, Debug)]
+pub enum SourceOutcome {
+    /// The objects exist and a description of their kind applies.
+    Described {
+        /// `Kind/name` of the objects, as recorded on the machine.
+        name: String,
+        /// The network of the objects; `None` while they have published none.
+        network: Result<Option<Box<MachineNetwork>>, Problem>,
+    },
+    /// No mapping reads the kind, and the CRD of the kind does not have the label of the network contract.
+    Undescribed,
+    /// The object, or its CRD, does not exist, or no object matches the selector.
     NotFound,
     /// The API server does not serve the kind.
     NoKindMatch,
+    /// The kind is cluster-scoped.
+    ClusterScoped,
     /// The manager does not have the permission to read the kind.
     Forbidden,
+    /// The AWSNetworkMapping that the request names does not exist.
+    NoMapping,
+    /// The AWSNetworkMapping of this name cannot be used for the kind.
+    UnusableMapping {
+        /// Name of the AWSNetworkMapping.
+        name: String,
+        /// The kind that the mapping reads, if this is another one than that of the request. Otherwise an expression
+        /// of the mapping is invalid.
+        reads: Option<SourceKind>,
+    },
     /// The read failed with another error, for example because the conversion webhook of the kind does not exist.
     Unreadable {
         /// Status code of the API server's answer; `None` without an answer.
@@ -153,16 +229,12 @@ pub struct BeingRead;
 /// Reads of network sources.
 #[async_trait]
 pub trait NetworkKubernetes: Kubernetes {
-    /// The object that a Cluster's `infrastructureRef` names, in the namespace of the reader. Reads of the same object
-    /// share one answer for a few seconds. A failed read is an answer too.
+    /// Objects in the namespace of the reader. Equal requests share one answer for a few seconds. A failed read is an
+    /// answer too.
     ///
     /// # Errors
     /// The read takes long. The reader is reconciled again when the read has ended.
-    async fn infrastructure(
-        &self,
-        reader: &NetworkReader,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, BeingRead>;
+    async fn source(&self, reader: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead>;
 }
 
 /// Further reads and writes of the machine reconciler.

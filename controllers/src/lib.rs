@@ -6,6 +6,7 @@ pub mod awscluster;
 pub mod awsclusteridentity;
 pub mod awsmachine;
 pub mod awsmachinetemplate;
+pub mod awsnetworkmapping;
 mod call_inputs;
 pub mod identity;
 pub mod kubernetes;

@@ -29,14 +29,17 @@ impl MachineNetworks {
     }
 }
 
+/// Whether the spec names a subnet. The objects of `networkSources` are not read here: a machine whose sources supply
+/// nothing reports that itself.
 fn names_subnet(spec: &AWSMachineSpec) -> bool {
-    spec.subnet.as_ref().is_some_and(names_something)
+    !spec.network_sources.is_empty() || spec.subnet.as_ref().is_some_and(names_something)
 }
 
 fn names_security_group(spec: &AWSMachineSpec) -> bool {
     let overrides = NetworkSecurityGroups::from_overrides(&spec.security_group_overrides);
     let mut additional = spec.additional_security_groups.iter();
-    !overrides.all.is_empty() || !overrides.control_plane.is_empty() || additional.any(names_something)
+    let by_override = !overrides.all.is_empty() || !overrides.control_plane.is_empty();
+    !spec.network_sources.is_empty() || by_override || additional.any(names_something)
 }
 
 fn names_something(reference: &ResourceReference) -> bool {
@@ -93,6 +96,7 @@ mod tests {
             ),
             (format!("additionalSecurityGroups: [{{{filter}}}]"), (false, true)),
             ("additionalSecurityGroups: [{}]".to_owned(), (false, false)),
+            ("networkSources: [{kind: ConfigMap, name: n}]".to_owned(), (true, true)),
             ("securityGroupOverrides: {node: sg-0000000a}".to_owned(), (false, true)),
             (
                 "securityGroupOverrides: {controlplane: sg-0000000a}".to_owned(),

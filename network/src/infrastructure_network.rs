@@ -8,7 +8,7 @@ const CAPA_KIND: (&str, &str) = (GROUP, "AWSCluster");
 
 /// The network that an object publishes: its `status.network`; without one, CAPA's fields of an AWSCluster that another
 /// controller manages. The types of the fields are not checked here.
-pub fn infrastructure_network(group: &str, kind: &str, object: &Value) -> Option<Value> {
+pub(crate) fn infrastructure_network(group: &str, kind: &str, object: &Value) -> Option<Value> {
     let network = object.pointer("/status/network").filter(|network| !network.is_null());
     network.cloned().or_else(|| {
         let pointer = format!("/metadata/annotations/{}", MANAGED_BY_ANNOTATION.replace('/', "~1"));

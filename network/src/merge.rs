@@ -7,7 +7,7 @@ use capa_api::conditions::Reason;
 use capa_api::meta::{MACHINE_NETWORK_CONTRACT, MACHINE_NETWORK_LABEL};
 use capa_api::network::MachineNetwork;
 
-use crate::Trust;
+use crate::{Field, Trust};
 
 /// One object that a machine's network may come from.
 #[derive(Clone, Debug)]
@@ -27,9 +27,15 @@ pub enum Contribution {
     Network(Box<MachineNetwork>),
     /// The kind of the object does not publish networks: later sources supply all fields.
     Unlabelled(UnlabelledKind),
-    /// The source exists in name but cannot be used: it is deleted, forbidden, malformed or not ready. The merge stops
-    /// here, so that a typo never lets a later source place the machine in another network.
-    Unusable(Problem),
+    /// The source exists in name but cannot be used: it is deleted, forbidden, malformed or not ready. If a field that it
+    /// could supply is still lacking, the merge stops here, so that a typo never lets a later source place the machine
+    /// in another network.
+    Unusable {
+        /// The reason.
+        problem: Problem,
+        /// The fields that the source could supply.
+        fields: Vec<Field>,
+    },
 }
 
 /// A kind whose CRD does not have the label of the network contract, so that its objects are not read.
@@ -88,14 +94,24 @@ pub struct Merged {
     pub pending_targets: Option<Problem>,
 }
 
+impl Merged {
+    /// Whether no source has supplied the field yet. Announced targets count as supplied.
+    fn lacks(&self, field: Field) -> bool {
+        let is_announced = field == Field::ControlPlaneTargets && self.pending_targets.is_some();
+        !is_announced && !self.winners.contains_key(field.path())
+    }
+}
+
 /// Walks the sources in order.
 pub fn merge(sources: &[Source]) -> Merged {
     let mut merged = Merged::default();
     for source in sources {
         match &source.contribution {
-            Contribution::Unusable(problem) => {
-                merged.problem = Some(problem.clone());
-                break;
+            Contribution::Unusable { problem, fields } => {
+                if fields.iter().any(|field| merged.lacks(*field)) {
+                    merged.problem = Some(problem.clone());
+                    break;
+                }
             }
             Contribution::Network(network) => {
                 if let Some(problem) = refused_authority(source, network) {
@@ -147,46 +163,46 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
         pending_targets,
         ..
     } = merged;
-    let mut take = |field: &str, taken: bool| {
+    let mut take = |field: Field, taken: bool| {
         if taken {
-            winners.insert(field.to_owned(), source.name.clone());
+            winners.insert(field.path().to_owned(), source.name.clone());
         }
     };
-    take("region", fill_string(&mut into.region, from.region.as_ref()));
-    take("subnets", fill_list(&mut into.subnets, &from.subnets));
+    take(Field::Region, fill_string(&mut into.region, from.region.as_ref()));
+    take(Field::Subnets, fill_list(&mut into.subnets, &from.subnets));
     if let Some(groups) = &from.security_groups {
         let into = into.security_groups.get_or_insert_default();
-        take("securityGroups.all", fill_list(&mut into.all, &groups.all));
+        take(Field::SecurityGroupsAll, fill_list(&mut into.all, &groups.all));
         take(
-            "securityGroups.controlPlane",
+            Field::SecurityGroupsControlPlane,
             fill_list(&mut into.control_plane, &groups.control_plane),
         );
-        take("securityGroups.worker", fill_list(&mut into.worker, &groups.worker));
+        take(Field::SecurityGroupsWorker, fill_list(&mut into.worker, &groups.worker));
     }
-    take("vpc", fill_option(&mut into.vpc, from.vpc.as_ref()));
+    take(Field::Vpc, fill_option(&mut into.vpc, from.vpc.as_ref()));
     take(
-        "additionalTags",
+        Field::AdditionalTags,
         into.additional_tags.is_empty() && !from.additional_tags.is_empty() && {
             into.additional_tags.clone_from(&from.additional_tags);
             true
         },
     );
     take(
-        "clusterTag",
+        Field::ClusterTag,
         fill_string(&mut into.cluster_tag, from.cluster_tag.as_ref()),
     );
     take(
-        "sshKeyName",
+        Field::SshKeyName,
         fill_string(&mut into.ssh_key_name, from.ssh_key_name.as_ref()),
     );
     take(
-        "imageLookup",
+        Field::ImageLookup,
         fill_option(&mut into.image_lookup, from.image_lookup.as_ref()),
     );
     // Announced targets belong to this source even before they are known: no later source supplies others.
     let are_open = into.control_plane_targets.is_empty() && pending_targets.is_none();
     take(
-        "controlPlaneTargets",
+        Field::ControlPlaneTargets,
         are_open && fill_list(&mut into.control_plane_targets, &from.control_plane_targets),
     );
     if are_open && from.control_plane_targets.is_empty() {
@@ -194,15 +210,15 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
         *pending_targets = pending.map(|pending| still_to_come(&source.name, pending));
     }
     take(
-        "identityRef",
+        Field::IdentityRef,
         fill_option(&mut into.identity_ref, from.identity_ref.as_ref()),
     );
     take(
-        "instanceProfiles",
+        Field::InstanceProfiles,
         fill_option(&mut into.instance_profiles, from.instance_profiles.as_ref()),
     );
     take(
-        "bootstrapStorage",
+        Field::BootstrapStorage,
         fill_option(&mut into.bootstrap_storage, from.bootstrap_storage.as_ref()),
     );
 }
@@ -324,12 +340,34 @@ mod tests {
             Source {
                 name: "N/n".into(),
                 trust: Trust::Placement,
-                contribution: Contribution::Unusable(problem.clone()),
+                contribution: Contribution::Unusable {
+                    problem: problem.clone(),
+                    fields: Field::placement(),
+                },
             },
             source("B/b", Trust::Authority, "{region: eu-west-1}"),
         ]);
         assert_eq!(merged.problem, Some(problem));
         assert_eq!(merged.network.region, None);
+    }
+
+    #[test]
+    fn an_unusable_source_stops_only_what_it_could_supply() {
+        let unusable = Source {
+            name: "Subnet/s".into(),
+            trust: Trust::Placement,
+            contribution: Contribution::Unusable {
+                problem: Problem::new(Reason::NotFound, "Subnet/s does not exist"),
+                fields: vec![Field::Region, Field::Subnets],
+            },
+        };
+        let earlier = |yaml| source("A/a", Trust::Authority, yaml);
+        let later = source("B/b", Trust::Authority, "{vpc: {id: vpc-00000001}}");
+        let complete = earlier("{region: r, subnets: [{id: subnet-00000001}]}");
+        let merged = merge(&[complete, unusable.clone(), later.clone()]);
+        assert_eq!((merged.problem, merged.network.vpc.is_some()), (None, true));
+        let merged = merge(&[earlier("{region: r}"), unusable, later]);
+        assert_eq!((merged.problem.is_some(), merged.network.vpc), (true, None));
     }
 
     #[test]

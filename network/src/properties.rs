@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
 
-use crate::{Contribution, Placement, PlacementRequest, Problem, Source, Trust, merge, place};
+use strum::VariantArray;
+
+use crate::{Contribution, Field, Placement, PlacementRequest, Problem, Source, Trust, merge, place};
 
 const AUTHORITY_FIELDS: [&str; 4] = [
     "identityRef",
@@ -98,7 +100,14 @@ fn sources(trust: Trust, offered: Vec<&'static str>) -> impl Strategy<Value = Ve
             name: format!("S/{tag}"),
             trust,
             contribution: if unusable {
-                Contribution::Unusable(Problem::new(Reason::NotFound, format!("S/{tag} does not exist")))
+                Contribution::Unusable {
+                    problem: Problem::new(Reason::NotFound, format!("S/{tag} does not exist")),
+                    fields: Field::VARIANTS
+                        .iter()
+                        .copied()
+                        .filter(|field| present.contains(&field.path()))
+                        .collect(),
+                }
             } else {
                 Contribution::Network(Box::new(network_with(&present, &empty, tag)))
             },
@@ -221,9 +230,11 @@ proptest! {
                         expected.entry(field).or_insert(value);
                     }
                 }
-                Contribution::Unusable(why) => {
-                    problem = Some(why.clone());
-                    break;
+                Contribution::Unusable { problem: why, fields } => {
+                    if fields.iter().any(|field| !winners.contains_key(field.path())) {
+                        problem = Some(why.clone());
+                        break;
+                    }
                 }
                 Contribution::Unlabelled(_) => {}
             }
@@ -255,9 +266,18 @@ proptest! {
                 source.trust == Trust::Placement
                     && fields(network).keys().any(|field| AUTHORITY_FIELDS.contains(&field.as_str()))
             }
-            Contribution::Unusable(_) | Contribution::Unlabelled(_) => false,
+            Contribution::Unusable { .. } | Contribution::Unlabelled(_) => false,
         };
-        let ends = |source: &&Source| offends(source) || matches!(source.contribution, Contribution::Unusable(_));
+        let mut supplied = BTreeSet::new();
+        let ends = |source: &&Source| match &source.contribution {
+            Contribution::Network(_) if offends(source) => true,
+            Contribution::Network(network) => {
+                supplied.extend(fields(network).into_keys());
+                false
+            }
+            Contribution::Unusable { fields, .. } => fields.iter().any(|field| !supplied.contains(field.path())),
+            Contribution::Unlabelled(_) => false,
+        };
         let refused = sources.iter().find(ends).is_some_and(offends);
         let reason = merged.problem.map(|problem| problem.reason);
         prop_assert_eq!(reason == Some(Reason::AuthorityNotAllowed), refused, "refused, not ignored");

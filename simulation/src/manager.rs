@@ -8,17 +8,18 @@ use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::{IdentityKind, IdentityReference};
-use capa_api::contract::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_cloud::sim::Sessions;
 use capa_controllers::awsmachine::claimed_instances;
 use capa_controllers::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, Infrastructure, Kubernetes, KubernetesError, MachineKubernetes,
-    NetworkKubernetes, NetworkReader,
+    BeingRead, ClusterKubernetes, Identity, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+    NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
 };
 use capa_controllers::machine_networks::MachineNetworks;
+use capa_network::Description;
 use capa_runtime::kinds::ObjectName;
 use capa_runtime::reconcile::WriteConflict;
 use capa_runtime::status::StatusError;
@@ -232,31 +233,45 @@ impl Kubernetes for Manager {
 
 #[async_trait]
 impl NetworkKubernetes for Manager {
-    async fn infrastructure(
-        &self,
-        _: &NetworkReader,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, BeingRead> {
-        let (of, name) = (self.of, reference.name.clone());
+    async fn source(&self, _: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead> {
+        // The machines of the histories have no other sources than the AWSCluster.
+        let outcome = match &request.objects {
+            SourceObjects::Named(name) => self.aws_cluster(name, request).await,
+            SourceObjects::Selected(_) => SourceOutcome::NotFound,
+        };
+        Ok(SourceRead {
+            trust: Description::Status.trust(&request.kind),
+            fields: Description::Status.fields(request.role),
+            outcome,
+        })
+    }
+}
+
+impl Manager {
+    async fn aws_cluster(&self, name: &str, request: &SourceRequest) -> SourceOutcome {
+        let (of, name) = (self.of, name.to_owned());
         let read = self.mailbox.ask(
             Action::kubernetes("GET AWSCluster", false),
             name.clone(),
             move |outside: &mut Outside, _| outside.server(of).get::<AWSCluster>(&name),
         );
-        let unreadable = |why: String| Infrastructure::Unreadable {
+        let unreadable = |why: String| SourceOutcome::Unreadable {
             code: None,
             text: format!("failed to read AWSCluster: {why}"),
         };
         let cluster = match read.await {
-            Ok(Some(cluster)) => cluster,
-            Ok(None) => return Ok(Infrastructure::NotFound),
-            Err(failure) => return Ok(unreadable(failed("read AWSCluster", failure).source.to_string())),
+            Ok(Some(cluster)) => serde_json::to_value(cluster.as_ref()),
+            Ok(None) => return SourceOutcome::NotFound,
+            Err(failure) => return unreadable(failed("read AWSCluster", failure).source.to_string()),
         };
-        let network = cluster.status.as_ref().and_then(|status| status.network.as_ref());
-        Ok(match network.map(serde_json::to_value).transpose() {
-            Ok(network) => Infrastructure::Published(network),
+        match cluster {
+            Ok(cluster) => {
+                let (name, network) = Description::Status.network(&request.kind, &[cluster], request.role);
+                let network = network.map(|network| network.map(Box::new));
+                SourceOutcome::Described { name, network }
+            }
             Err(error) => unreadable(error.to_string()),
-        })
+        }
     }
 }
 

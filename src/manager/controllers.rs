@@ -13,11 +13,12 @@ use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
 use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
+use capa_controllers::awsnetworkmapping::NetworkMappingReconciler;
 use capa_controllers::identity::users::watched_identity;
 use capa_controllers::kubernetes::{
     Caches, KubernetesClient, machines_of_cluster, owner_that_names, reference_to, templates_of_cluster,
 };
-use capa_controllers::kubernetes_api::NetworkReaderKind;
+use capa_controllers::kubernetes_api::{NetworkReaderKind, SourceRequest};
 use capa_controllers::machine_networks;
 use capa_controllers::refusals::Refusals;
 use capa_runtime::Runtime;
@@ -61,6 +62,7 @@ pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) 
         controller_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         role_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         static_identities: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
+        network_mappings: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
         namespaces: ObjectCache::start(runtime, tasks, Api::all(client.clone()), every()),
     }
 }
@@ -89,6 +91,7 @@ impl Wiring {
         let clusters = self.cluster_controller(&kubernetes, changed_secrets);
         let machines = self.machine_controller(&kubernetes);
         let templates = self.template_controller(&kubernetes);
+        let mappings = self.mapping_controller(&kubernetes);
         identity_controllers::start(&self, &kubernetes, tasks);
         let scan = orphans::scan_periodically(
             self.clouds.clone(),
@@ -102,6 +105,7 @@ impl Wiring {
         tasks.spawn("controller of AWSCluster", clusters.run(tasks.stop()));
         tasks.spawn("controller of AWSMachine", machines.run(tasks.stop()));
         tasks.spawn("controller of AWSMachineTemplate", templates.run(tasks.stop()));
+        tasks.spawn("controller of AWSNetworkMapping", mappings.run(tasks.stop()));
     }
 
     /// The memory that outlives this process; `None` without leader election, because then there is no Lease.
@@ -219,10 +223,10 @@ impl Wiring {
         };
         let machines = caches.aws_machines.store().clone();
         let clusters = caches.clusters.store().clone();
-        let infrastructure = kubernetes.infrastructure_reader();
+        let sources = kubernetes.source_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            infrastructure.changed(&namespace, &reference_to(cluster));
+            sources.changed(&namespace, &SourceRequest::infrastructure(&reference_to(cluster)));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
                 references(&machines_of_cluster(&machines, &namespace, &owner.name_any()))
@@ -282,10 +286,10 @@ impl Wiring {
         };
         let templates = caches.aws_machine_templates.store().clone();
         let clusters = caches.clusters.store().clone();
-        let infrastructure = kubernetes.infrastructure_reader();
+        let sources = kubernetes.source_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            infrastructure.changed(&namespace, &reference_to(cluster));
+            sources.changed(&namespace, &SourceRequest::infrastructure(&reference_to(cluster)));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
                 references(&templates_of_cluster(&templates, &namespace, &owner.name_any()))
@@ -295,6 +299,21 @@ impl Wiring {
             .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
             .watches(&caches.aws_clusters, awscluster::wakes_machines, under_infrastructure)
             .reconcile_on(readers(kubernetes, NetworkReaderKind::Template))
+    }
+
+    fn mapping_controller(&self, kubernetes: &KubernetesClient) -> Controller<NetworkMappingReconciler> {
+        let kubernetes = Arc::new(kubernetes.clone());
+        let settings = ControllerSettings {
+            concurrency: 1,
+            ..ControllerSettings::default()
+        };
+        let mappings = &self.caches.network_mappings;
+        Controller::new(
+            &self.runtime,
+            mappings,
+            NetworkMappingReconciler { kubernetes },
+            settings,
+        )
     }
 
     /// The AWSClusters of a namespace, whose labels decide which identities they may use.
@@ -348,7 +367,7 @@ fn readers<K: CachedKind>(
     kubernetes: &KubernetesClient,
     kind: NetworkReaderKind,
 ) -> impl Stream<Item = ObjectRef<K>> + Send + 'static + use<K> {
-    let mut ended = kubernetes.infrastructure_reader().ended();
+    let mut ended = kubernetes.source_reader().ended();
     let ended = futures::stream::poll_fn(move |context| ended.poll_recv(context));
     let of_kind = ended.filter(move |reader| ready(reader.kind == kind));
     of_kind.map(|reader| ObjectRef::new(&reader.name).within(&reader.namespace))

@@ -97,6 +97,10 @@ pub enum Reason {
     Draining,
     /// The instance is being terminated.
     Terminating,
+    /// All expressions of the mapping compile.
+    Compiled,
+    /// An expression of the mapping does not compile, or exceeds the limits of expressions.
+    InvalidExpression,
     /// The registration in load balancer targets is in progress.
     Registering,
     /// The deregistration from load balancer targets is in progress.

@@ -15,6 +15,7 @@ use crate::cluster::template::AWSClusterTemplate;
 use crate::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity};
 use crate::machine::AWSMachine;
 use crate::machine::template::AWSMachineTemplate;
+use crate::network_mapping::AWSNetworkMapping;
 use crate::{meta, unsupported};
 
 pub(crate) use structural::schema_of;
@@ -58,6 +59,7 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
         crd::<AWSClusterControllerIdentity>(&[hierarchy])?,
         crd::<AWSClusterRoleIdentity>(&[hierarchy])?,
         crd::<AWSClusterStaticIdentity>(&[hierarchy])?,
+        crd::<AWSNetworkMapping>(&[(meta::MOVE_LABEL, "")])?,
     ])
 }
 

@@ -117,7 +117,7 @@ async fn resolved(
     cluster: &Cluster,
     context: &MachineContext,
 ) -> Result<LocationInputs, FlowError> {
-    let merged = read::network(&scope.machine, cluster, context).await?;
+    let merged = read::network(scope, cluster, context).await?;
     if let Some(problem) = &merged.problem
         && !goes_on_without(problem, scope)
     {

@@ -76,17 +76,19 @@ pub(super) fn ownership(
 /// The network of the machine's sources. Its own subnet filters are not resolved. The memory keeps the group of the
 /// identity, because no record may contain the identity yet.
 pub(super) async fn network(
-    machine: &AWSMachine,
+    scope: &MachineScope,
     cluster: &Cluster,
     context: &MachineContext,
 ) -> Result<Merged, BeingRead> {
+    let machine = &scope.machine;
     let MachineKey { namespace, name } = key(machine);
     let reader = NetworkReader {
         kind: NetworkReaderKind::Machine,
         namespace,
         name,
     };
-    let merged = read_network(&reader, &machine.spec, cluster, context.kubernetes.as_ref()).await?;
+    let role = Some(scope.owners.role(machine));
+    let merged = read_network(&reader, &machine.spec, role, cluster, context.kubernetes.as_ref()).await?;
     if let Some(region) = merged.network.region.as_deref() {
         let default = IdentityReference::controller_default;
         let identity = merged.network.identity_ref.clone().unwrap_or_else(default);

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::kubernetes_api::{Infrastructure, Kubernetes};
-use crate::testing::{FakeKubernetes, Journal, read};
+use crate::kubernetes_api::{Kubernetes, SourceOutcome};
+use crate::testing::{FakeKubernetes, FakeSource, Journal, read};
 
 /// A double of AWS with one instance type, `t3.large`, and one image, `ami-00000001`. It first returns the errors that
 /// a test sets.
@@ -196,14 +196,12 @@ async fn a_template_says_what_it_waits_for_and_aws_is_not_asked() {
         ("Unknown/WaitingForOwnerCluster", Next::AwaitChange)
     );
     let mut early = Scene::new(spec);
-    early
-        .kubernetes
-        .put_infrastructure("dev", Infrastructure::Published(None));
+    early.kubernetes.put_source("dev", FakeSource::unpublished());
     let waits = early.written().await;
     assert_eq!((waits.says.as_str(), waits.next), ("Unknown/NotReady", Next::Retry));
     assert!(waits.message.contains("AWSCluster/dev"), "{}", waits.message);
     let mut nowhere = Scene::new(spec);
-    nowhere.kubernetes.put_infrastructure("dev", Infrastructure::Silent);
+    nowhere.kubernetes.put_source("dev", SourceOutcome::Undescribed);
     assert_eq!(nowhere.written().await.says, "Unknown/MissingField");
     let mut nobody = Scene::new(spec);
     nobody
@@ -257,8 +255,8 @@ async fn a_template_with_a_value_that_is_none_asks_for_nothing() {
         assert_eq!(scene.calls(), [""; 0], "{spec}");
     }
     let mut scene = Scene::new("instanceType: t3.large");
-    let network = Infrastructure::Published(Some(read("{region: US EAST}")));
-    scene.kubernetes.put_infrastructure("dev", network);
+    let network = FakeSource::published(&read("{region: US EAST}"));
+    scene.kubernetes.put_source("dev", network);
     assert_eq!(scene.written().await.says, "Unknown/InvalidSpec");
     assert_eq!(scene.calls(), [""; 0]);
 }

@@ -1,10 +1,10 @@
-//! A cache of the kinds of infrastructure objects, served or not. Users choose the names of the kinds, so the size of
+//! A cache of the kinds of network sources, served or not. Users choose the names of the kinds, so the size of
 //! the cache is limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use capa_api::contract::ContractReference;
+use capa_network::SourceKind;
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ const MOST: usize = 1_000;
 #[derive(Clone)]
 pub(super) struct Kind {
     pub(super) resource: ApiResource,
+    pub(super) is_namespaced: bool,
     pub(super) publishes_network: bool,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct KindCache {
     /// The time for which a kind counts as not served or as not publishing networks, because a user may install it, or
     /// label its CRD, at any time. A served kind is not discovered again within this time either.
     missing_age: Duration,
-    entries: Mutex<HashMap<(String, String), Entry>>,
+    entries: Mutex<HashMap<SourceKind, Entry>>,
 }
 
 impl KindCache {
@@ -55,13 +56,13 @@ impl KindCache {
     }
 
     /// The stored result of the discovery of a kind.
-    pub(super) fn get(&self, reference: &ContractReference) -> Option<Known> {
+    pub(super) fn get(&self, kind: &SourceKind) -> Option<Known> {
         let entries = self.entries.lock();
-        let entry = entries.get(&key(reference)).filter(|entry| self.is_fresh(entry));
+        let entry = entries.get(kind).filter(|entry| self.is_fresh(entry));
         entry.map(|entry| entry.known.clone())
     }
 
-    pub(super) fn insert(&self, reference: &ContractReference, known: Known) {
+    pub(super) fn insert(&self, kind: &SourceKind, known: Known) {
         let mut entries = self.entries.lock();
         entries.retain(|_, entry| self.is_fresh(entry));
         if entries.len() >= MOST {
@@ -72,19 +73,18 @@ impl KindCache {
             oldest.and_then(|oldest| entries.remove(&oldest));
         }
         let at = Instant::now();
-        entries.insert(key(reference), Entry { at, known });
+        entries.insert(kind.clone(), Entry { at, known });
     }
 
     /// Removes a kind, because an object of the kind was not found, and the kind may have changed since its discovery.
     /// A kind that was discovered recently stays.
-    pub(super) fn doubt(&self, reference: &ContractReference) {
+    pub(super) fn doubt(&self, kind: &SourceKind) {
         let mut entries = self.entries.lock();
-        let key = key(reference);
         if entries
-            .get(&key)
+            .get(kind)
             .is_some_and(|entry| entry.at.elapsed() >= self.missing_age)
         {
-            entries.remove(&key);
+            entries.remove(kind);
         }
     }
 
@@ -98,19 +98,14 @@ impl KindCache {
     }
 }
 
-fn key(reference: &ContractReference) -> (String, String) {
-    (reference.api_group.clone(), reference.kind.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reference(kind: &str) -> ContractReference {
-        ContractReference {
-            api_group: "example.org".into(),
+    fn example(kind: &str) -> SourceKind {
+        SourceKind {
+            group: "example.org".into(),
             kind: kind.into(),
-            name: "any".into(),
         }
     }
 
@@ -124,6 +119,7 @@ mod tests {
         };
         Known::Served(Kind {
             resource,
+            is_namespaced: true,
             publishes_network,
         })
     }
@@ -131,32 +127,32 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_missing_or_unlabelled_kind_is_stored_for_seconds() {
         let cache = KindCache::new(Duration::from_secs(5));
-        cache.insert(&reference("Missing"), Known::NotServed);
-        cache.insert(&reference("Unlabelled"), served("Unlabelled", false));
-        cache.insert(&reference("Labelled"), served("Labelled", true));
-        assert!(matches!(cache.get(&reference("Missing")), Some(Known::NotServed)));
-        assert!(matches!(cache.get(&reference("Unlabelled")), Some(Known::Served(_))));
+        cache.insert(&example("Missing"), Known::NotServed);
+        cache.insert(&example("Unlabelled"), served("Unlabelled", false));
+        cache.insert(&example("Labelled"), served("Labelled", true));
+        assert!(matches!(cache.get(&example("Missing")), Some(Known::NotServed)));
+        assert!(matches!(cache.get(&example("Unlabelled")), Some(Known::Served(_))));
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(cache.get(&reference("Missing")).is_none());
-        assert!(matches!(cache.get(&reference("Unlabelled")), Some(Known::Served(_))));
+        assert!(cache.get(&example("Missing")).is_none());
+        assert!(matches!(cache.get(&example("Unlabelled")), Some(Known::Served(_))));
         tokio::time::advance(Duration::from_secs(25)).await;
-        assert!(cache.get(&reference("Unlabelled")).is_none());
-        assert!(matches!(cache.get(&reference("Labelled")), Some(Known::Served(_))));
+        assert!(cache.get(&example("Unlabelled")).is_none());
+        assert!(matches!(cache.get(&example("Labelled")), Some(Known::Served(_))));
         tokio::time::advance(KIND_AGE).await;
-        assert!(cache.get(&reference("Labelled")).is_none());
+        assert!(cache.get(&example("Labelled")).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_number_of_stored_kinds_is_limited() {
         let cache = KindCache::new(Duration::from_secs(5));
         for number in 0..10_000 {
-            cache.insert(&reference(&format!("Kind{number}")), Known::NotServed);
+            cache.insert(&example(&format!("Kind{number}")), Known::NotServed);
             tokio::time::advance(Duration::from_micros(1)).await;
         }
         assert_eq!(cache.entries.lock().len(), MOST);
-        assert!(cache.get(&reference("Kind9999")).is_some());
+        assert!(cache.get(&example("Kind9999")).is_some());
         tokio::time::advance(Duration::from_secs(5)).await;
-        cache.insert(&reference("Later"), Known::NotServed);
+        cache.insert(&example("Later"), Known::NotServed);
         assert_eq!(cache.entries.lock().len(), 1);
     }
 }

@@ -1,9 +1,11 @@
 //! The reconcilers' requests to a real API server: caches for watched kinds, direct requests for other kinds.
 
+mod discovery;
 mod identity_users;
-mod infrastructure;
 mod kinds;
+mod mappings;
 mod shared_reads;
+mod sources;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +22,7 @@ use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterRoleIdentity, A
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
+use capa_api::network_mapping::AWSNetworkMapping;
 use capa_cloud::Timing;
 use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
@@ -36,11 +39,11 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Infrastructure, Kubernetes, KubernetesError,
-    MachineKubernetes, NetworkKubernetes, NetworkReader,
+    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Kubernetes, KubernetesError, MachineKubernetes,
+    NetworkKubernetes, NetworkReader, SourceRead, SourceRequest,
 };
 use crate::machine_networks::MachineNetworks;
-pub use infrastructure::InfrastructureReader;
+pub use sources::SourceReader;
 
 /// The field manager of writes.
 const FIELD_MANAGER: &str = "capa-rs";
@@ -69,6 +72,8 @@ pub struct Caches {
     pub role_identities: ObjectCache<AWSClusterRoleIdentity>,
     /// Static identities.
     pub static_identities: ObjectCache<AWSClusterStaticIdentity>,
+    /// AWSNetworkMappings.
+    pub network_mappings: ObjectCache<AWSNetworkMapping>,
     /// Namespaces, for the selectors of `allowedNamespaces`.
     pub namespaces: ObjectCache<Namespace>,
 }
@@ -80,7 +85,7 @@ pub struct KubernetesClient {
     caches: Caches,
     statuses: StatusWriter,
     runtime: Runtime,
-    infrastructure: Arc<InfrastructureReader>,
+    sources: Arc<SourceReader>,
     started: Instant,
 }
 
@@ -92,14 +97,18 @@ impl KubernetesClient {
             caches: caches.clone(),
             statuses: StatusWriter::new(runtime.client.clone(), runtime.writes.clone()),
             runtime: runtime.clone(),
-            infrastructure: Arc::new(InfrastructureReader::new(runtime.client.clone(), timing)),
+            sources: Arc::new(SourceReader::new(
+                runtime.client.clone(),
+                caches.network_mappings.store().clone(),
+                timing,
+            )),
             started: Instant::now(),
         }
     }
 
-    /// The reader of infrastructure objects. Watches report changed objects to the reader.
-    pub fn infrastructure_reader(&self) -> Arc<InfrastructureReader> {
-        Arc::clone(&self.infrastructure)
+    /// The reader of network sources. Watches report changed objects to the reader.
+    pub fn source_reader(&self) -> Arc<SourceReader> {
+        Arc::clone(&self.sources)
     }
 
     async fn patch<K>(&self, object: &K, patch: Value, attempted: &str) -> Result<Option<K>, KubernetesError>
@@ -234,12 +243,8 @@ impl Kubernetes for KubernetesClient {
 
 #[async_trait]
 impl NetworkKubernetes for KubernetesClient {
-    async fn infrastructure(
-        &self,
-        reader: &NetworkReader,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, BeingRead> {
-        self.infrastructure.read(reader, reference).await
+    async fn source(&self, reader: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead> {
+        self.sources.read(reader, request).await
     }
 }
 

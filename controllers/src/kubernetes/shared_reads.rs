@@ -1,17 +1,18 @@
-//! Shares the reads of infrastructure objects between the objects that wait for them. No pass waits for a slow read:
+//! Shares the reads of network sources between the objects that wait for them. No pass waits for a slow read:
 //! the read continues as a task of its own, and wakes the waiting objects when it has ended.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_api::contract::ContractReference;
 use capa_cloud::Timing;
+use capa_network::{Field, Trust};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::kubernetes_api::{BeingRead, Infrastructure, NetworkReader};
+use super::mappings::MappingVersion;
+use crate::kubernetes_api::{BeingRead, NetworkReader, SourceOutcome, SourceRead, SourceRequest};
 
 /// The longest time from the beginning of a read that a pass waits for its end. Nearly all reads end within this time.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -19,12 +20,18 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest duration of a read. The API server itself ends a call of a conversion webhook after 30 s.
 const LONGEST: Duration = Duration::from_secs(45);
 
-/// A namespace and an object in it.
-type Key = (String, ContractReference);
+/// What a read depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) namespace: String,
+    pub(super) request: SourceRequest,
+    /// The version of the AWSNetworkMapping that reads the objects.
+    pub(super) mapping: Option<MappingVersion>,
+}
 
-/// The last reads of infrastructure objects, and the running reads. While many objects wait for one infrastructure
-/// object, the object is read once per period. The period is 5 s at first and doubles up to 60 s while the object is
-/// unusable ([`Timing::source_retry`]).
+/// The last reads of network sources, and the running reads. While many objects wait for one source, the source is read
+/// once per period. The period is 5 s at first and doubles up to 60 s while the source is unusable
+/// ([`Timing::source_retry`]).
 pub(super) struct SharedReads {
     timing: Timing,
     objects: Mutex<Objects>,
@@ -46,7 +53,7 @@ struct Object {
 
 /// A completed read.
 struct Reading {
-    infrastructure: Infrastructure,
+    read: SourceRead,
     at: Instant,
     good_for: Duration,
 }
@@ -54,7 +61,7 @@ struct Reading {
 /// A running read.
 struct UnderWay {
     began: Instant,
-    answer: watch::Receiver<Option<Infrastructure>>,
+    answer: watch::Receiver<Option<SourceRead>>,
     /// The objects to wake. `None` after the end of the read.
     waiting: Mutex<Option<BTreeSet<NetworkReader>>>,
 }
@@ -75,32 +82,30 @@ impl SharedReads {
         receiver
     }
 
-    /// Drops an object after a watch event about it. The answer of a running read may be older than the event.
-    pub(super) fn changed(&self, namespace: &str, reference: &ContractReference) {
-        let key = (namespace.to_owned(), reference.clone());
-        self.objects.lock().by_key.remove(&key);
+    /// Drops a read after a watch event about its object. The answer of a running read may be older than the event.
+    pub(super) fn changed(&self, key: &Key) {
+        self.objects.lock().by_key.remove(key);
     }
 
-    /// The object from the last read, or from a new read by `fetch`.
+    /// The source from the last read, or from a new read by `fetch`.
     ///
     /// # Errors
     /// The read takes long. `reader` is woken when the read has ended.
     pub(super) async fn read<F>(
         self: &Arc<Self>,
         reader: &NetworkReader,
-        reference: &ContractReference,
+        key: Key,
         fetch: impl FnOnce() -> F,
-    ) -> Result<Infrastructure, BeingRead>
+    ) -> Result<SourceRead, BeingRead>
     where
-        F: Future<Output = Infrastructure> + Send + 'static,
+        F: Future<Output = SourceRead> + Send + 'static,
     {
-        let key = (reader.namespace.clone(), reference.clone());
         let under_way = {
             let mut objects = self.objects.lock();
             objects.sweep(&self.timing);
             let object = objects.by_key.entry(key.clone()).or_default();
             if let Some(reading) = object.last.as_ref().filter(|reading| reading.is_fresh()) {
-                return Ok(reading.infrastructure.clone());
+                return Ok(reading.read.clone());
             }
             let begin = || self.begin(key, fetch());
             Arc::clone(object.under_way.get_or_insert_with(begin))
@@ -108,9 +113,9 @@ impl SharedReads {
         let mut answer = under_way.answer.clone();
         let ended = timeout_at(under_way.began + PATIENCE, answer.wait_for(Option::is_some)).await;
         if let Ok(Ok(answer)) = ended
-            && let Some(infrastructure) = answer.clone()
+            && let Some(read) = answer.clone()
         {
-            return Ok(infrastructure);
+            return Ok(read);
         }
         match under_way.waiting.lock().as_mut() {
             Some(waiting) => {
@@ -131,7 +136,7 @@ impl SharedReads {
     /// Starts a read as a task.
     fn begin<F>(self: &Arc<Self>, key: Key, fetch: F) -> Arc<UnderWay>
     where
-        F: Future<Output = Infrastructure> + Send + 'static,
+        F: Future<Output = SourceRead> + Send + 'static,
     {
         let (sender, answer) = watch::channel(None);
         let under_way = Arc::new(UnderWay {
@@ -145,13 +150,13 @@ impl SharedReads {
             let mut fetching = tokio::spawn(fetch);
             let fetched = timeout(LONGEST, &mut fetching).await;
             fetching.abort();
-            let infrastructure = match fetched {
-                Ok(Ok(infrastructure)) => infrastructure,
+            let answer = match fetched {
+                Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => failed(&key, "the read panicked"),
                 Err(_) => failed(&key, &format!("no answer within {LONGEST:?}")),
             };
-            let infrastructure = reads.keep(&key, &read, infrastructure);
-            sender.send_replace(Some(infrastructure));
+            let answer = reads.keep(&key, &read, answer);
+            sender.send_replace(Some(answer));
             let waiting = read.waiting.lock().take();
             reads.wake(waiting.unwrap_or_default());
         });
@@ -160,7 +165,7 @@ impl SharedReads {
 
     /// Stores the answer of a read, unless the object changed meanwhile. Returns the answer for the waiting objects: a
     /// failure keeps the text of the first failure of its kind.
-    fn keep(&self, key: &Key, read: &Arc<UnderWay>, shown: Infrastructure) -> Infrastructure {
+    fn keep(&self, key: &Key, read: &Arc<UnderWay>, shown: SourceRead) -> SourceRead {
         let mut objects = self.objects.lock();
         let object = objects.by_key.get_mut(key);
         let is_this = |object: &&mut Object| object.under_way.as_ref().is_some_and(|other| Arc::ptr_eq(other, read));
@@ -169,18 +174,22 @@ impl SharedReads {
         };
         object.under_way = None;
         let before = object.last.take();
-        let good_for = match (&shown, &before) {
-            (Infrastructure::Published(Some(_)) | Infrastructure::Silent, _) | (_, None) => self.timing.source_retry,
-            (_, Some(before)) => (before.good_for * 2).min(self.timing.source_retry_cap),
+        let good_for = match &before {
+            Some(before) if !is_usable(&shown.outcome) => (before.good_for * 2).min(self.timing.source_retry_cap),
+            Some(_) | None => self.timing.source_retry,
         };
-        let before = before.map(|before| before.infrastructure);
-        let infrastructure = before.filter(|before| is_same_failure(before, &shown)).unwrap_or(shown);
+        let before = before.map(|before| before.read);
+        let is_same = |before: &SourceRead| is_same_failure(&before.outcome, &shown.outcome);
+        let read = match before {
+            Some(before) if is_same(&before) => before,
+            _ => shown,
+        };
         object.last = Some(Reading {
-            infrastructure: infrastructure.clone(),
+            read: read.clone(),
             at: Instant::now(),
             good_for,
         });
-        infrastructure
+        read
     }
 
     fn wake(&self, waiting: BTreeSet<NetworkReader>) {
@@ -214,22 +223,33 @@ impl Reading {
     }
 }
 
-fn failed((namespace, reference): &Key, why: &str) -> Infrastructure {
-    let ContractReference { kind, name, .. } = reference;
-    Infrastructure::Unreadable {
-        code: None,
-        text: format!("failed to read {kind} {namespace}/{name}: {why}"),
+fn failed(key: &Key, why: &str) -> SourceRead {
+    let Key { namespace, request, .. } = key;
+    SourceRead {
+        trust: Trust::Placement,
+        fields: Field::placement(),
+        outcome: SourceOutcome::Unreadable {
+            code: None,
+            text: format!("failed to read {request} in namespace {namespace}: {why}"),
+        },
+    }
+}
+
+/// Whether no machine waits for a change of the source.
+fn is_usable(outcome: &SourceOutcome) -> bool {
+    match outcome {
+        SourceOutcome::Described { network, .. } => matches!(network, Ok(Some(_))),
+        SourceOutcome::Undescribed => true,
+        _ => false,
     }
 }
 
 /// Whether two errors have the same status code. Ports and addresses in the texts may change with every call, and each
 /// new text would cause a status write of every waiting machine. So the reader keeps the first text while the code is
 /// the same.
-fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
+fn is_same_failure(before: &SourceOutcome, now: &SourceOutcome) -> bool {
     match (before, now) {
-        (Infrastructure::Unreadable { code: before, .. }, Infrastructure::Unreadable { code: now, .. }) => {
-            before == now
-        }
+        (SourceOutcome::Unreadable { code: before, .. }, SourceOutcome::Unreadable { code: now, .. }) => before == now,
         _ => false,
     }
 }
@@ -238,14 +258,29 @@ fn is_same_failure(before: &Infrastructure, now: &Infrastructure) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use capa_api::contract::ContractReference;
+
     use super::*;
     use crate::kubernetes_api::NetworkReaderKind;
 
-    fn reference(name: &str) -> ContractReference {
-        ContractReference {
+    fn key(name: &str) -> Key {
+        let reference = ContractReference {
             api_group: "example.org".into(),
             kind: "Landscape".into(),
             name: name.into(),
+        };
+        Key {
+            namespace: "team-a".into(),
+            request: SourceRequest::infrastructure(&reference),
+            mapping: None,
+        }
+    }
+
+    fn answer(outcome: SourceOutcome) -> SourceRead {
+        SourceRead {
+            trust: Trust::Placement,
+            fields: vec![],
+            outcome,
         }
     }
 
@@ -267,12 +302,13 @@ mod tests {
         name: &str,
         reader: usize,
         takes: Duration,
-    ) -> Option<Infrastructure> {
+    ) -> Option<SourceOutcome> {
         let fetch = || async move {
             tokio::time::sleep(takes).await;
-            Infrastructure::Silent
+            answer(SourceOutcome::Undescribed)
         };
-        reads.read(&machine(reader), &reference(name), fetch).await.ok()
+        let read = reads.read(&machine(reader), key(name), fetch).await;
+        read.ok().map(|read| read.outcome)
     }
 
     #[tokio::test(start_paused = true)]
@@ -303,18 +339,21 @@ mod tests {
                 fetches.fetch_add(1, Ordering::SeqCst);
                 std::future::pending()
             };
-            reads.read(&machine(number), &reference("l"), fetch).await
+            reads.read(&machine(number), key("l"), fetch).await
         };
         let began = Instant::now();
         assert!(read(0).await.is_err());
         assert_eq!(listener.recv().await, Some(machine(0)));
         assert_eq!(began.elapsed().as_secs(), LONGEST.as_secs());
-        let Ok(Infrastructure::Unreadable { code, text }) = read(0).await else {
+        let Ok(SourceOutcome::Unreadable { code, text }) = read(0).await.map(|read| read.outcome) else {
             panic!("the read has ended");
         };
         assert_eq!(
             (code, text.as_str()),
-            (None, "failed to read Landscape team-a/l: no answer within 45s")
+            (
+                None,
+                "failed to read Landscape/l in namespace team-a: no answer within 45s"
+            )
         );
         assert_eq!(fetches.load(Ordering::SeqCst), 1);
     }
@@ -327,16 +366,22 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             panic!("a bug in the read")
         };
-        assert!(reads.read(&machine(0), &reference("l"), fetch).await.is_err());
+        assert!(reads.read(&machine(0), key("l"), fetch).await.is_err());
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(woken(&mut listener), [machine(0)]);
-        let Some(Infrastructure::Unreadable { text, .. }) = read_within(&reads, "l", 0, Duration::ZERO).await else {
+        let Some(SourceOutcome::Unreadable { text, .. }) = read_within(&reads, "l", 0, Duration::ZERO).await else {
             panic!("the read has ended");
         };
-        assert_eq!(text, "failed to read Landscape team-a/l: the read panicked");
+        assert_eq!(
+            text,
+            "failed to read Landscape/l in namespace team-a: the read panicked"
+        );
         tokio::time::advance(Timing::default().source_retry).await;
         let anew = read_within(&reads, "l", 0, Duration::ZERO).await;
-        assert!(matches!(anew, Some(Infrastructure::Silent)), "another read has begun");
+        assert!(
+            matches!(anew, Some(SourceOutcome::Undescribed)),
+            "another read has begun"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -345,13 +390,13 @@ mod tests {
         let slow = read_within(&reads, "l", 0, Duration::from_millis(400));
         let changed = async {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            reads.changed("team-a", &reference("l"));
+            reads.changed(&key("l"));
         };
         let (shown, ()) = tokio::join!(slow, changed);
         assert!(shown.is_some(), "the waiting object gets the answer");
-        let fetch = || async { Infrastructure::NotFound };
-        let anew = reads.read(&machine(0), &reference("l"), fetch).await;
-        assert!(matches!(anew, Ok(Infrastructure::NotFound)));
+        let fetch = || async { answer(SourceOutcome::NotFound) };
+        let anew = reads.read(&machine(0), key("l"), fetch).await;
+        assert!(matches!(anew.unwrap().outcome, SourceOutcome::NotFound));
     }
 
     #[tokio::test(start_paused = true)]

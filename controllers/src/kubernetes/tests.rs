@@ -42,6 +42,7 @@ fn unconnected() -> KubernetesClient {
         controller_identities: cache(&runtime, tasks),
         role_identities: cache(&runtime, tasks),
         static_identities: cache(&runtime, tasks),
+        network_mappings: cache(&runtime, tasks),
         namespaces: cache(&runtime, tasks),
     };
     KubernetesClient::new(&runtime, &caches, Timing::default())

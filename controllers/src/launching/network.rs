@@ -1,24 +1,30 @@
 //! Reads the network of a machine spec from its sources.
 
+use capa_api::common::MachineRole;
 use capa_api::contract::Cluster;
 use capa_api::machine::AWSMachineSpec;
 use capa_network::{Merged, merge};
 
-use super::network_sources;
-use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader};
+use super::network_sources::{self, NamedBy};
+use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, SourceRequest};
 
-/// The network from a machine spec and the cluster's infrastructure object. `reader` is the object of the spec. Subnet
-/// filters of the spec are not resolved.
+/// The network from a machine spec, its `networkSources` and the cluster's infrastructure object. `reader` is the object
+/// of the spec, and `role` the role of the machine, if the spec belongs to one machine. Subnet filters of the spec are
+/// not resolved.
 pub(crate) async fn read_network(
     reader: &NetworkReader,
     spec: &AWSMachineSpec,
+    role: Option<MachineRole>,
     cluster: &Cluster,
     kubernetes: &dyn NetworkKubernetes,
 ) -> Result<Merged, BeingRead> {
+    let mut requests = network_sources::requests(spec, role);
+    let reference = cluster.spec.infrastructure_ref.as_ref();
+    requests.extend(reference.map(|reference| (NamedBy::Cluster, SourceRequest::infrastructure(reference))));
     let mut sources = vec![network_sources::from_spec(reader.to_string(), spec)];
-    if let Some(reference) = &cluster.spec.infrastructure_ref {
-        let read = kubernetes.infrastructure(reader, reference).await?;
-        sources.push(network_sources::from_infrastructure(reference, read));
+    for (named_by, request) in requests {
+        let read = kubernetes.source(reader, &request).await?;
+        sources.push(network_sources::from_read(named_by, &request, read));
     }
     Ok(merge(&sources))
 }

@@ -1,21 +1,70 @@
 //! The sources of a machine's network, in the order of the network contract. Pure.
 
-use std::fmt;
-
+use capa_api::common::MachineRole;
 use capa_api::conditions::Reason;
-use capa_api::contract::ContractReference;
 use capa_api::machine::AWSMachineSpec;
 use capa_api::meta::MACHINE_NETWORK_LABEL;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet};
-use capa_api::network_schema::{self, Step};
-use capa_network::{Contribution, Problem, Source, Trust, UnlabelledKind, trust_of};
-use serde_json::Value;
-use serde_path_to_error::Segment;
+use capa_api::network_source::NetworkSource;
+use capa_api::selector;
+use capa_network::{Contribution, Problem, Source, SourceKind, Trust, UnlabelledKind};
 
-use crate::kubernetes_api::Infrastructure;
+use crate::kubernetes_api::{SourceObjects, SourceOutcome, SourceRead, SourceRequest};
 
-/// The longest part of a path that a message repeats: the keys of maps in the object are anybody's.
-const SHOWN: usize = 200;
+/// The field that names a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamedBy {
+    /// `spec.infrastructureRef` of the Cluster.
+    Cluster,
+    /// The entry of `spec.networkSources` with this index.
+    Entry(usize),
+}
+
+impl NamedBy {
+    /// The field in words, as a part of a sentence.
+    fn words(self) -> String {
+        match self {
+            Self::Cluster => "which the Cluster names in spec.infrastructureRef".to_owned(),
+            Self::Entry(index) => format!("which spec.networkSources[{index}] names"),
+        }
+    }
+
+    /// What a user corrects if the object should be another one.
+    const fn correction(self) -> &'static str {
+        match self {
+            Self::Cluster => "correct the Cluster",
+            Self::Entry(_) => "name another one in a new AWSMachineTemplate",
+        }
+    }
+}
+
+/// The requests for the entries of `spec.networkSources` that serve a role, with their indexes. Without a role, all
+/// entries are read.
+pub(super) fn requests(spec: &AWSMachineSpec, role: Option<MachineRole>) -> Vec<(NamedBy, SourceRequest)> {
+    let entries = spec.network_sources.iter().enumerate();
+    entries
+        .filter(|(_, entry)| role.is_none_or(|role| entry.serves(role)))
+        .filter_map(|(index, entry)| Some((NamedBy::Entry(index), request(entry)?)))
+        .collect()
+}
+
+/// The request for an entry. The schema refuses an entry with neither name nor selector.
+fn request(entry: &NetworkSource) -> Option<SourceRequest> {
+    let objects = match (&entry.name, &entry.selector) {
+        (Some(name), _) => SourceObjects::Named(name.clone()),
+        (None, Some(labels)) => SourceObjects::Selected(selector::text(labels)),
+        (None, None) => return None,
+    };
+    Some(SourceRequest {
+        kind: SourceKind {
+            group: entry.effective_api_group().to_owned(),
+            kind: entry.kind.clone(),
+        },
+        objects,
+        mapping: entry.mapping.clone(),
+        role: entry.role,
+    })
+}
 
 /// The spec of a machine or of a machine template as a source: region, identity, targets, subnet by id, and security
 /// groups by role.
@@ -46,103 +95,127 @@ pub(super) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
     }
 }
 
-/// The cluster's infrastructure object as a source.
-pub(super) fn from_infrastructure(reference: &ContractReference, read: Infrastructure) -> Source {
-    let ContractReference { api_group, kind, name } = reference;
-    let described = format!("{kind}/{name}");
-    let unusable = |reason, message: String| Contribution::Unusable(Problem::new(reason, message));
-    let contribution = match read {
-        Infrastructure::Silent => Contribution::Unlabelled(UnlabelledKind {
-            group: api_group.clone(),
-            kind: kind.clone(),
-        }),
-        Infrastructure::Published(Some(value)) => match parse(&value) {
-            Ok(network) => Contribution::Network(Box::new(network)),
-            Err(wrong) => unusable(Reason::WrongType, format!("{described}: {wrong}")),
+/// The objects of a request as a source.
+pub(super) fn from_read(named_by: NamedBy, request: &SourceRequest, read: SourceRead) -> Source {
+    let SourceRead { trust, fields, outcome } = read;
+    let described = request.to_string();
+    let (name, problem) = match outcome {
+        SourceOutcome::Described { name, network } => match network {
+            Ok(Some(network)) => {
+                let contribution = Contribution::Network(network);
+                return Source {
+                    name,
+                    trust,
+                    contribution,
+                };
+            }
+            Ok(None) => {
+                let message = format!("{name} has published no status.network yet");
+                (name, Problem::new(Reason::NotReady, message))
+            }
+            Err(problem) => (name, problem),
         },
-        Infrastructure::Published(None) => unusable(
-            Reason::NotReady,
-            format!("{described} has published no status.network yet"),
-        ),
-        Infrastructure::NotFound => unusable(
-            Reason::NotFound,
-            format!(
-                "{described}, which the Cluster names in spec.infrastructureRef, does not exist: create it, or correct the Cluster"
-            ),
-        ),
-        Infrastructure::NoKindMatch => unusable(
-            Reason::NoKindMatch,
-            format!("the API server serves no kind {kind} in group {api_group}: install its CRD"),
-        ),
-        Infrastructure::Forbidden => unusable(
-            Reason::Forbidden,
-            format!(
-                "the manager may not read {kind} in group {api_group}: create a ClusterRole that allows get on it, \
-                 with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\""
-            ),
-        ),
-        Infrastructure::Unreadable { text, .. } => unusable(
-            Reason::Failed,
-            format!(
-                "{described}, which the Cluster names in spec.infrastructureRef, cannot be read: {text}; correct the \
-                 webhook or API that serves the kind, and the manager reads the object again"
-            ),
-        ),
+        SourceOutcome::Undescribed if named_by == NamedBy::Cluster => {
+            let SourceKind { group, kind } = request.kind.clone();
+            return Source {
+                name: described,
+                trust,
+                contribution: Contribution::Unlabelled(UnlabelledKind { group, kind }),
+            };
+        }
+        failure => (described, problem(named_by, request, failure)),
     };
     Source {
-        name: described,
-        trust: trust_of(api_group, kind),
-        contribution,
+        name,
+        trust,
+        contribution: Contribution::Unusable { problem, fields },
     }
 }
 
-/// A value of another type than that of the network contract. The value is not kept, because it may be a secret.
-#[derive(Debug)]
-struct WrongType {
-    /// Full path of the field.
-    path: String,
-    /// The type of the contract, in words.
-    expected: String,
-}
-
-impl fmt::Display for WrongType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, expected } = self;
-        write!(
-            formatter,
-            "{path} does not have the type of the network contract: it has to be {expected}; correct it there"
-        )
+/// The problem of a source that was not read.
+fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -> Problem {
+    let SourceKind { group, kind } = &request.kind;
+    let named = format!("{request}, {},", named_by.words());
+    let of_group = in_words(&request.kind);
+    match failure {
+        SourceOutcome::Described { .. } | SourceOutcome::Undescribed => Problem::new(
+            Reason::NotFound,
+            format!(
+                "nothing says how to read {named} as a network: create the AWSNetworkMapping {}, or name one in \
+                 mapping",
+                request.kind.mapping_name()
+            ),
+        ),
+        SourceOutcome::NotFound => {
+            let message = match &request.objects {
+                SourceObjects::Named(_) => format!("{named} does not exist: create it, or {}", named_by.correction()),
+                SourceObjects::Selected(selector) => {
+                    let words = named_by.words();
+                    format!("no {kind}, {words}, has the labels {selector}: create or label one")
+                }
+            };
+            Problem::new(Reason::NotFound, message)
+        }
+        SourceOutcome::NoKindMatch => Problem::new(
+            Reason::NoKindMatch,
+            format!("the API server serves no kind {of_group}: install its CRD"),
+        ),
+        SourceOutcome::ClusterScoped => Problem::new(
+            Reason::NotFound,
+            format!("{of_group} is cluster-scoped, and a source is in the namespace of the machine: use another kind"),
+        ),
+        SourceOutcome::Forbidden => {
+            let verb = match request.objects {
+                SourceObjects::Named(_) => "get",
+                SourceObjects::Selected(_) => "list",
+            };
+            Problem::new(
+                Reason::Forbidden,
+                format!(
+                    "the manager may not read {of_group}: create a ClusterRole that allows {verb} on it, with the \
+                     label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\""
+                ),
+            )
+        }
+        SourceOutcome::NoMapping => {
+            let mapping = request.mapping.as_deref().unwrap_or_default();
+            Problem::new(
+                Reason::NotFound,
+                format!("AWSNetworkMapping/{mapping}, which is to read {request}, does not exist: create it"),
+            )
+        }
+        SourceOutcome::UnusableMapping {
+            name,
+            reads: Some(reads),
+        } => Problem::new(
+            Reason::Conflict,
+            format!(
+                "AWSNetworkMapping/{name} reads {}, not {of_group}: name another mapping for {request}",
+                in_words(&reads)
+            ),
+        ),
+        SourceOutcome::UnusableMapping { name, reads: None } => Problem::new(
+            Reason::NotReady,
+            format!("AWSNetworkMapping/{name}, which is to read {request}, is not Ready: see its condition Ready"),
+        ),
+        SourceOutcome::Unreadable { text, .. } => {
+            let server = if group.is_empty() {
+                "the API server"
+            } else {
+                "the webhook or API that serves the kind"
+            };
+            let message =
+                format!("{named} cannot be read: {text}; correct {server}, and the manager reads the object again");
+            Problem::new(Reason::Failed, message)
+        }
     }
 }
 
-/// Reads `status.network`. A field that is null counts as absent.
-fn parse(network: &Value) -> Result<MachineNetwork, WrongType> {
-    serde_path_to_error::deserialize(&without_nulls(network)).map_err(|error| {
-        let path = error.path();
-        let steps = path.iter().filter_map(|segment| match segment {
-            Segment::Map { key } => Some(Step::Field(key)),
-            Segment::Seq { .. } => Some(Step::Item),
-            Segment::Enum { .. } | Segment::Unknown => None,
-        });
-        let below: String = path.to_string().chars().take(SHOWN).collect();
-        WrongType {
-            path: match below.as_str() {
-                "." => "status.network".to_owned(),
-                below => format!("status.network.{below}"),
-            },
-            expected: network_schema::expected_type(steps),
-        }
-    })
-}
-
-fn without_nulls(network: &Value) -> Value {
-    match network {
-        Value::Object(fields) => {
-            let set = fields.iter().filter(|(_, value)| !value.is_null());
-            set.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
-        }
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
-        plain => plain.clone(),
+fn in_words(SourceKind { group, kind }: &SourceKind) -> String {
+    if group.is_empty() {
+        format!("{kind} in the core group")
+    } else {
+        format!("{kind} in group {group}")
     }
 }
 
@@ -155,137 +228,206 @@ pub(crate) fn publishes_network(labels: Option<&std::collections::BTreeMap<Strin
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use capa_network::Field;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::fields::{Row, assert_effect, spec_with};
+    use crate::testing::read;
 
-    fn reference() -> ContractReference {
-        ContractReference {
-            api_group: "example.org".into(),
-            kind: "Landscape".into(),
-            name: "l".into(),
-        }
+    fn spec(sources: &str) -> AWSMachineSpec {
+        read(&format!("{{instanceType: t3.large, networkSources: [{sources}]}}"))
     }
 
-    fn problem(read: Infrastructure) -> Problem {
-        match from_infrastructure(&reference(), read).contribution {
-            Contribution::Unusable(problem) => problem,
+    fn problem(outcome: SourceOutcome) -> Problem {
+        let spec = spec("{apiGroup: example.org, kind: Landscape, name: l, mapping: m}");
+        let (named_by, request) = requests(&spec, None).remove(0);
+        let read = SourceRead {
+            trust: Trust::Placement,
+            fields: vec![Field::Region],
+            outcome,
+        };
+        match from_read(named_by, &request, read).contribution {
+            Contribution::Unusable { problem, fields } => {
+                assert_eq!(fields, [Field::Region]);
+                problem
+            }
             usable => panic!("usable: {usable:?}"),
         }
     }
 
     #[test]
-    fn an_object_without_the_contract_is_no_error() {
-        let Contribution::Unlabelled(kind) = from_infrastructure(&reference(), Infrastructure::Silent).contribution
-        else {
-            panic!("an object without the label is no source");
-        };
-        assert_eq!((kind.group.as_str(), kind.kind.as_str()), ("example.org", "Landscape"));
-    }
-
-    #[test]
-    fn an_unusable_object_says_why_and_how_to_mend_it() {
-        assert_eq!(problem(Infrastructure::NotFound).reason, Reason::NotFound);
-        assert_eq!(problem(Infrastructure::Published(None)).reason, Reason::NotReady);
-        assert!(
-            problem(Infrastructure::Forbidden)
-                .message
-                .contains("aggregate-to-capa-rs")
-        );
-        assert!(
-            problem(Infrastructure::NoKindMatch)
-                .message
-                .contains("Landscape in group example.org")
-        );
-    }
-
-    #[test]
-    fn a_wrong_type_has_its_full_path_and_the_expected_type() {
-        let table = [
-            (json!("hunter2"), "status.network", "an object"),
+    fn each_field_of_an_entry_decides_what_is_read() {
+        let expression = "networkSources: [{kind: Subnet, selector: {matchExpressions: [{key: a, operator: In, values: \
+                          [b]}]}}]";
+        let rows: [Row; 9] = [
             (
-                json!({"region": "r", "subnets": "hunter2"}),
-                "status.network.subnets",
-                "a list of objects with id",
+                "networkSources[].apiGroup",
+                "networkSources: [{apiGroup: a.b, kind: K, name: net}]",
+                "/0/group",
+                json!("a.b"),
             ),
             (
-                json!({"subnets": [{"id": "subnet-1"}, {"id": ["hunter2"]}]}),
-                "status.network.subnets[1].id",
-                "a string",
+                "networkSources[].kind",
+                "networkSources: [{kind: K, name: net}]",
+                "/0/kind",
+                json!("K"),
             ),
             (
-                json!({"subnets": [{"availabilityZone": "hunter2"}]}),
-                "status.network.subnets[0]",
-                "an object with id",
+                "networkSources[].name",
+                "networkSources: [{kind: K, name: net}]",
+                "/0/objects",
+                json!("K/net"),
             ),
             (
-                json!({"subnets": [{"id": "subnet-1", "public": "hunter2"}]}),
-                "status.network.subnets[0].public",
-                "true or false",
+                "networkSources[].selector.matchLabels{}",
+                "networkSources: [{kind: K, selector: {matchLabels: {a: b}}}]",
+                "/0/objects",
+                json!("K with a=b"),
             ),
             (
-                json!({"subnets": [{"id": "subnet-1", "roles": ["hunter2"]}]}),
-                "status.network.subnets[0].roles[0]",
-                "one of ControlPlane, Worker",
+                "networkSources[].selector.matchExpressions[].key",
+                expression,
+                "/0/objects",
+                json!("Subnet with a in (b)"),
             ),
             (
-                json!({"securityGroups": {"all": "hunter2"}}),
-                "status.network.securityGroups.all",
-                "a list of strings",
+                "networkSources[].selector.matchExpressions[].operator",
+                expression,
+                "/0/objects",
+                json!("Subnet with a in (b)"),
             ),
             (
-                json!({"vpc": {"cidrBlocks": []}}),
-                "status.network.vpc",
-                "an object with id",
+                "networkSources[].selector.matchExpressions[].values[]",
+                expression,
+                "/0/objects",
+                json!("Subnet with a in (b)"),
             ),
             (
-                json!({"additionalTags": {"a.b/c": 1}}),
-                "status.network.additionalTags.a.b/c",
-                "a string",
+                "networkSources[].role",
+                "networkSources: [{kind: K, name: net, role: Worker}]",
+                "/0/role",
+                json!("Worker"),
             ),
             (
-                json!({"identityRef": {"kind": "hunter2", "name": "n"}}),
-                "status.network.identityRef.kind",
-                "one of AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity",
+                "networkSources[].mapping",
+                "networkSources: [{kind: K, name: net, mapping: m}]",
+                "/0/mapping",
+                json!("m"),
             ),
         ];
-        for (network, path, expected) in table {
-            let problem = problem(Infrastructure::Published(Some(network)));
-            assert_eq!(problem.reason, Reason::WrongType);
-            assert_eq!(
-                problem.message,
-                format!(
-                    "Landscape/l: {path} does not have the type of the network contract: it has to be {expected}; \
-                     correct it there"
-                )
-            );
+        let shown = |spec: &str| {
+            let requests = requests(&read(&format!("{{{spec}}}")), None).into_iter();
+            let requests = requests.map(|(_, request)| {
+                json!({
+                    "group": request.kind.group, "kind": request.kind.kind, "objects": request.to_string(),
+                    "mapping": request.mapping, "role": request.role,
+                })
+            });
+            requests.collect::<Value>()
+        };
+        let smallest = "instanceType: t3.large";
+        for row in &rows {
+            assert_effect(row, &shown(smallest), &shown(&spec_with(smallest, row)));
         }
     }
 
     #[test]
-    fn a_field_that_is_null_counts_as_absent() {
-        let network = json!({"region": null, "subnets": [{"id": "subnet-1", "roles": null}], "vpc": null});
-        let source = from_infrastructure(&reference(), Infrastructure::Published(Some(network)));
-        assert!(matches!(source.contribution, Contribution::Network(_)));
-    }
-
-    #[test]
-    fn the_path_of_a_wrong_type_is_cut() {
-        let network = json!({"additionalTags": {"x".repeat(100_000): 1}});
-        assert!(problem(Infrastructure::Published(Some(network))).message.len() < 2 * SHOWN + 200);
-    }
-
-    #[test]
-    fn a_foreign_kind_is_read_like_our_own_but_trusted_less() {
-        let network = json!({"region": "eu-west-1", "subnets": [{"id": "subnet-00000001"}], "unknownField": 1});
-        let foreign = from_infrastructure(&reference(), Infrastructure::Published(Some(network.clone())));
-        let ours = ContractReference {
-            api_group: capa_api::meta::GROUP.into(),
-            kind: "AWSCluster".into(),
-            ..reference()
+    fn entries_are_read_by_the_machines_of_their_role() {
+        let spec = spec(
+            "{kind: ConfigMap, name: both}, {kind: ConfigMap, name: workers, role: Worker}, {apiGroup: \
+             ec2.services.k8s.aws, kind: Subnet, selector: {matchLabels: {team: a}}, role: ControlPlane}",
+        );
+        let of = |role| {
+            let requests = requests(&spec, role).into_iter();
+            requests.map(|(_, request)| request.to_string()).collect::<Vec<_>>()
         };
-        let ours = from_infrastructure(&ours, Infrastructure::Published(Some(network)));
-        assert_eq!((foreign.trust, ours.trust), (Trust::Placement, Trust::Authority));
-        assert!(matches!(foreign.contribution, Contribution::Network(_)));
+        let subnets = "Subnet with team=a";
+        assert_eq!(of(None), ["ConfigMap/both", "ConfigMap/workers", subnets]);
+        assert_eq!(of(Some(MachineRole::Worker)), ["ConfigMap/both", "ConfigMap/workers"]);
+        assert_eq!(of(Some(MachineRole::ControlPlane)), ["ConfigMap/both", subnets]);
+    }
+
+    #[test]
+    fn the_problem_of_an_entry_names_the_object_and_the_remedy() {
+        let other = SourceKind {
+            group: String::new(),
+            kind: "ConfigMap".into(),
+        };
+        let unusable = |reads| SourceOutcome::UnusableMapping {
+            name: "m".into(),
+            reads,
+        };
+        let table = [
+            (
+                SourceOutcome::NotFound,
+                Reason::NotFound,
+                "Landscape/l, which spec.networkSources[0] names, does not exist: create it, or name another one in a \
+                 new AWSMachineTemplate",
+            ),
+            (
+                SourceOutcome::NoKindMatch,
+                Reason::NoKindMatch,
+                "the API server serves no kind Landscape in group example.org: install its CRD",
+            ),
+            (
+                SourceOutcome::Forbidden,
+                Reason::Forbidden,
+                "the manager may not read Landscape in group example.org: create a ClusterRole that allows get on it, \
+                 with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\"",
+            ),
+            (
+                SourceOutcome::ClusterScoped,
+                Reason::NotFound,
+                "Landscape in group example.org is cluster-scoped, and a source is in the namespace of the machine: \
+                 use another kind",
+            ),
+            (
+                SourceOutcome::Undescribed,
+                Reason::NotFound,
+                "nothing says how to read Landscape/l, which spec.networkSources[0] names, as a network: create the \
+                 AWSNetworkMapping landscape.example.org, or name one in mapping",
+            ),
+            (
+                SourceOutcome::NoMapping,
+                Reason::NotFound,
+                "AWSNetworkMapping/m, which is to read Landscape/l, does not exist: create it",
+            ),
+            (
+                unusable(None),
+                Reason::NotReady,
+                "AWSNetworkMapping/m, which is to read Landscape/l, is not Ready: see its condition Ready",
+            ),
+            (
+                unusable(Some(other)),
+                Reason::Conflict,
+                "AWSNetworkMapping/m reads ConfigMap in the core group, not Landscape in group example.org: name \
+                 another mapping for Landscape/l",
+            ),
+        ];
+        for (outcome, reason, message) in table {
+            let problem = problem(outcome);
+            assert_eq!((problem.reason, problem.message.as_str()), (reason, message));
+        }
+    }
+
+    #[test]
+    fn an_infrastructure_object_without_the_contract_is_no_error() {
+        let request = SourceRequest::infrastructure(&capa_api::contract::ContractReference {
+            api_group: "example.org".into(),
+            kind: "Landscape".into(),
+            name: "l".into(),
+        });
+        let read = SourceRead {
+            trust: Trust::Placement,
+            fields: vec![],
+            outcome: SourceOutcome::Undescribed,
+        };
+        let source = from_read(NamedBy::Cluster, &request, read);
+        let Contribution::Unlabelled(kind) = source.contribution else {
+            panic!("an object without the label is no source");
+        };
+        assert_eq!((kind.group.as_str(), kind.kind.as_str()), ("example.org", "Landscape"));
+        assert_eq!(source.name, "Landscape/l");
     }
 }

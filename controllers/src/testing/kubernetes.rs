@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::{IdentityKind, IdentityReference};
-use capa_api::contract::{Cluster, ContractReference, Machine};
+use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use jiff::Timestamp;
@@ -17,13 +17,13 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use kube::core::Status;
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
 
+use super::source::FakeSource;
 use super::{Journal, read};
 use crate::awsmachine::claimed_instances;
 use crate::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Infrastructure, Kubernetes, KubernetesError,
-    MachineKubernetes, NetworkKubernetes, NetworkReader,
+    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Kubernetes, KubernetesError, MachineKubernetes,
+    NetworkKubernetes, NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
 };
 use crate::machine_networks::MachineNetworks;
 
@@ -50,8 +50,9 @@ struct State {
     secrets: BTreeMap<(String, String), Secret>,
     /// Secrets whose reads fail, with code and reason of the answer, if there is one.
     unread_secrets: BTreeMap<(String, String), Option<(u16, &'static str)>>,
-    infrastructure: BTreeMap<String, Infrastructure>,
-    /// Infrastructure objects whose read does not end.
+    /// Network sources by name.
+    sources: BTreeMap<String, FakeSource>,
+    /// Network sources whose read does not end.
     being_read: BTreeSet<String>,
     /// Clusters whose infrastructure object publishes a target group, by its ARN.
     target_groups: BTreeMap<String, Vec<Arc<Cluster>>>,
@@ -185,15 +186,15 @@ impl FakeKubernetes {
         self.state().unread_secrets.insert(key, answer);
     }
 
-    /// Sets the result of reading the infrastructure object with this name.
-    pub(crate) fn put_infrastructure(&self, name: &str, infrastructure: Infrastructure) {
+    /// Sets the network source with this name.
+    pub(crate) fn put_source(&self, name: &str, source: impl Into<FakeSource>) {
         let mut state = self.state();
         state.being_read.remove(name);
-        state.infrastructure.insert(name.to_owned(), infrastructure);
+        state.sources.insert(name.to_owned(), source.into());
     }
 
-    /// Has reading the infrastructure object of that name take long.
-    pub(crate) fn hold_infrastructure(&self, name: &str) {
+    /// Has reading the network source of that name take long.
+    pub(crate) fn hold_source(&self, name: &str) {
         self.state().being_read.insert(name.to_owned());
     }
 
@@ -207,7 +208,7 @@ impl FakeKubernetes {
 
     /// Publishes a network, given as YAML, in the infrastructure object with this name.
     pub(crate) fn publish_network(&self, name: &str, network: &str) {
-        self.put_infrastructure(name, Infrastructure::Published(Some(read::<Value>(network))));
+        self.put_source(name, FakeSource::published(&read(network)));
     }
 
     /// Makes one call of this kind fail without effect, after `others` successful calls.
@@ -278,14 +279,6 @@ impl FakeKubernetes {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-}
-
-/// The result of reading an infrastructure object whose conversion webhook does not exist.
-pub(crate) fn unreadable() -> Infrastructure {
-    Infrastructure::Unreadable {
-        code: Some(500),
-        text: "failed to read it: 500 InternalError: no webhook".into(),
     }
 }
 
@@ -373,17 +366,17 @@ impl ClusterKubernetes for FakeKubernetes {
 
 #[async_trait]
 impl NetworkKubernetes for FakeKubernetes {
-    async fn infrastructure(
-        &self,
-        _: &NetworkReader,
-        reference: &ContractReference,
-    ) -> Result<Infrastructure, BeingRead> {
+    async fn source(&self, _: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead> {
+        let SourceObjects::Named(name) = &request.objects else {
+            panic!("{request} is no request by name");
+        };
         let state = self.state();
-        if state.being_read.contains(&reference.name) {
+        if state.being_read.contains(name) {
             return Err(BeingRead);
         }
-        let found = state.infrastructure.get(&reference.name).cloned();
-        Ok(found.unwrap_or(Infrastructure::NotFound))
+        let found = state.sources.get(name).cloned();
+        let found = found.unwrap_or(FakeSource::Outcome(SourceOutcome::NotFound));
+        Ok(found.read(name, request))
     }
 }
 

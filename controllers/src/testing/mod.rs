@@ -4,6 +4,7 @@
 mod aws;
 pub(crate) mod fields;
 mod kubernetes;
+mod source;
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use capa_cloud::Instance;
 use serde::de::DeserializeOwned;
 
 pub(crate) use aws::{DRAINS_FOR, FakeAws, refused, unanswered};
-pub(crate) use kubernetes::{FakeKubernetes, MANAGEMENT_CLUSTER, unreadable};
+pub(crate) use kubernetes::{FakeKubernetes, MANAGEMENT_CLUSTER};
+pub(crate) use source::{FakeSource, unreadable};
 
 /// Calls to Kubernetes and AWS in their order.
 #[derive(Clone, Default)]

@@ -172,7 +172,7 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
         scenario.infrastructure_provisioned(name).await
     }
 
-    async fn publish(&self, scenario: &Scenario, name: &str, mut status: Value) -> anyhow::Result<()> {
+    pub(super) async fn publish(&self, scenario: &Scenario, name: &str, mut status: Value) -> anyhow::Result<()> {
         status["initialization"] = json!({"provisioned": true});
         let api = scenario.api(&self.api_version(), &self.name).await?;
         let patch = Patch::Merge(json!({"status": status}));

@@ -42,6 +42,7 @@ mod scenario;
 mod scope;
 mod secrets;
 mod slow_sources;
+mod sources;
 mod survival;
 mod targets;
 mod templates;

@@ -15,6 +15,7 @@ use super::status::AWSMachineStatus;
 use crate::common::{
     ControlPlaneTarget, ElasticIpPool, IdentityReference, ResourceReference, Tags, Volume, additional_tags_schema,
 };
+use crate::network_source::NetworkSource;
 
 /// Desired state of an AWSMachine. The fields are immutable after creation, unless the description of a field says
 /// otherwise.
@@ -100,6 +101,12 @@ pub struct AWSMachineSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
+    /// Objects in the namespace of the machine that describe its network: ConfigMaps, Secrets, ACK objects, and objects
+    /// of kinds that have an AWSNetworkMapping. Each field of the network comes whole from the first of: this spec,
+    /// these objects in their order, the Cluster's infrastructure object. At most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub network_sources: Vec<NetworkSource>,
 
     /// Machine image to launch. Absent: the provider looks up the image by name, see `imageLookupFormat`. The lookup is
     /// not supported yet: a machine without `ami.id` is not launched.

@@ -13,7 +13,7 @@ pub(super) async fn report_drift(scope: &mut MachineScope, context: &MachineCont
     let (Some(cluster), Some(in_use)) = (&scope.owners.cluster, &scope.status.network) else {
         return;
     };
-    let Ok(mut merged) = read::network(&scope.machine, cluster, context).await else {
+    let Ok(mut merged) = read::network(scope, cluster, context).await else {
         return;
     };
     if merged.problem.is_some() {

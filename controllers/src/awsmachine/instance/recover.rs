@@ -59,7 +59,7 @@ async fn recovered_launch(
     let Some(cluster) = scope.owners.cluster.as_deref() else {
         return Ok(None);
     };
-    let merged = read::network(&scope.machine, cluster, context).await?;
+    let merged = read::network(scope, cluster, context).await?;
     Ok(launch_in(&merged, scope, instance, context))
 }
 

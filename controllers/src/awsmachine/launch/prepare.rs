@@ -101,7 +101,7 @@ async fn network(
     cluster: &Cluster,
     context: &MachineContext,
 ) -> Result<Merged, FlowError> {
-    let merged = read::network(&scope.machine, cluster, context).await?;
+    let merged = read::network(scope, cluster, context).await?;
     let problem = merged.problem.clone();
     let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network));
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();

@@ -9,8 +9,8 @@ use kube::ResourceExt;
 use super::deletion::{assert_released, terminated};
 use super::restored_records::contradicted_record;
 use super::{CLUSTER, FIRST, SPEC, Scene};
-use crate::kubernetes_api::Infrastructure;
-use crate::testing::{read, unanswered};
+use crate::kubernetes_api::SourceOutcome;
+use crate::testing::{FakeSource, read, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -125,7 +125,7 @@ async fn a_deletion_without_its_source_goes_on_from_the_spec() {
     for (spec, goes_on) in [(spec.as_str(), true), (SPEC, false)] {
         let scene = Scene::with_spec(spec).run().await;
         scene.edit(|machine| machine.status = None);
-        scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
+        scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
         assert_eq!(
             scene.pass().await.says(ConditionType::NetworkReady),
             "False/NotFound",
@@ -143,9 +143,7 @@ async fn a_deletion_waits_for_a_source_that_exists() {
         .run()
         .await;
     scene.edit(|machine| machine.status = None);
-    scene
-        .kubernetes
-        .put_infrastructure("dev", Infrastructure::Published(None));
+    scene.kubernetes.put_source("dev", FakeSource::unpublished());
     scene.delete();
     let blocked = scene.pass().await;
     assert_eq!(

@@ -11,8 +11,8 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Pass, RETRY, Scene};
-use crate::kubernetes_api::Infrastructure;
-use crate::testing::{refused, unanswered, unreadable};
+use crate::kubernetes_api::SourceOutcome;
+use crate::testing::{FakeSource, refused, unanswered, unreadable};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -23,9 +23,7 @@ pub(super) async fn never_launched() -> Scene {
 
 /// The same of this scene.
 pub(super) async fn deleted_before_launch(scene: Scene) -> Scene {
-    scene
-        .kubernetes
-        .put_infrastructure("dev", Infrastructure::Published(None));
+    scene.kubernetes.put_source("dev", FakeSource::unpublished());
     scene.pass().await;
     scene.kubernetes.publish_network("dev", NETWORK);
     scene.delete();
@@ -77,11 +75,9 @@ async fn the_planned_record_stands_in_for_an_impossible_lookup() {
         .kubernetes
         .remove_identity(&IdentityReference::controller_default());
     let no_network = never_launched().await;
-    no_network
-        .kubernetes
-        .put_infrastructure("dev", Infrastructure::NotFound);
+    no_network.kubernetes.put_source("dev", SourceOutcome::NotFound);
     let unreadable_network = never_launched().await;
-    unreadable_network.kubernetes.put_infrastructure("dev", unreadable());
+    unreadable_network.kubernetes.put_source("dev", unreadable());
     let no_cluster = never_launched().await;
     no_cluster.kubernetes.remove_cluster("team-a", "dev");
     let refused_credentials = never_launched().await;
@@ -432,7 +428,7 @@ async fn credentials_of_another_account_terminate_and_release_nothing() {
 async fn a_deletion_uses_the_recorded_network() {
     let scene = Scene::running().await;
     scene.kubernetes.remove_cluster("team-a", "dev");
-    scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
+    scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
     scene.delete();
     assert!(terminated(&scene.pass().await));
 }
@@ -458,7 +454,7 @@ async fn a_refused_machine_is_released_after_one_empty_lookup() {
 async fn an_unreadable_source_is_named_by_a_deletion_without_status() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
-    scene.kubernetes.put_infrastructure("dev", unreadable());
+    scene.kubernetes.put_source("dev", unreadable());
     scene.delete();
     let blocked = scene.pass().await;
     assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");

@@ -5,8 +5,8 @@ use capa_api::meta;
 use capa_cloud::CloudError;
 
 use super::{CLUSTER, NETWORK, SPEC, Scene};
-use crate::kubernetes_api::Infrastructure;
-use crate::testing::read;
+use crate::kubernetes_api::SourceOutcome;
+use crate::testing::{FakeSource, read};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
@@ -33,13 +33,13 @@ async fn said(scene: &Scene, condition: ConditionType) -> (String, String) {
 }
 
 /// The network of an infrastructure object of another group.
-fn of_a_foreign_kind(read_as: Infrastructure) -> Scene {
+fn of_a_foreign_kind(read_as: impl Into<FakeSource>) -> Scene {
     let scene = cloned("");
     let foreign = CLUSTER
         .replace("kind: AWSCluster", "kind: Landscape")
         .replace(meta::GROUP, "example.org");
     scene.kubernetes.put_cluster(read(&foreign));
-    scene.kubernetes.put_infrastructure("dev", read_as);
+    scene.kubernetes.put_source("dev", read_as);
     scene
 }
 
@@ -177,7 +177,7 @@ async fn a_missing_subnet_is_never_to_be_set_on_the_machine() {
 
 #[tokio::test]
 async fn a_kind_without_the_label_is_the_cause_of_a_missing_field() {
-    let (reason, message) = said(&of_a_foreign_kind(Infrastructure::Silent), NETWORK_READY).await;
+    let (reason, message) = said(&of_a_foreign_kind(SourceOutcome::Undescribed), NETWORK_READY).await;
     assert_eq!(reason, "False/MissingField");
     let expected = "no source supplies region: the CRD of Landscape in group example.org does not have the label \
                     infrastructure.cluster.x-k8s.io/machine-network: v1, so status.network of a Landscape is not read; \
@@ -187,7 +187,7 @@ async fn a_kind_without_the_label_is_the_cause_of_a_missing_field() {
 
 #[tokio::test]
 async fn a_missing_infrastructure_object_has_a_remedy() {
-    let (reason, message) = said(&of_a_foreign_kind(Infrastructure::NotFound), NETWORK_READY).await;
+    let (reason, message) = said(&of_a_foreign_kind(SourceOutcome::NotFound), NETWORK_READY).await;
     assert_eq!(reason, "False/NotFound");
     let expected = "Landscape/dev, which the Cluster names in spec.infrastructureRef, does not exist: create it, or \
                     correct the Cluster";
@@ -197,7 +197,7 @@ async fn a_missing_infrastructure_object_has_a_remedy() {
 #[tokio::test]
 async fn a_refused_authority_has_no_advice_about_mappings() {
     let network = NETWORK.replacen('{', "{instanceProfiles: {worker: admin}, ", 1);
-    let published = Infrastructure::Published(Some(read(&network)));
+    let published = FakeSource::published(&read(&network));
     let (reason, message) = said(&of_a_foreign_kind(published), NETWORK_READY).await;
     assert_eq!(reason, "False/AuthorityNotAllowed");
     let expected = "Landscape/dev supplies instanceProfiles, which only an AWSMachine or an AWSCluster may supply: \
@@ -208,7 +208,7 @@ async fn a_refused_authority_has_no_advice_about_mappings() {
 #[tokio::test]
 async fn a_wrong_type_has_path_and_type_and_no_value() {
     let network = "{region: eu-west-1, subnets: [{id: subnet-0000000a}, {id: [hunter2]}]}";
-    let published = Infrastructure::Published(Some(read(network)));
+    let published = FakeSource::published(&read(network));
     let (reason, message) = said(&of_a_foreign_kind(published), NETWORK_READY).await;
     assert_eq!(reason, "False/WrongType");
     let expected = "Landscape/dev: status.network.subnets[1].id does not have the type of the network contract: it has \

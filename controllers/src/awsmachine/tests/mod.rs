@@ -18,6 +18,7 @@ mod pending_deaths;
 mod recovery;
 mod refusals;
 mod restored_records;
+mod sources;
 mod target_access;
 mod targets;
 mod told;

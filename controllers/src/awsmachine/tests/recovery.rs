@@ -7,7 +7,7 @@ use capa_api::machine::InstanceState;
 use capa_cloud::Timing;
 
 use super::{FIRST, NETWORK, Scene};
-use crate::kubernetes_api::Infrastructure;
+use crate::kubernetes_api::SourceOutcome;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const READY: ConditionType = ConditionType::Ready;
@@ -64,7 +64,7 @@ async fn a_recovered_machine_is_deleted_by_its_recovered_record() {
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
     scene.kubernetes.remove_cluster("team-a", "dev");
-    scene.kubernetes.put_infrastructure("dev", Infrastructure::NotFound);
+    scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
     scene.delete();
     assert!(scene.pass().await.calls.contains(&"TerminateInstances".to_owned()));
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);

@@ -8,8 +8,8 @@ use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
 
 use super::{CLUSTER, FIRST, LAUNCH, NETWORK, SPEC, Scene};
-use crate::kubernetes_api::Infrastructure;
-use crate::testing::{read, refused, unreadable};
+use crate::kubernetes_api::SourceOutcome;
+use crate::testing::{FakeSource, read, refused, unreadable};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
@@ -66,9 +66,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
         .kubernetes
         .put_secret("team-a", "late", &[("value", "#cloud-config")]);
 
-    scene
-        .kubernetes
-        .put_infrastructure("dev", Infrastructure::Published(None));
+    scene.kubernetes.put_source("dev", FakeSource::unpublished());
     assert_waits(&scene, NETWORK_READY, "False/NotReady", Next::Retry).await;
     scene.kubernetes.publish_network("dev", NETWORK);
 
@@ -90,7 +88,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
 #[tokio::test]
 async fn the_status_does_not_change_during_a_slow_read() {
     let scene = Scene::new();
-    scene.kubernetes.hold_infrastructure("dev");
+    scene.kubernetes.hold_source("dev");
     let first = scene.pass().await;
     assert_eq!(
         first.calls,
@@ -106,7 +104,7 @@ async fn the_status_does_not_change_during_a_slow_read() {
 #[tokio::test]
 async fn a_running_machine_is_followed_during_a_slow_read() {
     let scene = Scene::running().await;
-    scene.kubernetes.hold_infrastructure("dev");
+    scene.kubernetes.hold_source("dev");
     assert_eq!(scene.pass().await.says(ConditionType::Ready), "True/Ready");
     scene
         .aws
@@ -117,9 +115,7 @@ async fn a_running_machine_is_followed_during_a_slow_read() {
 #[tokio::test]
 async fn the_planned_record_is_stored_before_the_finalizer() {
     let scene = Scene::new();
-    scene
-        .kubernetes
-        .put_infrastructure("dev", Infrastructure::Published(None));
+    scene.kubernetes.put_source("dev", FakeSource::unpublished());
     let first = scene.pass().await;
     assert_eq!(first.calls, ["write_status", "add_finalizer", "write_status"]);
     assert_eq!(first.machine().finalizers(), [meta::MACHINE_FINALIZER]);
@@ -141,26 +137,24 @@ async fn a_new_machine_is_launched_after_a_broken_first_pass() {
 async fn a_machine_with_finalizer_and_no_record_gets_no_planned_one() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
-    scene
-        .kubernetes
-        .put_infrastructure("dev", Infrastructure::Published(None));
+    scene.kubernetes.put_source("dev", FakeSource::unpublished());
     assert_eq!(scene.pass().await.status().launch, None);
 }
 
 #[tokio::test]
 async fn an_unusable_infrastructure_object_shows_the_reason() {
-    let wrong_type = Infrastructure::Published(Some(read("{region: [hunter2]}")));
+    let wrong_type = FakeSource::published(&read("{region: [hunter2]}"));
     let table = [
-        (Infrastructure::NotFound, "False/NotFound"),
-        (Infrastructure::NoKindMatch, "False/NoKindMatch"),
-        (Infrastructure::Forbidden, "False/Forbidden"),
+        (SourceOutcome::NotFound.into(), "False/NotFound"),
+        (SourceOutcome::NoKindMatch.into(), "False/NoKindMatch"),
+        (SourceOutcome::Forbidden.into(), "False/Forbidden"),
         (wrong_type, "False/WrongType"),
-        (unreadable(), "False/Failed"),
-        (Infrastructure::Silent, "False/MissingField"),
+        (unreadable().into(), "False/Failed"),
+        (SourceOutcome::Undescribed.into(), "False/MissingField"),
     ];
     for (infrastructure, expected) in table {
         let scene = Scene::new();
-        scene.kubernetes.put_infrastructure("dev", infrastructure);
+        scene.kubernetes.put_source("dev", infrastructure);
         assert_waits(&scene, NETWORK_READY, expected, Next::Retry).await;
         assert!(!format!("{:?}", scene.machine("m")).contains("hunter2"), "{expected}");
     }

@@ -1,5 +1,6 @@
 //! Whole clusters: nodes that join, scale, roll, heal and go away.
 
+mod any_infrastructure;
 mod capacity;
 mod deletion;
 mod growth;

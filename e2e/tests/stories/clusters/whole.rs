@@ -194,9 +194,20 @@ pub(crate) struct KubeadmCluster<'a> {
 impl KubeadmCluster<'_> {
     /// Applies the Cluster, the AWSCluster and a control plane with this many machines.
     pub(crate) async fn control_plane(&self, replicas: u32) -> anyhow::Result<()> {
+        self.scenario.apply(&self.infrastructure()).await?;
+        let reference = format!(
+            "apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: {}",
+            self.name
+        );
+        let reference = format!("infrastructureRef: {{{reference}}}");
+        self.control_plane_on(replicas, &reference, "").await
+    }
+
+    /// Applies the Cluster and a control plane with this many machines. `cluster` is a further line of the Cluster's
+    /// spec, and `machine` are further lines of the machines' spec, indented by six.
+    pub(crate) async fn control_plane_on(&self, replicas: u32, cluster: &str, machine: &str) -> anyhow::Result<()> {
         let Self { scenario, name, .. } = self;
-        scenario.apply(&self.infrastructure()).await?;
-        self.machine_template("control-plane", "").await?;
+        self.machine_template("control-plane", machine).await?;
         let control_plane = format!(
             "
 apiVersion: {CORE}
@@ -205,7 +216,7 @@ metadata: {{name: {name}}}
 spec:
   clusterNetwork: {{pods: {{cidrBlocks: [192.168.0.0/16]}}}}
   controlPlaneRef: {{apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: {name}}}
-  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: {name}}}
+  {cluster}
 ---
 apiVersion: {CONTROL_PLANE}
 kind: KubeadmControlPlane
@@ -242,8 +253,13 @@ spec:
 
     /// Applies the MachineDeployment `<cluster>-workers`, whose machines join the cluster.
     pub(crate) async fn workers(&self, replicas: u32) -> anyhow::Result<()> {
+        self.workers_on(replicas, "").await
+    }
+
+    /// The same with further lines of the machines' spec, indented by six.
+    pub(crate) async fn workers_on(&self, replicas: u32, machine: &str) -> anyhow::Result<()> {
         let Self { scenario, name, .. } = self;
-        self.machine_template("workers", "").await?;
+        self.machine_template("workers", machine).await?;
         let deployment = format!(
             "
 apiVersion: bootstrap.cluster.x-k8s.io/v1beta2

@@ -1,0 +1,187 @@
+//! Objects of AWS Controllers for Kubernetes (ACK), whose CRDs are documented at
+//! <https://aws-controllers-k8s.github.io/community/reference/>.
+
+use capa_api::common::MachineRole;
+use capa_api::network::MachineNetwork;
+use serde_json::{Value, json};
+
+use crate::Field;
+use crate::parse::{WrongType, parse};
+
+/// The API group of the controller for EC2.
+const EC2: &str = "ec2.services.k8s.aws";
+/// The API group of the controller for Elastic Load Balancing.
+const LOAD_BALANCING: &str = "elbv2.services.k8s.aws";
+/// The condition that says whether AWS has what the spec asks for.
+const SYNCED: &str = "ACK.ResourceSynced";
+
+/// A kind of ACK that describes a part of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckKind {
+    /// A VPC.
+    Vpc,
+    /// A subnet.
+    Subnet,
+    /// A security group.
+    SecurityGroup,
+    /// A target group, in which control plane machines are registered.
+    TargetGroup,
+    /// A load balancer. It supplies its VPC; machines are registered in target groups.
+    LoadBalancer,
+}
+
+impl AckKind {
+    /// The kind with this group and name.
+    pub(crate) fn find(group: &str, kind: &str) -> Option<Self> {
+        match (group, kind) {
+            (EC2, "VPC") => Some(Self::Vpc),
+            (EC2, "Subnet") => Some(Self::Subnet),
+            (EC2, "SecurityGroup") => Some(Self::SecurityGroup),
+            (LOAD_BALANCING, "TargetGroup") => Some(Self::TargetGroup),
+            (LOAD_BALANCING, "LoadBalancer") => Some(Self::LoadBalancer),
+            _ => None,
+        }
+    }
+
+    /// The fields that an object supplies to machines of a role.
+    pub(crate) fn fields(self, role: Option<MachineRole>) -> Vec<Field> {
+        let own = match self {
+            Self::Vpc | Self::LoadBalancer => Field::Vpc,
+            Self::Subnet => Field::Subnets,
+            Self::SecurityGroup => match role {
+                None => Field::SecurityGroupsAll,
+                Some(MachineRole::ControlPlane) => Field::SecurityGroupsControlPlane,
+                Some(MachineRole::Worker) => Field::SecurityGroupsWorker,
+            },
+            Self::TargetGroup => Field::ControlPlaneTargets,
+        };
+        vec![Field::Region, own]
+    }
+
+    /// The network of an object; `None` while the object is not synchronised with AWS or has no id.
+    pub(crate) fn network(
+        self,
+        object: &Value,
+        role: Option<MachineRole>,
+    ) -> Result<Option<MachineNetwork>, WrongType> {
+        if !is_synced(object) {
+            return Ok(None);
+        }
+        let at = |pointer: &str| object.pointer(pointer).filter(|value| !value.is_null());
+        let arn = at("/status/ackResourceMetadata/arn");
+        let id = match self {
+            Self::Vpc | Self::LoadBalancer => at("/status/vpcID"),
+            Self::Subnet => at("/status/subnetID"),
+            Self::SecurityGroup => at("/status/id"),
+            Self::TargetGroup => arn,
+        };
+        let Some(id) = id else { return Ok(None) };
+        let mut network = match self {
+            Self::Vpc => json!({"vpc": {
+                "id": id,
+                "cidrBlocks": ranges(object, "cidrBlockAssociationSet", "cidrBlock"),
+                "ipv6CidrBlocks": ranges(object, "ipv6CIDRBlockAssociationSet", "ipv6CIDRBlock"),
+            }}),
+            Self::LoadBalancer => json!({"vpc": {"id": id}}),
+            Self::Subnet => json!({"subnets": [{"id": id, "availabilityZone": at("/spec/availabilityZone")}]}),
+            Self::SecurityGroup => match role {
+                None => json!({"securityGroups": {"all": [id]}}),
+                Some(MachineRole::ControlPlane) => json!({"securityGroups": {"controlPlane": [id]}}),
+                Some(MachineRole::Worker) => json!({"securityGroups": {"worker": [id]}}),
+            },
+            Self::TargetGroup => json!({"controlPlaneTargets": [{"targetGroupARN": id}]}),
+        };
+        if let (Some(region), Some(fields)) = (at("/status/ackResourceMetadata/region"), network.as_object_mut()) {
+            fields.insert("region".to_owned(), region.clone());
+        }
+        parse(&network).map(Some)
+    }
+}
+
+fn is_synced(object: &Value) -> bool {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| {
+        let is = |field: &str, value: &str| condition.get(field).is_some_and(|found| found == value);
+        is("type", SYNCED) && is("status", "True")
+    })
+}
+
+/// The address ranges of a VPC.
+fn ranges(object: &Value, set: &str, field: &str) -> Vec<Value> {
+    let associations = object.pointer(&format!("/status/{set}")).and_then(Value::as_array);
+    let associations = associations.into_iter().flatten();
+    associations
+        .filter_map(|association| association.get(field))
+        .cloned()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(status: &Value) -> Value {
+        let mut object = json!({"spec": {"availabilityZone": "eu-west-1a"}, "status": {
+            "ackResourceMetadata": {"arn": "arn:aws:x", "ownerAccountID": "111122223333", "region": "eu-west-1"},
+            "conditions": [{"type": "ACK.ResourceSynced", "status": "True"}],
+        }});
+        let fields = object["status"].as_object_mut().unwrap();
+        fields.extend(status.as_object().unwrap().clone());
+        object
+    }
+
+    fn network(group: &str, kind: &str, role: Option<MachineRole>, status: &Value) -> Value {
+        let kind = AckKind::find(group, kind).unwrap();
+        let network = kind.network(&object(status), role).unwrap().unwrap();
+        let network = serde_json::to_value(network).unwrap();
+        assert_eq!(network["region"], "eu-west-1");
+        for field in kind.fields(role) {
+            let pointer = format!("/{}", field.path().replace('.', "/"));
+            assert!(network.pointer(&pointer).is_some(), "{network} without {pointer}");
+        }
+        network
+    }
+
+    #[test]
+    fn each_kind_supplies_its_part() {
+        let vpc = json!({
+            "vpcID": "vpc-0000000a", "cidrBlockAssociationSet": [{"cidrBlock": "10.0.0.0/16"}],
+            "ipv6CIDRBlockAssociationSet": [{"ipv6CIDRBlock": "2600:1f14::/56"}],
+        });
+        let expected =
+            json!({"id": "vpc-0000000a", "cidrBlocks": ["10.0.0.0/16"], "ipv6CidrBlocks": ["2600:1f14::/56"]});
+        assert_eq!(network(EC2, "VPC", None, &vpc)["vpc"], expected);
+        let subnet = network(EC2, "Subnet", None, &json!({"subnetID": "subnet-0000000a"}));
+        assert_eq!(
+            subnet["subnets"],
+            json!([{"id": "subnet-0000000a", "availabilityZone": "eu-west-1a"}])
+        );
+        let group = json!({"id": "sg-0000000a"});
+        for (role, field) in [
+            (None, "all"),
+            (Some(MachineRole::ControlPlane), "controlPlane"),
+            (Some(MachineRole::Worker), "worker"),
+        ] {
+            let groups = network(EC2, "SecurityGroup", role, &group)["securityGroups"].clone();
+            assert_eq!(groups, json!({ field: ["sg-0000000a"] }));
+        }
+        let targets = network(LOAD_BALANCING, "TargetGroup", None, &json!({}))["controlPlaneTargets"].clone();
+        assert_eq!(targets, json!([{"targetGroupARN": "arn:aws:x"}]));
+        let balancer = network(LOAD_BALANCING, "LoadBalancer", None, &json!({"vpcID": "vpc-0000000a"}));
+        assert_eq!(balancer["vpc"]["id"], "vpc-0000000a");
+    }
+
+    #[test]
+    fn an_object_that_is_not_synchronised_is_waited_for() {
+        let group = AckKind::SecurityGroup;
+        for status in [
+            json!({"id": "sg-0000000a", "conditions": [{"type": "ACK.ResourceSynced", "status": "False"}]}),
+            json!({"id": "sg-0000000a", "conditions": []}),
+            json!({}),
+            json!({"id": null}),
+        ] {
+            assert_eq!(group.network(&object(&status), None), Ok(None), "{status}");
+        }
+    }
+}
