@@ -76,7 +76,8 @@ impl KindCache {
         entries.insert(kind.clone(), Entry { at, known });
     }
 
-    /// Removes a kind, because an object of the kind was not found, and the kind may have changed since its discovery.
+    /// Removes a kind, because an object of the kind was not found or not allowed to be read, and the kind may have
+    /// changed since its discovery.
     /// A kind that was discovered recently stays.
     pub(super) fn doubt(&self, kind: &SourceKind) {
         let mut entries = self.entries.lock();

@@ -187,7 +187,11 @@ impl Requests {
                 self.kinds.doubt(&request.kind);
                 Ok(Fetched::Nothing(SourceOutcome::NotFound))
             }
-            Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Fetched::Nothing(SourceOutcome::Forbidden)),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                // The API server authorizes a request before it looks for the kind, which may be gone.
+                self.kinds.doubt(&request.kind);
+                Ok(Fetched::Nothing(SourceOutcome::Forbidden))
+            }
             Err(error) => Err(failed(format!("read {request} in namespace {namespace}"), error)),
         }
     }

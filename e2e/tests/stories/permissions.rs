@@ -45,19 +45,19 @@ const EVERYWHERE: [Rule; 13] = [
     (
         OUR_GROUP,
         "awsclusters/status awsmachines/status awsmachinetemplates/status awsclustercontrolleridentities/status \
-         awsclusterroleidentities/status awsclusterstaticidentities/status",
+         awsclusterroleidentities/status awsclusterstaticidentities/status awsnetworkmappings/status",
         "",
         "update",
     ),
     (
         OUR_GROUP,
-        "awsclusterroleidentities awsclusterstaticidentities",
+        "awsclusterroleidentities awsclusterstaticidentities awsnetworkmappings",
         "",
         "get list watch",
     ),
     (OUR_GROUP, "awsclustercontrolleridentities", "", "get list watch create"),
     ("cluster.x-k8s.io", "clusters machines", "", "get list watch"),
-    ("", "secrets", "", "get"),
+    ("", "secrets configmaps", "", "get"),
     ("", "namespaces", "", "get list watch"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "", "get"),
     (

@@ -191,6 +191,22 @@ async fn a_label_that_is_added_to_a_crd_is_seen_within_a_minute() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_kind_that_vanishes_is_seen_within_a_minute() {
+    let server = Server::new();
+    server.refuse(403, "Forbidden", "landscapes is forbidden");
+    let reader = server.reader();
+    assert!(matches!(read(&reader).await, SourceOutcome::Forbidden));
+    // The API server goes on to refuse: it authorizes a request before it looks for the kind.
+    server.answer("/apis", 200, json!({"kind": "APIGroupList", "groups": []}));
+    let mut waited = Duration::ZERO;
+    while !matches!(read(&reader).await, SourceOutcome::NoKindMatch) {
+        waited += Timing::default().source_retry;
+        assert!(waited <= Duration::from_secs(60), "the kind still counts as served");
+        tokio::time::advance(Timing::default().source_retry).await;
+    }
+}
+
 #[tokio::test]
 async fn a_name_that_no_object_has_makes_no_request() {
     let server = Server::new();
