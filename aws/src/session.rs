@@ -1,5 +1,6 @@
 //! One identity in one region: its calls, the answers that its callers share, and its state.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -317,6 +318,14 @@ impl ClusterCloud for ControllerSession {
 
     async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
         self.calls.elb.target_groups(arns).await
+    }
+
+    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+        self.calls.elb.target_groups_in(vpc_id).await
+    }
+
+    async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {
+        self.calls.elb.target_group_tags(arns).await
     }
 }
 

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_api::common::Tags;
 
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
     ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, Observation, Query,
     ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
 };
+
+/// The most load balancer objects whose tags one call of DescribeTags returns.
+pub const MOST_TAGGED: usize = 20;
 
 /// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
 #[async_trait]
@@ -33,6 +37,10 @@ pub trait ClusterCloud: Send + Sync {
     /// The kinds of the targets of target groups, by ARN; none where one of the groups does not exist: AWS does not say
     /// which.
     async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError>;
+    /// The kinds of the targets of all target groups of a VPC, by ARN.
+    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError>;
+    /// The tags of target groups, by ARN: one call for each [`MOST_TAGGED`] of them, at most 20 calls.
+    async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError>;
 }
 
 /// Gives the sessions that clusters are reconciled with.

@@ -15,7 +15,7 @@ pub mod sim;
 pub mod targets;
 mod timing;
 
-pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateCloud, TemplateClouds};
+pub use api::{ClusterCloud, ClusterClouds, MOST_TAGGED, MachineCloud, MachineClouds, TemplateCloud, TemplateClouds};
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{

@@ -8,6 +8,7 @@ pub mod awsmachine;
 pub mod awsmachinetemplate;
 pub mod awsnetworkmapping;
 mod call_inputs;
+mod filters;
 pub mod identity;
 pub mod kubernetes;
 pub mod kubernetes_api;

@@ -9,6 +9,8 @@ mod security_groups;
 mod subnets;
 mod vpcs;
 
+use std::collections::BTreeMap;
+
 use aws_sdk_ec2::types;
 use capa_cloud::Query;
 
@@ -45,6 +47,13 @@ fn filters(query: &Query) -> Option<Vec<types::Filter>> {
 
 fn text(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
+}
+
+fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
+    let tags = tags
+        .iter()
+        .filter_map(|tag| Some((tag.key()?.to_owned(), text(tag.value()))));
+    tags.collect()
 }
 
 /// EC2 writes some absent values as empty texts.

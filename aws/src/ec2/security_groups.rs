@@ -3,7 +3,7 @@
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query, SecurityGroup};
 
-use super::{Ec2Calls, PAGE_SIZE, filters, text};
+use super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
@@ -29,5 +29,7 @@ fn security_group(group: &types::SecurityGroup) -> SecurityGroup {
     SecurityGroup {
         id: text(group.group_id()),
         vpc_id: text(group.vpc_id()),
+        name: text(group.group_name()),
+        tags: tags(group.tags()),
     }
 }

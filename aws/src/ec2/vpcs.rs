@@ -3,7 +3,7 @@
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query, Vpc};
 
-use super::{Ec2Calls, PAGE_SIZE, filters, text};
+use super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
@@ -40,6 +40,7 @@ fn vpc(vpc: &types::Vpc) -> Vpc {
         id: text(vpc.vpc_id()),
         cidr_blocks: blocks.map(|block| text(block.cidr_block())).collect(),
         ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
+        tags: tags(vpc.tags()),
     }
 }
 

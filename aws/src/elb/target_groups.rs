@@ -1,5 +1,6 @@
 //! Target groups.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_sdk_elasticloadbalancingv2 as elb;
@@ -8,10 +9,13 @@ use aws_sdk_elasticloadbalancingv2::types::{TargetHealthStateEnum, TargetTypeEnu
 use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
 use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState};
-use capa_cloud::{CloudError, ErrorClass};
+use capa_cloud::{CloudError, ErrorClass, MOST_TAGGED};
 
 use super::{ElbCalls, USUAL_DELAY};
+use crate::sdk::pages::Page;
 
+/// Target groups in a page: the most that DescribeTargetGroups answers.
+const PAGE_SIZE: i32 = 400;
 const DELAY_ATTRIBUTE: &str = "deregistration_delay.timeout_seconds";
 
 impl ElbCalls {
@@ -23,7 +27,7 @@ impl ElbCalls {
     ) -> Result<GroupAnswer, CloudError> {
         match request {
             GroupRequest::Facts => self.target_group(permit, arn).await.map(GroupAnswer::Facts),
-            GroupRequest::Tags => self.target_group_tags(permit, arn).await.map(GroupAnswer::Tags),
+            GroupRequest::Tags => self.tags_of_target_group(permit, arn).await.map(GroupAnswer::Tags),
             GroupRequest::Health => self.target_health(permit, arn).await.map(GroupAnswer::Health),
             GroupRequest::Delay => self.deregistration_delay(permit, arn).await.map(GroupAnswer::Delay),
             GroupRequest::Register(targets) => {
@@ -73,7 +77,58 @@ impl ElbCalls {
         Ok(arns.iter().map(kind).collect())
     }
 
-    async fn target_group_tags(&self, permit: Permit, arn: &str) -> Result<GroupTags, CloudError> {
+    /// The kinds of the targets of all target groups of a VPC, by ARN. The call has no filter for the VPC.
+    pub(crate) async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+        let turn = CallRequest::target_groups_in(self.runner.flow(), vpc_id);
+        let permit = self.runner.limiter().acquire(&turn)?;
+        let fetch = |permit, token| async move {
+            let request = self
+                .client
+                .describe_target_groups()
+                .page_size(PAGE_SIZE)
+                .set_marker(token);
+            let answer = self.runner.call(permit, request.send()).await?;
+            let groups = answer.target_groups().iter();
+            let of_vpc = groups.filter(|group| group.vpc_id() == Some(vpc_id));
+            Ok(Page {
+                items: of_vpc
+                    .filter_map(|group| Some((group.target_group_arn()?.to_owned(), kind(group))))
+                    .collect(),
+                next: answer.next_marker,
+            })
+        };
+        self.runner.pages(permit, &turn, fetch).await
+    }
+
+    /// The tags of target groups, by ARN. Each call for [`MOST_TAGGED`] of them counts as a page, with the number of
+    /// the groups before it as its token.
+    pub(crate) async fn target_group_tags(
+        &self,
+        arns: &[String],
+    ) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {
+        if arns.is_empty() {
+            return Ok(vec![]);
+        }
+        let turn = CallRequest::target_group_tags(self.runner.flow(), arns);
+        let permit = self.runner.limiter().acquire(&turn)?;
+        let fetch = |permit, token: Option<String>| async move {
+            let before: usize = token.and_then(|token| token.parse().ok()).unwrap_or_default();
+            let end = before + MOST_TAGGED;
+            let asked = arns.iter().skip(before).take(MOST_TAGGED).cloned();
+            let request = self.client.describe_tags().set_resource_arns(Some(asked.collect()));
+            let answer = self.runner.call(permit, request.send()).await?;
+            let described = answer.tag_descriptions().iter();
+            Ok(Page {
+                items: described
+                    .filter_map(|described| Some((described.resource_arn()?.to_owned(), tags(described))))
+                    .collect(),
+                next: (end < arns.len()).then(|| end.to_string()),
+            })
+        };
+        self.runner.pages(permit, &turn, fetch).await
+    }
+
+    async fn tags_of_target_group(&self, permit: Permit, arn: &str) -> Result<GroupTags, CloudError> {
         let action = permit.action;
         let request = self.client.describe_tags().resource_arns(arn);
         let answer = self.runner.call(permit, request.send()).await?;
@@ -81,9 +136,7 @@ impl ElbCalls {
         let described = described.find(|described| described.resource_arn() == Some(arn));
         let described = described
             .ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "its tags are not described"))?;
-        let tags = described.tags().iter();
-        let tags = tags.filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())));
-        Ok(tags.collect())
+        Ok(tags(described).into_iter().collect())
     }
 
     async fn target_health(&self, permit: Permit, arn: &str) -> Result<Vec<(Target, Health)>, CloudError> {
@@ -129,6 +182,12 @@ fn kind(group: &elb::types::TargetGroup) -> TargetKind {
         Some(TargetTypeEnum::Ip) => TargetKind::Address,
         other => TargetKind::Other(other.map_or("unknown", TargetTypeEnum::as_str).to_owned()),
     }
+}
+
+fn tags(described: &elb::types::TagDescription) -> BTreeMap<String, String> {
+    let tags = described.tags().iter();
+    let tags = tags.filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())));
+    tags.collect()
 }
 
 /// A client configuration without the SDK's own retries.

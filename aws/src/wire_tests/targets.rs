@@ -319,3 +319,59 @@ async fn target_groups_are_looked_up_by_arn_with_one_call() {
     assert_eq!(missing.unwrap(), None);
     assert_eq!(fake.calls_of("DescribeTargetGroups").len(), 2);
 }
+
+#[tokio::test]
+async fn all_target_groups_of_a_vpc_are_listed() {
+    let group = |arn: &str, vpc: &str| {
+        format!(
+            "<member><TargetGroupArn>{arn}</TargetGroupArn><TargetType>ip</TargetType><VpcId>{vpc}</VpcId></member>"
+        )
+    };
+    let fake = Fake::start(move |call| {
+        let page = match call.field("Marker") {
+            "" => format!(
+                "<TargetGroups>{}{}</TargetGroups><NextMarker>more</NextMarker>",
+                group("arn:a", "vpc-1"),
+                group("arn:b", "vpc-2")
+            ),
+            _ => format!("<TargetGroups>{}</TargetGroups>", group("arn:c", "vpc-1")),
+        };
+        elb("DescribeTargetGroups", &page)
+    })
+    .await;
+    let cluster = fake.pool().await.cluster(&identity("A"), REGION);
+    let found = cluster.target_groups_in("vpc-1").await.unwrap();
+    let expected = ["arn:a", "arn:c"].map(|arn| (arn.to_owned(), TargetKind::Address));
+    assert_eq!(found, expected);
+    assert!(fake.calls().iter().all(|call| call.field("PageSize") == "400"));
+}
+
+#[tokio::test]
+async fn tags_are_asked_for_in_the_batches_that_aws_allows() {
+    let fake = Fake::start(|call| {
+        let arns = call
+            .form
+            .iter()
+            .filter(|(name, _)| name.starts_with("ResourceArns.member."));
+        let described = arns.map(|(_, arn)| {
+            let tag = "<member><Key>cluster</Key><Value>prod</Value></member>";
+            format!("<member><ResourceArn>{arn}</ResourceArn><Tags>{tag}</Tags></member>")
+        });
+        let described: String = described.collect();
+        elb(
+            "DescribeTags",
+            &format!("<TagDescriptions>{described}</TagDescriptions>"),
+        )
+    })
+    .await;
+    let cluster = fake.pool().await.cluster(&identity("A"), REGION);
+    let arns: Vec<String> = (0..41).map(|number| format!("arn:{number}")).collect();
+    let found: BTreeMap<_, _> = cluster.target_group_tags(&arns).await.unwrap().into_iter().collect();
+    assert_eq!(found.len(), arns.len());
+    assert_eq!(found["arn:40"]["cluster"], "prod");
+    let calls = fake.calls_of("DescribeTags");
+    assert_eq!(calls.len(), 3);
+    assert_eq!(calls[2].field("ResourceArns.member.1"), "arn:40");
+    assert!(cluster.target_group_tags(&[]).await.unwrap().is_empty());
+    assert_eq!(fake.calls().len(), 3);
+}

@@ -133,6 +133,22 @@ impl CallRequest {
         }
     }
 
+    /// A listing of all target groups, for those of this VPC.
+    pub fn target_groups_in(flow: &Flow, vpc_id: &str) -> Self {
+        Self {
+            action: "DescribeTargetGroups",
+            ..Self::load_balancer(flow, vpc_id)
+        }
+    }
+
+    /// A lookup of the tags of target groups by their ARNs.
+    pub fn target_group_tags(flow: &Flow, arns: &[String]) -> Self {
+        Self {
+            action: "DescribeTags",
+            ..Self::load_balancer(flow, &arns.join(" "))
+        }
+    }
+
     /// A listing of the listeners of a load balancer, which has this name.
     pub fn listeners(flow: &Flow, name: &str) -> Self {
         Self {

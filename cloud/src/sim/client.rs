@@ -1,11 +1,13 @@
 //! The calls with an access key in a region.
 
+use capa_api::common::Tags;
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
 use crate::targets::{Group, GroupAnswer, GroupCall, TargetKind};
 use crate::{
-    ApiLoadBalancer, CloudError, Image, Instance, LaunchRequest, Query, RouteTable, SecurityGroup, Subnet, Vpc,
+    ApiLoadBalancer, CloudError, Image, Instance, LaunchRequest, MOST_TAGGED, Query, RouteTable, SecurityGroup, Subnet,
+    Vpc,
 };
 
 use super::Ec2;
@@ -195,6 +197,26 @@ impl<'a> Client<'a> {
         let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
         let kind = |arn: &String| Some((arn.clone(), region.target_kind(arn)?));
         Ok(arns.iter().map(kind).collect())
+    }
+
+    /// DescribeTargetGroups without a name: the kinds of the targets of all target groups of a VPC, by ARN.
+    pub fn target_groups_in(&mut self, now: Timestamp, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
+        Ok(region.target_kinds_in(vpc_id))
+    }
+
+    /// DescribeTags of target groups, by ARN.
+    pub fn target_group_tags(&mut self, now: Timestamp, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeTags", 0)?;
+        if arns.len() > MOST_TAGGED {
+            let message = "Cannot have more than 20 resources described";
+            return Err(CloudError::answered("DescribeTags", "ValidationError", message));
+        }
+        let missing = || {
+            let message = "One or more target groups not found";
+            CloudError::answered("DescribeTags", "TargetGroupNotFound", message)
+        };
+        region.target_group_tags(arns).ok_or_else(missing)
     }
 
     /// A call about load balancer targets.

@@ -11,17 +11,11 @@ use super::filters::{Tags, select};
 pub(super) struct Infrastructure {
     vpcs: BTreeMap<String, Vpc>,
     subnets: BTreeMap<String, Subnet>,
-    security_groups: BTreeMap<String, NamedGroup>,
+    security_groups: BTreeMap<String, SecurityGroup>,
     route_tables: BTreeMap<String, RouteTable>,
     images: BTreeMap<String, Image>,
     key_pairs: BTreeSet<String>,
     tags: BTreeMap<String, Tags>,
-}
-
-#[derive(Clone, Debug)]
-struct NamedGroup {
-    group: SecurityGroup,
-    name: String,
 }
 
 /// The tags of an untagged resource.
@@ -33,6 +27,7 @@ impl Infrastructure {
             id: id.to_owned(),
             cidr_blocks: vec![cidr_block.to_owned()],
             ipv6_cidr_blocks: Vec::new(),
+            tags: Tags::new(),
         };
         self.vpcs.insert(id.to_owned(), vpc);
         self.add_route_table(RouteTable {
@@ -52,9 +47,10 @@ impl Infrastructure {
         let group = SecurityGroup {
             id: id.to_owned(),
             vpc_id: vpc_id.to_owned(),
+            name: name.to_owned(),
+            tags: Tags::new(),
         };
-        let name = name.to_owned();
-        self.security_groups.insert(id.to_owned(), NamedGroup { group, name });
+        self.security_groups.insert(id.to_owned(), group);
     }
 
     pub(super) fn add_route_table(&mut self, table: RouteTable) {
@@ -72,6 +68,12 @@ impl Infrastructure {
     pub(super) fn set_tag(&mut self, id: &str, key: &str, value: &str) {
         let tags = self.tags.entry(id.to_owned()).or_default();
         tags.insert(key.to_owned(), value.to_owned());
+        if let Some(vpc) = self.vpcs.get_mut(id) {
+            vpc.tags.clone_from(tags);
+        }
+        if let Some(group) = self.security_groups.get_mut(id) {
+            group.tags.clone_from(tags);
+        }
     }
 
     pub(super) fn remove(&mut self, id: &str) {
@@ -89,7 +91,7 @@ impl Infrastructure {
     }
 
     pub(super) fn security_group(&self, id: &str) -> Option<&SecurityGroup> {
-        self.security_groups.get(id).map(|named| &named.group)
+        self.security_groups.get(id)
     }
 
     pub(super) fn has_image(&self, id: &str) -> bool {
@@ -135,18 +137,18 @@ impl Infrastructure {
     pub(super) fn describe_security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
         let known = ["group-id", "group-name", "vpc-id"];
         let things = self.tagged(&self.security_groups);
-        let found = select(
+        select(
             "DescribeSecurityGroups",
             query,
             &known,
             things,
-            |named, filter| match filter {
-                "group-id" => vec![named.group.id.clone()],
-                "group-name" => vec![named.name.clone()],
-                _ => vec![named.group.vpc_id.clone()],
+            |group, filter| match filter {
+                "group-id" => vec![group.id.clone()],
+                "group-name" => vec![group.name.clone()],
+                _ => vec![group.vpc_id.clone()],
             },
-        )?;
-        Ok(found.into_iter().map(|named| named.group.clone()).collect())
+        )
+        .map(cloned)
     }
 
     pub(super) fn describe_route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capa_api::common::Tags;
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
@@ -28,7 +29,8 @@ pub struct TargetGroup {
     kind: TargetKind,
     delay: Duration,
     targets: BTreeMap<Target, Registration>,
-    tags: BTreeMap<String, String>,
+    tags: Tags,
+    vpc_id: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +62,40 @@ impl Region {
             kind,
             delay,
             targets: BTreeMap::new(),
-            tags: BTreeMap::new(),
+            tags: Tags::new(),
+            vpc_id: None,
         };
         self.groups.insert(group, new);
         self
+    }
+
+    /// Sets the VPC of a target group. A new group belongs to no VPC, as one of Lambda functions.
+    pub fn place_group(&mut self, group: &Group, vpc_id: &str) -> &mut Self {
+        if let Some(group) = self.groups.get_mut(group) {
+            group.vpc_id = Some(vpc_id.to_owned());
+        }
+        self
+    }
+
+    /// The kinds of the targets of all target groups of a VPC, by ARN.
+    pub(super) fn target_kinds_in(&self, vpc_id: &str) -> Vec<(String, TargetKind)> {
+        let groups = self.groups.iter();
+        let of_vpc = groups.filter_map(|(group, state)| match group {
+            Group::TargetGroup(arn) if state.vpc_id.as_deref() == Some(vpc_id) => {
+                Some((arn.clone(), state.kind.clone()))
+            }
+            _ => None,
+        });
+        of_vpc.collect()
+    }
+
+    /// The tags of target groups, by ARN; `None` if one of the groups does not exist.
+    pub(super) fn target_group_tags(&self, arns: &[String]) -> Option<Vec<(String, Tags)>> {
+        let tags = |arn: &String| {
+            let group = self.groups.get(&Group::TargetGroup(arn.clone()))?;
+            Some((arn.clone(), group.tags.clone()))
+        };
+        arns.iter().map(tags).collect()
     }
 
     /// The kind of the targets of a target group.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_api::common::Tags;
 use jiff::Timestamp;
 
 use crate::informer::{InformerSnapshot, TerminationBatch};
@@ -19,8 +20,8 @@ use crate::session::{
 };
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest, TargetKind};
 use crate::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, LaunchRequest, MachineKey,
-    Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, LaunchRequest, MOST_TAGGED,
+    MachineKey, Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
 };
 
 use super::client::Client;
@@ -399,5 +400,26 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
         let (about, arns) = (arns.join(" "), arns.to_vec());
         let effect = move |client: &mut Client<'_>, now| client.target_groups(now, &arns);
         self.call(permit, false, about, effect).await
+    }
+
+    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+        let turn = CallRequest::target_groups_in(&self.flow, vpc_id);
+        let permit = self.rates.acquire(&turn, self.now())?;
+        let vpc_id = vpc_id.to_owned();
+        let about = vpc_id.clone();
+        let effect = move |client: &mut Client<'_>, now| client.target_groups_in(now, &vpc_id);
+        self.call(permit, false, about, effect).await
+    }
+
+    async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError> {
+        let mut tags = Vec::new();
+        for arns in arns.chunks(MOST_TAGGED) {
+            let turn = CallRequest::target_group_tags(&self.flow, arns);
+            let permit = self.rates.acquire(&turn, self.now())?;
+            let (about, arns) = (arns.join(" "), arns.to_vec());
+            let effect = move |client: &mut Client<'_>, now| client.target_group_tags(now, &arns);
+            tags.extend(self.call(permit, false, about, effect).await?);
+        }
+        Ok(tags)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_api::cluster::status::FailureDomain;
-use capa_api::network::MachineNetwork;
+use capa_api::network::{MachineNetwork, NetworkSecurityGroups};
 use capa_cloud::targets::{Group, TargetKind};
 use capa_cloud::{ApiLoadBalancer, CloudError, RouteTable, SecurityGroup, Subnet, Vpc};
 
@@ -45,6 +45,11 @@ pub(super) enum NetworkLookup {
 }
 
 impl NetworkLookup {
+    /// Whether AWS has not answered about the present spec.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::NoIdentity)
+    }
+
     /// The wait for a call that the provider's own rate limits deferred.
     pub(super) fn rate_limited_for(&self) -> Option<Duration> {
         match self {
@@ -52,7 +57,13 @@ impl NetworkLookup {
             Self::Found(found) => {
                 let balancer = found.load_balancer.iter().filter_map(LoadBalancerLookup::error);
                 let targets = found.targets.iter().filter_map(|lookup| lookup.kinds.as_ref().err());
-                balancer.chain(targets).filter_map(|error| error.retry_after).min()
+                let search = found.parts.as_ref().and_then(|parts| parts.targets.as_ref());
+                let search = search.and_then(TargetSearch::error);
+                balancer
+                    .chain(targets)
+                    .chain(search)
+                    .filter_map(|error| error.retry_after)
+                    .min()
             }
             Self::Disabled | Self::NoIdentity | Self::Recorded(..) => None,
         }
@@ -74,8 +85,35 @@ pub(super) struct FoundNetwork {
     pub(super) route_tables: Vec<RouteTable>,
     /// The load balancer that the spec names.
     pub(super) load_balancer: Option<LoadBalancerLookup>,
+    /// The ids of the VPCs that match `spec.discovery.vpc`, or of the VPC that the spec names beside `spec.discovery`.
+    pub(super) matching_vpcs: Vec<String>,
+    /// The parts of the network that match `spec.discovery`; absent unless exactly one VPC matches. The resources
+    /// themselves are among the others.
+    pub(super) parts: Option<FoundParts>,
     /// The targets that the spec names: one answer for all target groups, and one for all classic load balancers.
     pub(super) targets: Vec<TargetLookup>,
+}
+
+/// The ids of the resources of one VPC that match `spec.discovery`, sorted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FoundParts {
+    /// Subnets, for each entry of `subnets`.
+    pub(super) subnets: Vec<Vec<String>>,
+    /// Security groups.
+    pub(super) security_groups: NetworkSecurityGroups,
+    /// Target groups, if the spec searches for some.
+    pub(super) targets: Option<TargetSearch>,
+}
+
+/// The result of the search for target groups.
+#[derive(Clone, Debug)]
+pub(super) enum TargetSearch {
+    /// A call failed.
+    Failed(CloudError),
+    /// The VPC has more target groups than the provider searches.
+    TooMany(usize),
+    /// ARNs of the target groups that match.
+    Matching(Vec<String>),
 }
 
 /// The answer of AWS about target groups, or about classic load balancers.
@@ -106,6 +144,16 @@ impl LoadBalancerLookup {
         match self {
             Self::Failed(error) => Some(error),
             Self::NotFound | Self::Classic | Self::NetworkOrApplication(_) => None,
+        }
+    }
+}
+
+impl TargetSearch {
+    /// The error of a failed call.
+    fn error(&self) -> Option<&CloudError> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::TooMany(_) | Self::Matching(_) => None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod network_problems;
 mod read;
 mod ready;
 mod resolve;
+mod search;
 mod status;
 mod targets;
 #[cfg(test)]

@@ -28,8 +28,13 @@ impl NetworkProblems {
 
     /// Adds a problem that keeps machines from being launched.
     pub(super) fn add_blocking(&mut self, blocked: Blocked, reason: Reason, message: String) {
+        self.add_for(Some(blocked), reason, message);
+    }
+
+    /// Adds a problem that keeps these machines from being launched, if any.
+    pub(super) fn add_for(&mut self, blocked: Option<Blocked>, reason: Reason, message: String) {
         self.add(reason, message);
-        self.blocked = self.blocked.max(Some(blocked));
+        self.blocked = self.blocked.max(blocked);
     }
 
     /// The machines that the problems keep from being launched.

@@ -1,5 +1,6 @@
 //! All reads for an unmanaged AWSCluster: its identity, and the lookup of its network in AWS.
 
+use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::conditions::{ConditionType, find};
@@ -13,8 +14,8 @@ use super::ClusterContext;
 use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup, TargetLookup};
 use super::load_balancer::{self, NamedLoadBalancer};
 use super::lookup_cache::LookupKey;
-use super::resolve;
 use super::targets::{self, NamedTargets};
+use super::{resolve, search};
 use crate::identity::{self, IdentityError, IdentityRequest};
 
 /// Reads the facts for the status. An incomplete lookup is repeated with increasing intervals.
@@ -76,18 +77,24 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
 
 /// Looks up the account of the credentials and the declared network in AWS.
 async fn ask_aws(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
+    let recorded = recorded_lookup(cluster);
+    let requested = is_search_requested(cluster);
     let account_id = match cloud.account_id().await {
         Ok(account_id) => account_id,
         Err(error) => {
-            let lookup = recorded_lookup(cluster).unwrap_or_else(|| NetworkLookup::Failed(error.clone()));
-            let identity = match error.class {
-                ErrorClass::Unauthorized => Err(IdentityFailure::Credentials(error)),
-                _ => Ok(()),
+            // Without a failed lookup, nothing would repeat a search that the user requests.
+            let is_refused = error.class == ErrorClass::Unauthorized;
+            let recorded = recorded.filter(|_| is_refused || !requested);
+            let lookup = recorded.unwrap_or_else(|| NetworkLookup::Failed(error.clone()));
+            let identity = if is_refused {
+                Err(IdentityFailure::Credentials(error))
+            } else {
+                Ok(())
             };
             return Facts { identity, lookup };
         }
     };
-    let lookup = match recorded_lookup(cluster) {
+    let lookup = match recorded.filter(|_| !requested) {
         Some(lookup) => lookup,
         None => look_up(cloud, &cluster.spec, account_id)
             .await
@@ -97,6 +104,14 @@ async fn ask_aws(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
         identity: Ok(()),
         lookup,
     }
+}
+
+/// Whether the search for `spec.discovery` is to be repeated, because the user requests it by the annotation.
+fn is_search_requested(cluster: &AWSCluster) -> bool {
+    let observed = cluster.status.as_ref().and_then(|status| status.discovery.as_ref());
+    let observed = observed.map(|discovery| discovery.observed_request.as_str());
+    let requested = discovery_request(&cluster.metadata);
+    cluster.spec.discovery.is_some() && requested.is_some() && requested.as_deref() != observed
 }
 
 /// The result of a complete lookup, which is not repeated until the spec changes. The result comes from the status, so
@@ -113,7 +128,7 @@ fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
 }
 
 /// Makes one describe call each for the subnets, the VPC, the route tables, the security groups, the load balancer and
-/// its targets that the spec declares.
+/// its targets that the spec declares, after the searches for `spec.discovery`.
 async fn look_up(
     cloud: &dyn ClusterCloud,
     spec: &AWSClusterSpec,
@@ -123,16 +138,16 @@ async fn look_up(
         account_id,
         ..FoundNetwork::default()
     };
-    found.subnets = declared_subnets(cloud, spec).await?;
-    found.security_groups = declared_groups(cloud, spec).await?;
-    if let Some(vpc_id) = spec
-        .vpc_id()
-        .filter(|id| IdKind::Vpc.is_id(id))
-        .or_else(|| found.subnets.first().map(|subnet| subnet.vpc_id.as_str()))
-    {
-        let vpc_id = vpc_id.to_owned();
-        found.vpcs = cloud.vpcs(&Query::filter("vpc-id", [vpc_id.clone()])).await?;
-        found.vpcs.retain(|vpc| vpc.id == vpc_id);
+    if spec.discovery.is_some() {
+        search::search(cloud, spec, &mut found).await?;
+    }
+    found.subnets.extend(declared_subnets(cloud, spec).await?);
+    found.security_groups.extend(declared_groups(cloud, spec).await?);
+    if let Some(vpc_id) = vpc_id(spec, &found) {
+        if found.vpcs.is_empty() {
+            found.vpcs = cloud.vpcs(&Query::filter("vpc-id", [vpc_id.clone()])).await?;
+            found.vpcs.retain(|vpc| vpc.id == vpc_id);
+        }
         if !found.subnets.is_empty() {
             found.route_tables = cloud.route_tables(&Query::filter("vpc-id", [vpc_id])).await?;
         }
@@ -148,6 +163,14 @@ async fn look_up(
     }
     found.targets = look_up_targets(cloud, spec, &found.account_id).await;
     Ok(NetworkLookup::Found(Box::new(found)))
+}
+
+/// The VPC of the spec, or else of `spec.discovery`, or else of the first subnet.
+fn vpc_id(spec: &AWSClusterSpec, found: &FoundNetwork) -> Option<String> {
+    let named = spec.vpc_id().filter(|id| IdKind::Vpc.is_id(id));
+    let discovered = || found.vpcs.first().map(|vpc| vpc.id.as_str());
+    let of_subnets = || found.subnets.first().map(|subnet| subnet.vpc_id.as_str());
+    named.or_else(discovered).or_else(of_subnets).map(str::to_owned)
 }
 
 /// Makes one call for all target groups that the spec names, and one for all classic load balancers. Only control plane

@@ -7,7 +7,7 @@
 
 use capa_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason};
 
-use super::facts::{Facts, IdentityFailure, NetworkLookup};
+use super::facts::{Facts, IdentityFailure};
 use super::network_problems::Blocked;
 use super::resolve::{Resolution, Supply};
 use crate::machine_networks::MachineNetworks;
@@ -56,7 +56,7 @@ impl ReadyInputs<'_> {
             Err(_) | Ok(()) => {}
         }
         let network = &self.resolution.condition;
-        let is_unanswered = matches!(self.facts.lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity);
+        let is_unanswered = self.facts.lookup.is_unanswered();
         let is_blocked = match self.resolution.blocked {
             None => is_unanswered && !self.was_ready,
             Some(Blocked::ControlPlane) => !self.was_ready,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::security_group::SecurityGroupRole;
-use capa_api::cluster::status::{AWSClusterStatus, PublishedEndpoint};
+use capa_api::cluster::status::{AWSClusterStatus, DiscoveryStatus, PublishedEndpoint};
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
 use capa_api::contract::{ApiEndpoint, Cluster};
-use capa_api::network::MachineNetwork;
 use capa_api::unsupported::{self, Found, When};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
@@ -18,7 +18,7 @@ use kube::Resource as _;
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
 use super::load_balancer::{USUAL_PORT, api_port};
 use super::ready::ReadyInputs;
-use super::resolve::{Resolution, resolve};
+use super::resolve::{Published, Resolution, resolve};
 use crate::machine_networks::MachineNetworks;
 use crate::pause::not_paused;
 
@@ -83,6 +83,7 @@ pub(super) fn unmanaged(
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
     let provisioned = before.provisioned() || may_provision(&cluster.spec, facts, network_failing_for, timing);
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
+    let discovery = discovery(cluster, facts, &resolution.condition);
     let endpoint = endpoint(cluster, owner);
     let unsupported = unsupported_fields(&found);
     let others: Vec<&ConditionUpdate> = [&identity, &resolution.condition, &endpoint]
@@ -115,6 +116,7 @@ pub(super) fn unmanaged(
         control_plane_endpoint: published_endpoint(cluster, owner),
         failure_domains: resolution.failure_domains,
         network: Some(resolution.network),
+        discovery,
         conditions: conditions::merge(&before.conditions, updates, cluster.metadata.generation, now),
         ..AWSClusterStatus::default()
     };
@@ -139,7 +141,7 @@ fn resolution(cluster: &AWSCluster, owner: &Cluster, facts: &Facts, before: &AWS
         owner.metadata.name.as_deref().unwrap_or_default(),
         api_port(&cluster.spec, endpoint.map(|endpoint| endpoint.port)),
         &facts.lookup,
-        last_network(cluster, before).as_ref(),
+        published(cluster, before),
     )
 }
 
@@ -154,15 +156,24 @@ fn retry_after(failing_for: Duration, delayed_for: Option<Duration>, timing: &Ti
     }
 }
 
-/// The last published network. After a change of the spec its targets are left out, because they belong to the load
-/// balancer in the former spec.
-fn last_network(cluster: &AWSCluster, before: &AWSClusterStatus) -> Option<MachineNetwork> {
-    let mut network = before.network.clone()?;
+fn published<'a>(cluster: &AWSCluster, before: &'a AWSClusterStatus) -> Option<Published<'a>> {
     let condition = find(&before.conditions, ConditionType::NetworkReady);
-    if condition.is_none_or(|condition| condition.observed_generation != cluster.metadata.generation) {
-        network.control_plane_targets.clear();
+    Some(Published {
+        network: before.network.as_ref()?,
+        failure_domains: &before.failure_domains,
+        of_this_spec: condition.is_some_and(|condition| condition.observed_generation == cluster.metadata.generation),
+    })
+}
+
+/// The last request for a search that a complete search has answered.
+fn discovery(cluster: &AWSCluster, facts: &Facts, network: &ConditionUpdate) -> Option<DiscoveryStatus> {
+    cluster.spec.discovery.as_ref()?;
+    let is_complete = network.status == ConditionStatus::True && matches!(facts.lookup, NetworkLookup::Found(_));
+    if !is_complete {
+        return cluster.status.as_ref()?.discovery.clone();
     }
-    Some(network)
+    let observed_request = discovery_request(&cluster.metadata)?;
+    Some(DiscoveryStatus { observed_request })
 }
 
 fn identity_condition(facts: &Facts) -> ConditionUpdate {

@@ -9,6 +9,7 @@ use crate::forms::is_region;
 
 pub mod bastion;
 pub mod bucket;
+pub mod discovery;
 pub mod load_balancer;
 pub mod network;
 pub mod preflight;
@@ -20,6 +21,7 @@ pub mod vpc;
 
 use bastion::Bastion;
 use bucket::S3Bucket;
+use discovery::DiscoverySpec;
 use load_balancer::LoadBalancerSpec;
 use network::NetworkSpec;
 use preflight::{PreflightMode, PreflightSpec};
@@ -68,6 +70,14 @@ use subnet::SubnetSpec;
              self.preflight.mode != 'Disabled'",
     "message": "controlPlaneLoadBalancer.name is looked up in AWS, which preflight.mode Disabled forbids: \
                 name the targets in controlPlaneTargets, or leave the mode out",
+}, {
+    "rule": "!has(self.discovery) || (has(self.unmanaged) && self.unmanaged)",
+    "message": "discovery finds infrastructure that you bring: set unmanaged: true, or leave discovery out",
+}, {
+    "rule": "!has(self.discovery) || !has(self.preflight) || !has(self.preflight.mode) || \
+             self.preflight.mode != 'Disabled'",
+    "message": "discovery searches in AWS, which preflight.mode Disabled forbids: name the ids in network and \
+                controlPlaneTargets, or leave the mode out",
 }]))]
 pub struct AWSClusterSpec {
     /// AWS region of the cluster, e.g. `eu-west-1`. Required in both modes. Immutable in managed mode. In unmanaged
@@ -109,6 +119,11 @@ pub struct AWSClusterSpec {
     /// VPC, subnets and security groups that the cluster uses, or that the provider creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
+
+    /// How to find the infrastructure that you bring by tags and other filters, where the spec does not name it by id.
+    /// Only with `unmanaged: true`, and not with the preflight mode `Disabled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<DiscoverySpec>,
 
     /// Settings of the checks of the infrastructure that you bring. Absent: the checks run and only report findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -49,6 +49,13 @@ pub struct AWSClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub network: Option<MachineNetwork>,
+    /// What the last complete search for `spec.discovery` answered. Absent without a search on request.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub discovery: Option<DiscoveryStatus>,
     /// AWS resources that the cluster uses, and whether the cluster owns them. The provider rebuilds the list from AWS
     /// before it changes a resource.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
@@ -111,6 +118,16 @@ pub struct FailureDomain {
     /// Further attributes of the zone.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub attributes: Tags,
+}
+
+/// The last complete search for the infrastructure that `spec.discovery` describes. Its results are in `network`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscoveryStatus {
+    /// The first 256 characters of the value that the annotation `infrastructure.cluster.x-k8s.io/preflight-requested`
+    /// had at the search. Another value of the annotation repeats the search.
+    #[schemars(length(min = 1, max = 256))]
+    pub observed_request: String,
 }
 
 /// An AWS resource that the cluster uses.

@@ -1,18 +1,20 @@
 //! Determines the network for launches from the spec and the AWS lookup. Pure.
 
+mod discovered;
 mod subnets;
 mod supply;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::status::FailureDomain;
+use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::forms::IdKind;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized};
-use capa_cloud::{CloudError, ErrorClass};
+use capa_cloud::{CloudError, ErrorClass, Vpc};
 
 use super::facts::{FoundNetwork, NetworkLookup};
 use super::load_balancer::{self, Targets};
@@ -20,7 +22,20 @@ use super::network_problems::{Blocked, NetworkProblems};
 use super::targets;
 use crate::{identity, tags};
 
+use discovered::Discovered;
 pub(super) use supply::Supply;
+
+/// What was published before this reconcile.
+#[derive(Clone, Copy)]
+pub(super) struct Published<'a> {
+    /// `status.network`.
+    pub(super) network: &'a MachineNetwork,
+    /// `status.failureDomains`.
+    pub(super) failure_domains: &'a [FailureDomain],
+    /// Whether the network results from the present spec. The ids in the network of another spec may be those that the
+    /// user has replaced.
+    pub(super) of_this_spec: bool,
+}
 
 /// The resulting network with its problems.
 pub(super) struct Resolution {
@@ -55,14 +70,14 @@ fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
     overrides.map(NetworkSecurityGroups::from_overrides).unwrap_or_default()
 }
 
-/// Combines spec and lookup. The condition names all problems. Without a lookup, the zones, VPC and targets of
-/// `before`, the last published network, are kept, so that failure domains do not disappear because of a refused call.
+/// Combines spec and lookup. The condition names all problems. Without a lookup, the zones, VPC, targets and discovered
+/// ids of `before` are kept, so that failure domains do not disappear because of a refused call.
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     cluster_name: &str,
     api_port: i32,
     lookup: &NetworkLookup,
-    before: Option<&MachineNetwork>,
+    before: Option<Published<'_>>,
 ) -> Resolution {
     let mut problems = NetworkProblems::default();
     // With a refused tag no machine is launched, because all machines get the cluster's tags.
@@ -77,22 +92,32 @@ pub(super) fn resolve(
         NetworkLookup::Found(found) => Some(found.as_ref()),
         _ => None,
     };
-    let known = before.filter(|_| matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity));
     // Nothing is known of another region.
-    let known = known.filter(|known| known.region.as_deref() == spec.region());
+    let of_region = before.filter(|before| before.network.region.as_deref() == spec.region());
+    let unanswered = of_region.filter(|_| lookup.is_unanswered());
+    let known = unanswered.map(|before| before.network);
     let region = region(spec, &mut problems);
+    // An answered lookup can lack the search for targets alone.
+    let of_this_spec = of_region.filter(|before| before.of_this_spec && !matches!(lookup, NetworkLookup::Disabled));
+    let discovered = Discovered::new(spec, region, found, of_this_spec.map(|before| before.network));
+    discovered.check_vpc(spec, &mut problems);
     // The VPC is checked first: if it does not exist, its subnets also appear to be in another VPC.
-    let vpc = vpc(spec, region, found, known, &mut problems);
-    let subnets = subnets::resolve(spec, region, found, known, &mut problems);
+    let vpc = vpc(spec, region, (found, known), &discovered, &mut problems);
+    let subnets = if discovered.has_subnets() {
+        discovered.subnets(&mut problems)
+    } else {
+        subnets::resolve(spec, region, found, known, &mut problems)
+    };
+    let declared_groups = groups(spec, region, found, &mut problems);
     let (control_plane_targets, pending_control_plane_targets) =
-        match load_balancer_targets(spec, api_port, region, found, before, &mut problems) {
+        match load_balancer_targets(spec, api_port, region, (found, before), &discovered, &mut problems) {
             Targets::Known(targets) => (targets, None),
             Targets::Pending(pending) => (vec![], Some(pending)),
         };
     let mut network = MachineNetwork {
         region: spec.region().map(str::to_owned),
         vpc,
-        security_groups: groups(spec, region, found, &mut problems),
+        security_groups: discovered.security_groups(declared_groups, &mut problems),
         additional_tags: spec.additional_tags.clone(),
         cluster_tag: Some(cluster_name.to_owned()),
         ssh_key_name: spec.ssh_key_name.clone().filter(|name| !name.is_empty()),
@@ -119,7 +144,10 @@ pub(super) fn resolve(
             &mut problems,
         );
     }
-    let failure_domains = failure_domains(&network.subnets);
+    let failure_domains = match unanswered.filter(|_| discovered.has_subnets() && network.subnets.is_empty()) {
+        Some(before) => before.failure_domains.to_vec(),
+        None => failure_domains(&network.subnets),
+    };
     resolution(spec, lookup, &problems, network, failure_domains)
 }
 
@@ -137,7 +165,7 @@ fn resolution(
     Resolution {
         blocked: problems.blocked(),
         subnets: supply::of_subnets(spec, &network, lookup),
-        security_groups: supply::of_security_groups(&declared_groups(spec), &network),
+        security_groups: supply::of_security_groups(spec, &network, lookup),
         condition,
         failure_domains,
         network,
@@ -223,27 +251,37 @@ fn place(region: &str, account_id: &str) -> String {
     format!("{region} of account {account_id}")
 }
 
+/// The targets of the control plane. Those of another spec are not kept, because they belong to the load balancer in
+/// that spec.
 fn load_balancer_targets(
     spec: &AWSClusterSpec,
     api_port: i32,
     region: &str,
-    found: Option<&FoundNetwork>,
-    known: Option<&MachineNetwork>,
+    (found, before): (Option<&FoundNetwork>, Option<Published<'_>>),
+    discovered: &Discovered<'_>,
     problems: &mut NetworkProblems,
 ) -> Targets {
+    if discovered.has_targets() {
+        return discovered.targets(problems);
+    }
     let place = place(region, found.map_or("", |found| &found.account_id));
     let lookup = found.and_then(|found| found.load_balancer.as_ref());
-    let known = known.map(|known| known.control_plane_targets.as_slice());
+    let known = before.filter(|before| before.of_this_spec);
+    let known = known.map(|known| known.network.control_plane_targets.as_slice());
     load_balancer::targets(spec, api_port, lookup, known.unwrap_or_default(), &place, problems)
 }
 
 fn vpc(
     spec: &AWSClusterSpec,
     region: &str,
-    found: Option<&FoundNetwork>,
-    known: Option<&MachineNetwork>,
+    (found, known): (Option<&FoundNetwork>, Option<&MachineNetwork>),
+    discovered: &Discovered<'_>,
     problems: &mut NetworkProblems,
 ) -> Option<NetworkVpc> {
+    if discovered.has_vpc() {
+        let account_id = found.map_or("", |found| found.account_id.as_str());
+        return discovered.vpc(&place(region, account_id), problems);
+    }
     let declared = spec.vpc_id();
     if declared.is_some_and(|id| !problems.accepts_id("spec.network.vpc.id", IdKind::Vpc, id)) {
         return None;
@@ -261,7 +299,8 @@ fn vpc(
             .or_else(as_declared);
     };
     if let Some(id) = declared.filter(|id| !found.vpcs.iter().any(|vpc| vpc.id == **id)) {
-        problems.add(
+        problems.add_for(
+            discovered.held_up_without_vpc(),
             Reason::NotFound,
             not_found("VPC", id, "spec.network.vpc.id", region, &found.account_id),
         );
@@ -278,12 +317,15 @@ fn vpc(
             ),
         );
     }
-    let seen = found.vpcs.first()?;
-    Some(NetworkVpc {
-        id: seen.id.clone(),
-        cidr_blocks: seen.cidr_blocks.clone(),
-        ipv6_cidr_blocks: seen.ipv6_cidr_blocks.clone(),
-    })
+    found.vpcs.first().map(as_network_vpc)
+}
+
+fn as_network_vpc(vpc: &Vpc) -> NetworkVpc {
+    NetworkVpc {
+        id: vpc.id.clone(),
+        cidr_blocks: vpc.cidr_blocks.clone(),
+        ipv6_cidr_blocks: vpc.ipv6_cidr_blocks.clone(),
+    }
 }
 
 fn groups(
@@ -344,19 +386,20 @@ fn groups(
     })
 }
 
-/// Zones of ordinary subnets. Control plane machines may use all zones. In a zone with only public subnets the
-/// machine's `publicIP` decides, and the machine's own condition reports a problem.
+/// Zones of ordinary subnets. Control plane machines may use the zones with a subnet for their role. In a zone with only
+/// public subnets the machine's `publicIP` decides, and the machine's own condition reports a problem.
 fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
-    let zones: BTreeSet<&String> = subnets
-        .iter()
-        .filter(|subnet| !subnet.is_edge())
-        .filter_map(|subnet| subnet.availability_zone.as_ref())
-        .collect();
+    let mut zones: BTreeMap<&String, bool> = BTreeMap::new();
+    for subnet in subnets.iter().filter(|subnet| !subnet.is_edge()) {
+        if let Some(zone) = &subnet.availability_zone {
+            *zones.entry(zone).or_default() |= subnet.serves(MachineRole::ControlPlane);
+        }
+    }
     zones
         .into_iter()
-        .map(|zone| FailureDomain {
+        .map(|(zone, serves_control_plane)| FailureDomain {
             name: zone.clone(),
-            control_plane: Some(true),
+            control_plane: Some(serves_control_plane),
             ..FailureDomain::default()
         })
         .collect()

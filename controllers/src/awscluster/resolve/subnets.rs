@@ -35,11 +35,11 @@ pub(super) fn resolve(
             );
             continue;
         };
-        if let Some(vpc_id) = spec.vpc_id().filter(|vpc_id| *vpc_id != seen.vpc_id) {
+        if let Some((vpc_id, path)) = vpc_of(spec, found).filter(|(vpc_id, _)| *vpc_id != seen.vpc_id) {
             problems.add(
                 Reason::Conflict,
                 format!(
-                    "subnet {id} lies in {}, but spec.network.vpc.id is {vpc_id}: correct one of them",
+                    "subnet {id} lies in {}, but {path} {vpc_id}: correct one of them",
                     seen.vpc_id
                 ),
             );
@@ -59,6 +59,15 @@ pub(super) fn resolve(
         subnets.push(from_lookup(declared, seen, region, &found.route_tables));
     }
     subnets
+}
+
+/// The VPC of the spec, or else of `spec.discovery`, with the part of the spec that names it.
+fn vpc_of<'a>(spec: &'a AWSClusterSpec, found: &'a FoundNetwork) -> Option<(&'a str, &'static str)> {
+    let named = spec.vpc_id().map(|id| (id, "spec.network.vpc.id is"));
+    let [matching] = found.matching_vpcs.as_slice() else {
+        return named;
+    };
+    named.or(Some((matching, "spec.discovery.vpc matches")))
 }
 
 /// The declared subnets in which nodes may be placed, without duplicate ids.
@@ -104,11 +113,17 @@ fn from_spec(declared: &SubnetSpec, id: &str, region: &str, known: Option<&Netwo
     }
 }
 
-fn from_lookup(declared: &SubnetSpec, seen: &Subnet, region: &str, route_tables: &[RouteTable]) -> NetworkSubnet {
+/// A subnet that AWS shows, with the properties that the spec declares.
+pub(super) fn from_lookup(
+    declared: &SubnetSpec,
+    seen: &Subnet,
+    region: &str,
+    route_tables: &[RouteTable],
+) -> NetworkSubnet {
     NetworkSubnet {
         id: seen.id.clone(),
         availability_zone: Some(seen.availability_zone.clone()),
-        public: declared.is_public.or_else(|| is_public(seen, route_tables)),
+        public: declared.is_public.or_else(|| seen.is_public(route_tables)),
         ipv6: Some(seen.ipv6).filter(|ipv6| *ipv6).or(declared.is_ipv6),
         zone_type: declared
             .zone_type
@@ -123,17 +138,6 @@ fn edge_zone_type(region: &str, zone: &str) -> Option<ZoneType> {
         .parse()
         .ok()
         .filter(|kind: &ZoneType| kind.is_edge())
-}
-
-/// Whether the subnet is public: its route table, or else the main route table, has a route to an internet gateway.
-fn is_public(subnet: &Subnet, route_tables: &[RouteTable]) -> Option<bool> {
-    let own = route_tables.iter().find(|table| table.subnet_ids.contains(&subnet.id));
-    let main = || {
-        route_tables
-            .iter()
-            .find(|table| table.main && table.vpc_id == subnet.vpc_id)
-    };
-    own.or_else(main).map(|table| table.internet_gateway_route)
 }
 
 fn non_empty(text: Option<&String>) -> Option<&str> {

@@ -5,6 +5,7 @@ use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::common::MachineRole;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet};
 
+use super::declared_groups;
 use crate::awscluster::facts::NetworkLookup;
 
 /// Whether a cluster supplies a part of the network to its machines.
@@ -24,29 +25,48 @@ pub(in crate::awscluster) enum Supply {
 }
 
 /// The supply of subnets. Subnets of which no lookup knows the zone while the lookup fails are doubtful: nothing shows
-/// that they exist. A subnet in an edge zone is for machines that name it.
+/// that they exist. So are subnets that are found by discovery while the lookup fails. A subnet in an edge zone is for
+/// machines that name it.
 pub(super) fn of_subnets(spec: &AWSClusterSpec, network: &MachineNetwork, lookup: &NetworkLookup) -> Supply {
-    let are_edge = !network.subnets.is_empty() && network.subnets.iter().all(NetworkSubnet::is_edge);
-    if are_edge || spec.subnets().iter().all(SubnetSpec::is_for_pods_only) {
+    if !network.subnets.is_empty() && network.subnets.iter().all(NetworkSubnet::is_edge) {
         return Supply::Undeclared;
     }
-    let is_unanswered = matches!(lookup, NetworkLookup::Failed(_) | NetworkLookup::NoIdentity);
-    let mut usable = network.subnets.iter().filter(|subnet| !subnet.is_edge()).peekable();
-    if usable.peek().is_none() {
-        Supply::Unusable
-    } else if !is_unanswered || usable.any(|subnet| subnet.availability_zone.is_some()) {
-        Supply::Usable
-    } else {
-        Supply::Doubtful
+    let discovery = spec.effective_discovery();
+    let are_named = !spec.subnets().iter().all(SubnetSpec::is_for_pods_only);
+    let declares = |role| are_named || discovery.subnets.iter().any(|entry| entry.serves(role));
+    let usable = || network.subnets.iter().filter(|subnet| !subnet.is_edge());
+    let supply = supply(declares, |role| usable().any(|subnet| subnet.serves(role)));
+    let is_doubtful = match supply {
+        Supply::Usable | Supply::OneRole => usable().all(|subnet| subnet.availability_zone.is_none()),
+        Supply::Unusable => !are_named,
+        Supply::Doubtful | Supply::Undeclared => false,
+    };
+    if is_doubtful && lookup.is_unanswered() {
+        return Supply::Doubtful;
     }
+    supply
 }
 
-/// The supply of security groups to the roles for which the spec declares some.
-pub(super) fn of_security_groups(declared: &NetworkSecurityGroups, network: &MachineNetwork) -> Supply {
+/// The supply of security groups to the roles for which the spec declares some. Groups that are found by discovery are
+/// doubtful while the lookup fails.
+pub(super) fn of_security_groups(spec: &AWSClusterSpec, network: &MachineNetwork, lookup: &NetworkLookup) -> Supply {
+    let named = declared_groups(spec);
+    let discovery = spec.effective_discovery().security_groups.unwrap_or_default();
     let published = network.security_groups.clone().unwrap_or_default();
-    let roles = [MachineRole::ControlPlane, MachineRole::Worker];
-    let declared = roles.into_iter().filter(|role| !are_none(declared, *role));
-    let usable: Vec<bool> = declared.map(|role| !are_none(&published, role)).collect();
+    let declares = |role| !are_none(&named, role) || discovery.serves(role);
+    let supply = supply(declares, |role| !are_none(&published, role));
+    let is_searched = discovery.parts().next().is_some();
+    if supply == Supply::Unusable && is_searched && lookup.is_unanswered() {
+        return Supply::Doubtful;
+    }
+    supply
+}
+
+/// The supply of a part that the spec declares for some roles, and of which some roles have something usable.
+fn supply(declares: impl Fn(MachineRole) -> bool, supplies: impl Fn(MachineRole) -> bool) -> Supply {
+    let roles = [MachineRole::ControlPlane, MachineRole::Worker].into_iter();
+    let roles = roles.filter(|role| declares(*role));
+    let usable: Vec<bool> = roles.map(supplies).collect();
     match (usable.contains(&true), usable.contains(&false)) {
         (false, false) => Supply::Undeclared,
         (true, false) => Supply::Usable,
@@ -107,25 +127,54 @@ mod tests {
     }
 
     #[test]
+    fn discovered_parts_are_doubtful_while_the_lookup_fails() {
+        let failed = || NetworkLookup::Failed(CloudError::no_answer("DescribeVpcs", "no answer"));
+        let found = || NetworkLookup::Found(Box::default());
+        let (both, workers) = ("{filters: []}", "{filters: [], roles: [Worker]}");
+        let split = "{filters: [], roles: [Worker]}, {filters: [], roles: [ControlPlane]}";
+        let of_workers = "{id: a, availabilityZone: z, roles: [Worker]}";
+        let table = [
+            (both, "", found(), Supply::Unusable),
+            (both, "", failed(), Supply::Doubtful),
+            (both, of_workers, found(), Supply::OneRole),
+            (workers, of_workers, found(), Supply::Usable),
+            (split, of_workers, found(), Supply::OneRole),
+            (split, of_workers, failed(), Supply::OneRole),
+        ];
+        for (discovery, published, lookup, expected) in table {
+            let spec: AWSClusterSpec = read(&format!("{{discovery: {{subnets: [{discovery}]}}}}"));
+            let network: MachineNetwork = read(&format!("{{subnets: [{published}]}}"));
+            let supply = of_subnets(&spec, &network, &lookup);
+            assert_eq!(supply, expected, "{discovery}; {published}");
+        }
+        let groups: AWSClusterSpec = read("{discovery: {securityGroups: {worker: {filters: []}}}}");
+        let nothing = MachineNetwork::default();
+        assert_eq!(of_security_groups(&groups, &nothing, &failed()), Supply::Doubtful);
+        assert_eq!(of_security_groups(&groups, &nothing, &found()), Supply::Unusable);
+        let some: MachineNetwork = read("{securityGroups: {worker: [sg-0000000a]}}");
+        assert_eq!(of_security_groups(&groups, &some, &found()), Supply::Usable);
+    }
+
+    #[test]
     fn each_role_with_declared_groups_needs_a_usable_one() {
         let table = [
             ("", "", Supply::Undeclared),
-            ("all: [a]", "all: [a]", Supply::Usable),
-            ("all: [a]", "", Supply::Unusable),
-            ("all: [a], controlPlane: [b]", "controlPlane: [b]", Supply::OneRole),
-            ("all: [a], controlPlane: [b]", "", Supply::Unusable),
-            ("all: [a], controlPlane: [b]", "all: [a]", Supply::Usable),
-            ("controlPlane: [b]", "controlPlane: [b]", Supply::Usable),
-            ("controlPlane: [b]", "", Supply::Unusable),
+            ("node: a", "all: [a]", Supply::Usable),
+            ("node: a", "", Supply::Unusable),
+            ("node: a, controlplane: b", "controlPlane: [b]", Supply::OneRole),
+            ("node: a, controlplane: b", "", Supply::Unusable),
+            ("node: a, controlplane: b", "all: [a]", Supply::Usable),
+            ("controlplane: b", "controlPlane: [b]", Supply::Usable),
+            ("controlplane: b", "", Supply::Unusable),
         ];
         for (declared, published, expected) in table {
-            let groups: NetworkSecurityGroups = read(&format!("{{{declared}}}"));
+            let spec: AWSClusterSpec = read(&format!("{{network: {{securityGroupOverrides: {{{declared}}}}}}}"));
             let network: MachineNetwork = read(&format!("{{securityGroups: {{{published}}}}}"));
-            assert_eq!(
-                of_security_groups(&groups, &network),
-                expected,
-                "{declared}; {published}"
-            );
+            let failed = NetworkLookup::Failed(CloudError::no_answer("DescribeVpcs", "no answer"));
+            for lookup in [NetworkLookup::Found(Box::default()), failed] {
+                let supply = of_security_groups(&spec, &network, &lookup);
+                assert_eq!(supply, expected, "{declared}; {published}");
+            }
         }
     }
 }

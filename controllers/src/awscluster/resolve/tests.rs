@@ -10,6 +10,14 @@ fn spec(network: &Value) -> AWSClusterSpec {
     serde_json::from_value(json!({"region": "eu-west-1", "unmanaged": true, "network": network})).unwrap()
 }
 
+fn published(network: &MachineNetwork) -> Published<'_> {
+    Published {
+        network,
+        failure_domains: &[],
+        of_this_spec: true,
+    }
+}
+
 fn refused() -> NetworkLookup {
     NetworkLookup::Failed(CloudError::answered("DescribeSubnets", "UnauthorizedOperation", "no"))
 }
@@ -27,7 +35,7 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
     .unwrap();
     let spec = spec(&json!({"vpc": {"id": "vpc-0000000a"}, "subnets": [{"id": SUBNET}, {"id": "subnet-0000000c"}]}));
     for lookup in [refused(), NetworkLookup::NoIdentity] {
-        let resolved = resolve(&spec, "dev", 6443, &lookup, Some(&before));
+        let resolved = resolve(&spec, "dev", 6443, &lookup, Some(published(&before)));
         let added = NetworkSubnet {
             id: "subnet-0000000c".to_owned(),
             ..NetworkSubnet::default()
@@ -36,13 +44,13 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
         assert_eq!(resolved.network.vpc, before.vpc);
         assert_eq!(resolved.failure_domains.len(), 1);
     }
-    let disabled = resolve(&spec, "dev", 6443, &NetworkLookup::Disabled, Some(&before));
+    let disabled = resolve(&spec, "dev", 6443, &NetworkLookup::Disabled, Some(published(&before)));
     assert_eq!(disabled.failure_domains, []);
     let elsewhere = AWSClusterSpec {
         region: Some("eu-west-9".to_owned()),
         ..spec
     };
-    let moved = resolve(&elsewhere, "dev", 6443, &refused(), Some(&before));
+    let moved = resolve(&elsewhere, "dev", 6443, &refused(), Some(published(&before)));
     assert_eq!((moved.failure_domains, moved.subnets), (vec![], Supply::Doubtful));
 }
 

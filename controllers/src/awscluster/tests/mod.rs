@@ -1,6 +1,7 @@
 //! Tests of the AWSCluster reconciler with doubles of Kubernetes and AWS.
 
 mod controller;
+mod discovery;
 mod fields;
 mod identities;
 mod input;
@@ -80,7 +81,7 @@ impl Scene {
 
     async fn pass(&self, cluster: &AWSCluster) -> Pass {
         self.journal.take();
-        let outcome = reconcile(cluster.clone(), &self.context).await.unwrap();
+        let outcome = Box::pin(reconcile(cluster.clone(), &self.context)).await.unwrap();
         let mut cluster = outcome.object;
         let status = outcome.status.or_else(|| cluster.status.clone());
         let wrote = status != cluster.status;

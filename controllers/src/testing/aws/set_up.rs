@@ -192,6 +192,26 @@ impl FakeAws {
         });
     }
 
+    /// Tags a resource.
+    pub(crate) fn tag(&self, id: &str, key: &str, value: &str) {
+        self.change(|region| {
+            region.tag(id, key, value);
+        });
+    }
+
+    /// Adds a target group of a VPC, with tags.
+    pub(crate) fn tagged_target_group(&self, arn: &str, vpc_id: &str, kind: TargetKind, tags: &[(&str, &str)]) {
+        let group = Group::TargetGroup(arn.to_owned());
+        self.change(|region| {
+            region
+                .target_group(group.clone(), kind, DRAINS_FOR)
+                .place_group(&group, vpc_id);
+            for (key, value) in tags {
+                region.tag_group(&group, key, value);
+            }
+        });
+    }
+
     /// Sets the tag that identifies the machine of an instance.
     pub(crate) fn tag_machine_name(&self, id: &str, machine_name_tag: &str) {
         self.change(|region| {
