@@ -1,0 +1,102 @@
+//! Facts about load balancers and target groups.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Answer;
+
+/// A target group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetGroup {
+    /// ARN.
+    pub arn: String,
+    /// `TCP`, `TLS`, `HTTP` or another protocol.
+    pub protocol: String,
+    /// Port of the targets.
+    pub port: i32,
+    /// VPC of the targets.
+    pub vpc_id: String,
+    /// `instance`, `ip`, `alb` or `lambda`.
+    pub target_type: String,
+    /// Health check.
+    pub health_check: HealthCheck,
+    /// Load balancers that forward to the target group.
+    pub load_balancer_arns: Vec<String>,
+    /// Attributes, for example `preserve_client_ip.enabled`.
+    pub attributes: Answer<BTreeMap<String, String>>,
+}
+
+/// Health check of a target group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthCheck {
+    /// `TCP`, `HTTP` or `HTTPS`.
+    pub protocol: String,
+    /// Port, or `traffic-port`.
+    pub port: String,
+    /// Path of an HTTP check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Seconds between two checks.
+    pub interval_seconds: i32,
+    /// Checks in a row that make a target healthy.
+    pub healthy_threshold: i32,
+    /// Checks in a row that make a target unhealthy.
+    pub unhealthy_threshold: i32,
+}
+
+/// A load balancer of the second generation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancer {
+    /// ARN.
+    pub arn: String,
+    /// Name.
+    pub name: String,
+    /// DNS name.
+    pub dns_name: String,
+    /// `network`, `application` or `gateway`.
+    pub balancer_type: String,
+    /// `internal` or `internet-facing`.
+    pub scheme: String,
+    /// `active`, `provisioning`, `active_impaired` or `failed`.
+    pub state: String,
+    /// VPC.
+    pub vpc_id: String,
+    /// `ipv4` or `dualstack`.
+    pub ip_address_type: String,
+    /// Zones, with the subnet of each.
+    pub zones: BTreeMap<String, String>,
+    /// Security groups; empty if the load balancer has none.
+    pub security_group_ids: Vec<String>,
+    /// Attributes, for example `load_balancing.cross_zone.enabled`.
+    pub attributes: Answer<BTreeMap<String, String>>,
+    /// Listeners.
+    pub listeners: Answer<Vec<Listener>>,
+}
+
+impl LoadBalancer {
+    /// Whether the load balancer distributes connections to targets in other zones.
+    pub fn is_cross_zone(&self) -> Option<bool> {
+        let attributes = self.attributes.found()?;
+        Some(
+            attributes
+                .get("load_balancing.cross_zone.enabled")
+                .is_some_and(|value| value == "true"),
+        )
+    }
+}
+
+/// A listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listener {
+    /// `TCP`, `TLS` or another protocol.
+    pub protocol: String,
+    /// Port.
+    pub port: i32,
+    /// Target groups that the default action forwards to.
+    pub target_group_arns: Vec<String>,
+}

@@ -1,0 +1,146 @@
+//! Facts about what machine templates name.
+
+use serde::{Deserialize, Serialize};
+
+/// A machine image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// `ami-…`
+    pub id: String,
+    /// `available` or another state.
+    pub state: String,
+    /// `x86_64` or `arm64`.
+    pub architecture: String,
+    /// `legacy-bios`, `uefi` or `uefi-preferred`; absent: the default of the instance type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_mode: Option<String>,
+    /// Whether the image supports enhanced networking with ENA.
+    pub has_ena: bool,
+    /// `v2.0` if instances of the image require tokens of the metadata service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imds_support: Option<String>,
+    /// Time of the deprecation, in the form of RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deprecation_time: Option<String>,
+    /// Size of the snapshot of the root device in GiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_snapshot_gib: Option<i32>,
+}
+
+/// An instance type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceType {
+    /// Name, for example `t3.large`.
+    pub name: String,
+    /// Architectures of the processor.
+    pub architectures: Vec<String>,
+    /// Boot modes.
+    pub boot_modes: Vec<String>,
+    /// `required`, `supported` or `unsupported`.
+    pub ena: String,
+    /// Number of virtual CPUs.
+    pub vcpus: i32,
+    /// `spot` and `on-demand`, as far as the type can be used in that way.
+    pub usage_classes: Vec<String>,
+}
+
+/// A zone in which an instance type is offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offering {
+    /// Instance type.
+    pub instance_type: String,
+    /// Zone.
+    pub zone: String,
+}
+
+/// An instance profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceProfile {
+    /// Name.
+    pub name: String,
+    /// Names of its roles: one or none.
+    pub roles: Vec<String>,
+    /// ARNs of the managed policies, and names of the inline policies, of the role.
+    pub policies: Vec<String>,
+}
+
+/// A key of the Key Management Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EncryptionKey {
+    /// ARN.
+    pub arn: String,
+    /// `Enabled`, `Disabled`, `PendingDeletion` or another state.
+    pub state: String,
+    /// `ENCRYPT_DECRYPT` or another usage.
+    pub usage: String,
+}
+
+/// A placement group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementGroup {
+    /// Name.
+    pub name: String,
+    /// `available` or another state.
+    pub state: String,
+    /// Number of partitions; absent unless the strategy is `partition`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<i32>,
+}
+
+/// A capacity reservation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityReservation {
+    /// `cr-…`
+    pub id: String,
+    /// `active` or another state.
+    pub state: String,
+    /// Zone.
+    pub zone: String,
+    /// Instance type.
+    pub instance_type: String,
+    /// Instances that can still be launched.
+    pub free: i32,
+}
+
+/// A dedicated host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DedicatedHost {
+    /// `h-…`
+    pub id: String,
+    /// `available` or another state.
+    pub state: String,
+    /// Zone.
+    pub zone: String,
+}
+
+/// A bucket for bootstrap data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bucket {
+    /// Name.
+    pub name: String,
+    /// Region.
+    pub region: String,
+    /// Whether the policy or the access control list of the bucket makes it public.
+    pub is_public: bool,
+}
+
+/// The answer to a call with `DryRun=true`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DryRun {
+    /// AWS would have allowed the call.
+    Allowed,
+    /// The credentials may not make the call.
+    Denied(String),
+    /// AWS refuses the parameters of the call.
+    Refused(String),
+}

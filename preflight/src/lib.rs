@@ -1,0 +1,15 @@
+//! Checks of infrastructure in AWS: [`facts`] are gathered once, and [rules] are pure functions over them. The
+//! controller and the command line use the same facts and the same rules.
+
+pub mod facts;
+mod lookup;
+mod reach;
+mod redact;
+mod report;
+mod rule;
+mod rules;
+
+pub use redact::redact;
+pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
+pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
+pub use rules::{rule, rules};

@@ -1,0 +1,76 @@
+//! Facts as the rules ask for them: the parts of the network that the demand names.
+
+use std::collections::BTreeSet;
+
+use crate::facts::{
+    Facts, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet, TargetGroup, Vpc,
+};
+use crate::rule::{Skipped, known};
+
+/// All packets to IPv4 addresses that no other route is for.
+pub(crate) const DEFAULT_ROUTE: &str = "0.0.0.0/0";
+
+impl Facts {
+    /// The VPC. A rule about the VPC says nothing if the VPC does not exist, which is a finding of rule V1.
+    pub(crate) fn the_vpc(&self) -> Result<&Vpc, Skipped> {
+        let vpc = known(&self.vpc, "the VPC")?.as_ref();
+        vpc.ok_or_else(|| Skipped::Unknown("the VPC does not exist: see V1".to_owned()))
+    }
+
+    /// The subnets of machines with a role, or with any, that exist.
+    pub(crate) fn subnets_of(&self, role: Option<RoleOfMachines>) -> Result<Vec<&Subnet>, Skipped> {
+        let ids = self.demand.subnet_ids(role);
+        let subnets = known(&self.subnets, "the subnets")?.iter();
+        Ok(subnets.filter(|subnet| ids.contains(subnet.id.as_str())).collect())
+    }
+
+    /// The route table of a subnet: its own, or else the main one of the VPC.
+    pub(crate) fn route_table(&self, subnet: &str) -> Result<&RouteTable, Skipped> {
+        let tables = known(&self.route_tables, "the route tables")?;
+        let own = tables
+            .iter()
+            .find(|table| table.subnet_ids.iter().any(|id| id == subnet));
+        own.or_else(|| tables.iter().find(|table| table.is_main))
+            .ok_or_else(|| Skipped::Unknown(format!("no route table of subnet {subnet} was found")))
+    }
+
+    /// The network access control list of a subnet.
+    pub(crate) fn network_acl(&self, subnet: &str) -> Result<Option<&NetworkAcl>, Skipped> {
+        let lists = known(&self.network_acls, "the network ACLs")?;
+        Ok(lists.iter().find(|list| list.subnet_ids.iter().any(|id| id == subnet)))
+    }
+
+    /// The security groups with these ids that exist.
+    pub(crate) fn groups(&self, ids: &BTreeSet<&str>) -> Result<Vec<&SecurityGroup>, Skipped> {
+        let groups = known(&self.security_groups, "the security groups")?.iter();
+        Ok(groups.filter(|group| ids.contains(group.id.as_str())).collect())
+    }
+
+    /// The target groups of the control plane that exist.
+    pub(crate) fn the_target_groups(&self) -> Result<Vec<&TargetGroup>, Skipped> {
+        let arns = self.demand.target_group_arns();
+        let groups = known(&self.target_groups, "the target groups")?.iter();
+        Ok(groups.filter(|group| arns.contains(group.arn.as_str())).collect())
+    }
+
+    /// The load balancers of the control plane that exist.
+    pub(crate) fn the_load_balancers(&self) -> Result<Vec<&LoadBalancer>, Skipped> {
+        let groups = self.the_target_groups()?;
+        let arns: BTreeSet<&String> = groups.iter().flat_map(|group| &group.load_balancer_arns).collect();
+        let balancers = known(&self.load_balancers, "the load balancers")?.iter();
+        Ok(balancers.filter(|balancer| arns.contains(&balancer.arn)).collect())
+    }
+}
+
+impl Facts {
+    /// A command of the AWS CLI in the region of the cluster.
+    pub(crate) fn aws(&self, command: &str) -> String {
+        format!("aws --region {} {command}", self.demand.region)
+    }
+}
+
+/// The address ranges of subnets.
+pub(crate) fn ranges<'a>(subnets: impl IntoIterator<Item = &'a Subnet>) -> Vec<&'a str> {
+    let ranges = subnets.into_iter().map(|subnet| subnet.cidr_block.as_str());
+    ranges.filter(|range| !range.is_empty()).collect()
+}

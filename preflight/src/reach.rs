@@ -1,0 +1,278 @@
+//! Whether the rules of security groups and network ACLs allow packets. Pure.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+
+use crate::facts::{AclEntry, NetworkAcl, SecurityGroup, SecurityGroupRule};
+
+/// Packets of a protocol to a range of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    /// Name as security groups have it: `tcp`, `udp`, `icmp`, or the number of another IP protocol.
+    pub(crate) protocol: &'static str,
+    /// First and last port, or type for ICMP; absent for protocols without ports.
+    pub(crate) ports: Option<(i32, i32)>,
+}
+
+impl Traffic {
+    pub(crate) const fn tcp(port: i32) -> Self {
+        Self::range("tcp", port, port)
+    }
+
+    pub(crate) const fn udp(port: i32) -> Self {
+        Self::range("udp", port, port)
+    }
+
+    pub(crate) const fn range(protocol: &'static str, first: i32, last: i32) -> Self {
+        Self {
+            protocol,
+            ports: Some((first, last)),
+        }
+    }
+
+    /// Packets of an IP protocol without ports.
+    pub(crate) const fn protocol(protocol: &'static str) -> Self {
+        Self { protocol, ports: None }
+    }
+
+    /// The traffic in words, for example `TCP 6443`.
+    pub(crate) fn text(&self) -> String {
+        let protocol = match self.protocol {
+            "4" => "IP in IP (protocol 4)".to_owned(),
+            other => other.to_uppercase(),
+        };
+        match self.ports {
+            None => protocol,
+            Some(_) if self.protocol == "icmp" => "ICMP echo".to_owned(),
+            Some((first, last)) if first == last => format!("{protocol} {first}"),
+            Some((first, last)) => format!("{protocol} {first}-{last}"),
+        }
+    }
+
+    /// The parameters of the AWS CLI for a rule of a security group.
+    pub(crate) fn parameters(&self) -> String {
+        match self.ports {
+            None => format!("--protocol {}", self.protocol),
+            Some((first, last)) if first == last => format!("--protocol {} --port {first}", self.protocol),
+            Some((first, last)) => format!("--protocol {} --port {first}-{last}", self.protocol),
+        }
+    }
+
+    /// The number of the protocol, as network ACLs have it.
+    fn number(&self) -> &'static str {
+        match self.protocol {
+            "tcp" => "6",
+            "udp" => "17",
+            "icmp" => "1",
+            other => other,
+        }
+    }
+}
+
+/// The other side of a connection: every member of the groups, which lies in the ranges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer<'a> {
+    pub(crate) group_ids: BTreeSet<&'a str>,
+    pub(crate) ranges: Vec<&'a str>,
+}
+
+/// Whether one of the rules allows the traffic with the peer.
+pub(crate) fn allow<'a>(
+    rules: impl IntoIterator<Item = &'a SecurityGroupRule>,
+    traffic: Traffic,
+    peer: &Peer<'_>,
+) -> bool {
+    let fitting: Vec<_> = rules.into_iter().filter(|rule| covers(rule, traffic)).collect();
+    let names_group = fitting.iter().any(|rule| {
+        // The ranges of a prefix list are not looked up: the rule is believed.
+        !rule.prefix_list_ids.is_empty() || rule.group_ids.iter().any(|id| peer.group_ids.contains(id.as_str()))
+    });
+    let has_range = |range: &&str| {
+        let mut ranges = fitting.iter().flat_map(|rule| &rule.cidr_blocks);
+        ranges.any(|block| contains(block, range))
+    };
+    names_group || (!peer.ranges.is_empty() && peer.ranges.iter().all(has_range))
+}
+
+/// The rules for incoming packets of several groups, which apply together.
+pub(crate) fn ingress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item = &'a SecurityGroupRule> {
+    groups.iter().flat_map(|group| &group.ingress)
+}
+
+/// The rules for outgoing packets of several groups, which apply together.
+pub(crate) fn egress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item = &'a SecurityGroupRule> {
+    groups.iter().flat_map(|group| &group.egress)
+}
+
+fn covers(rule: &SecurityGroupRule, traffic: Traffic) -> bool {
+    if rule.protocol == "-1" {
+        return true;
+    }
+    let same_protocol = rule.protocol == traffic.protocol || rule.protocol == traffic.number();
+    same_protocol
+        && match (rule.ports, traffic.ports) {
+            (None | Some((-1, _)), _) | (_, None) => true,
+            // A rule for ICMP has a type and a code.
+            (Some((kind, _)), Some((wanted, _))) if traffic.protocol == "icmp" => kind == wanted,
+            (Some((first, last)), Some((from, to))) => first <= from && to <= last,
+        }
+}
+
+/// Whether a network ACL lets the traffic with a range pass: the first entry that meets it decides.
+pub(crate) fn acl_allows(acl: &NetworkAcl, is_egress: bool, traffic: Traffic, range: &str) -> bool {
+    let mut entries: Vec<&AclEntry> = acl
+        .entries
+        .iter()
+        .filter(|entry| entry.is_egress == is_egress)
+        .collect();
+    entries.sort_by_key(|entry| entry.number);
+    let meets = |entry: &&&AclEntry| {
+        let protocol = entry.protocol == "-1" || entry.protocol == traffic.number();
+        let ports = match (entry.ports, traffic.ports) {
+            (None, _) | (_, None) => true,
+            (Some((first, last)), Some((lowest, highest))) => i32::from(first) <= highest && lowest <= i32::from(last),
+        };
+        protocol && ports && overlaps(&entry.cidr_block, range)
+    };
+    // A part of the packets may meet an entry first that denies them.
+    for entry in entries.iter().filter(meets) {
+        if !entry.allows {
+            return false;
+        }
+        let all_ports = match (entry.ports, traffic.ports) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some((first, last)), Some((lowest, highest))) => i32::from(first) <= lowest && highest <= i32::from(last),
+        };
+        if all_ports && contains(&entry.cidr_block, range) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a range lies within a block.
+pub(crate) fn contains(block: &str, range: &str) -> bool {
+    match (block.parse::<IpNet>(), range.parse::<IpNet>()) {
+        (Ok(block), Ok(range)) => block.contains(&range),
+        _ => false,
+    }
+}
+
+/// Whether two ranges have an address in common.
+pub(crate) fn overlaps(one: &str, other: &str) -> bool {
+    contains(one, other) || contains(other, one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(protocol: &str, ports: Option<(i32, i32)>, block: &str) -> SecurityGroupRule {
+        SecurityGroupRule {
+            protocol: protocol.to_owned(),
+            ports,
+            cidr_blocks: vec![block.to_owned()],
+            ..SecurityGroupRule::default()
+        }
+    }
+
+    #[test]
+    fn a_rule_covers_protocol_ports_and_the_whole_range() {
+        let peer = Peer {
+            ranges: vec!["10.0.1.0/24", "10.0.2.0/24"],
+            ..Peer::default()
+        };
+        for (rules, expected) in [
+            (vec![rule("-1", None, "0.0.0.0/0")], true),
+            (vec![rule("tcp", Some((6443, 6443)), "10.0.0.0/16")], true),
+            (vec![rule("6", Some((0, 65535)), "10.0.0.0/16")], true),
+            (vec![rule("udp", Some((6443, 6443)), "10.0.0.0/16")], false),
+            (vec![rule("tcp", Some((443, 443)), "10.0.0.0/16")], false),
+            (vec![rule("tcp", Some((6443, 6443)), "10.0.1.0/24")], false),
+            (
+                vec![
+                    rule("tcp", Some((6443, 6443)), "10.0.1.0/24"),
+                    rule("tcp", Some((6443, 6443)), "10.0.2.0/24"),
+                ],
+                true,
+            ),
+            (vec![rule("tcp", Some((6443, 6443)), "10.0.1.0/25")], false),
+            (vec![rule("tcp", Some((6443, 6443)), "::/0")], false),
+        ] {
+            assert_eq!(allow(&rules, Traffic::tcp(6443), &peer), expected, "{rules:?}");
+        }
+        assert!(
+            !allow(&[rule("-1", None, "0.0.0.0/0")], Traffic::tcp(1), &Peer::default()),
+            "nobody is nobody"
+        );
+    }
+
+    #[test]
+    fn a_rule_that_names_a_group_of_the_peer_covers_its_members() {
+        let peer = Peer {
+            group_ids: ["sg-1", "sg-2"].into(),
+            ranges: vec!["10.0.1.0/24"],
+        };
+        let of_group = |id: &str| SecurityGroupRule {
+            group_ids: vec![id.to_owned()],
+            cidr_blocks: vec![],
+            ..rule("4", None, "")
+        };
+        assert!(allow(&[of_group("sg-2")], Traffic::protocol("4"), &peer));
+        assert!(!allow(&[of_group("sg-3")], Traffic::protocol("4"), &peer));
+        assert!(!allow(&[of_group("sg-2")], Traffic::tcp(22), &peer));
+    }
+
+    #[test]
+    fn the_first_entry_of_a_network_acl_that_meets_the_packets_decides() {
+        let entry = |number, allows, ports, block: &str| AclEntry {
+            number,
+            is_egress: false,
+            allows,
+            protocol: "6".to_owned(),
+            cidr_block: block.to_owned(),
+            ports,
+        };
+        let list = |entries: Vec<AclEntry>| NetworkAcl {
+            entries,
+            ..NetworkAcl::default()
+        };
+        let https = Traffic::tcp(443);
+        for (entries, expected) in [
+            (vec![], false),
+            (vec![entry(100, true, None, "0.0.0.0/0")], true),
+            (
+                vec![
+                    entry(200, true, None, "0.0.0.0/0"),
+                    entry(100, false, Some((443, 443)), "0.0.0.0/0"),
+                ],
+                false,
+            ),
+            (
+                vec![
+                    entry(100, true, None, "0.0.0.0/0"),
+                    entry(200, false, None, "0.0.0.0/0"),
+                ],
+                true,
+            ),
+            (
+                vec![
+                    entry(90, false, None, "10.0.1.0/28"),
+                    entry(100, true, None, "0.0.0.0/0"),
+                ],
+                false,
+            ),
+            (vec![entry(100, true, Some((1024, 65535)), "0.0.0.0/0")], false),
+            (vec![entry(100, true, Some((443, 443)), "10.0.1.0/25")], false),
+        ] {
+            assert_eq!(
+                acl_allows(&list(entries.clone()), false, https, "10.0.1.0/24"),
+                expected,
+                "{entries:?}"
+            );
+            assert!(!acl_allows(&list(entries), true, https, "10.0.1.0/24"));
+        }
+    }
+}

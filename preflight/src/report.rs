@@ -1,0 +1,167 @@
+//! The answers of rules about facts.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::status::FindingSeverity;
+use serde::Serialize;
+
+use crate::facts::Facts;
+use crate::rule::{Category, Problem, Rule, Skipped};
+use crate::rules::rules;
+
+/// Which rules run.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Ids of the only rules that run, or letters of categories; empty: all.
+    pub only: BTreeSet<String>,
+    /// Ids of rules that do not run, or letters of categories.
+    pub skip: BTreeSet<String>,
+}
+
+impl Selection {
+    fn includes(&self, rule: &Rule) -> bool {
+        let named = |names: &BTreeSet<String>| {
+            names.contains(rule.id) || names.contains(rule.category.letter().to_string().as_str())
+        };
+        (self.only.is_empty() || named(&self.only)) && !named(&self.skip)
+    }
+}
+
+/// The answers of all rules that ran.
+pub struct Report {
+    /// In the order of [`rules`].
+    pub answers: Vec<RuleAnswer>,
+}
+
+/// The answer of a rule.
+pub struct RuleAnswer {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// What it says.
+    pub outcome: Outcome,
+}
+
+/// What a rule says about facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing breaks the rule.
+    Passed,
+    /// Nothing that the rule is about is asked for.
+    NotApplicable,
+    /// A fact is missing. The text names it.
+    Unknown(String),
+    /// Something breaks the rule.
+    Failed(Vec<Finding>),
+}
+
+/// Something that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// Id of the rule.
+    pub rule: &'static str,
+    /// `Blocking`: machines will not become nodes. `Warning`: a weakness.
+    pub severity: FindingSeverity,
+    /// What must be true.
+    pub title: &'static str,
+    /// What breaks.
+    pub breaks: &'static str,
+    /// Id or name of the object.
+    pub object: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub fix: String,
+    /// The command of the AWS CLI or of kubectl that does so, or that shows the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+/// Applies the selected rules to facts.
+pub fn check(facts: &Facts, selection: &Selection) -> Report {
+    let selected = rules().into_iter().filter(|rule| selection.includes(rule));
+    let answers = selected.map(|rule| RuleAnswer {
+        rule,
+        outcome: outcome(rule, facts),
+    });
+    Report {
+        answers: answers.collect(),
+    }
+}
+
+fn outcome(rule: &'static Rule, facts: &Facts) -> Outcome {
+    let problems = match (rule.check)(facts) {
+        Err(Skipped::NotApplicable) => return Outcome::NotApplicable,
+        Err(Skipped::Unknown(missing)) => return Outcome::Unknown(missing),
+        Ok(problems) if problems.is_empty() => return Outcome::Passed,
+        Ok(problems) => joined(problems),
+    };
+    let findings = problems.into_iter().map(|problem| Finding {
+        rule: rule.id,
+        severity: problem.severity.unwrap_or(rule.severity),
+        title: rule.title,
+        breaks: rule.breaks,
+        object: problem.object,
+        message: problem.message,
+        fix: problem.fix,
+        command: problem.command,
+    });
+    Outcome::Failed(findings.collect())
+}
+
+/// The problems, with those of one object joined: a finding is known by its rule and object.
+fn joined(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut joined: Vec<Problem> = Vec::new();
+    for problem in problems {
+        let Some(earlier) = joined.iter_mut().find(|earlier| earlier.object == problem.object) else {
+            joined.push(problem);
+            continue;
+        };
+        for (text, more) in [
+            (&mut earlier.message, &problem.message),
+            (&mut earlier.fix, &problem.fix),
+        ] {
+            if !text.contains(more.as_str()) {
+                text.push_str("; ");
+                text.push_str(more);
+            }
+        }
+        // Without a severity of its own a problem has that of the rule.
+        earlier.severity = earlier
+            .severity
+            .zip(problem.severity)
+            .map(|(one, other)| one.min(other));
+    }
+    joined
+}
+
+impl Report {
+    /// All findings, in the order of the rules.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.answers.iter().flat_map(|answer| match &answer.outcome {
+            Outcome::Failed(findings) => findings.as_slice(),
+            _ => &[],
+        })
+    }
+
+    /// Whether a finding is blocking.
+    pub fn is_blocked(&self) -> bool {
+        self.findings()
+            .any(|finding| finding.severity == FindingSeverity::Blocking)
+    }
+
+    /// The rules whose facts are missing, with what is missing.
+    pub fn unknown(&self) -> impl Iterator<Item = (&'static Rule, &str)> {
+        self.answers.iter().filter_map(|answer| match &answer.outcome {
+            Outcome::Unknown(missing) => Some((answer.rule, missing.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The answers about a category.
+    pub fn of_category(&self, category: Category) -> impl Iterator<Item = &RuleAnswer> {
+        self.answers
+            .iter()
+            .filter(move |answer| answer.rule.category == category)
+    }
+}

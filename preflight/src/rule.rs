@@ -1,0 +1,151 @@
+//! What a rule is, and what it says about facts.
+
+use capa_api::cluster::status::FindingSeverity;
+use strum::{Display, EnumIter};
+
+use crate::facts::{Answer, Facts};
+
+/// A rule about infrastructure: a pure function over facts.
+pub struct Rule {
+    /// Id: the letter of the category and a number, for example `G8`. An id is never used for another rule.
+    pub id: &'static str,
+    /// What the rule is about.
+    pub category: Category,
+    /// Severity of its findings, unless a finding has another one.
+    pub severity: FindingSeverity,
+    /// What must be true, as a sentence.
+    pub title: &'static str,
+    /// What breaks if it is not.
+    pub breaks: &'static str,
+    /// The facts that the findings in the documentation's examples come from.
+    pub shown_by: ShownBy,
+    /// Finds what breaks the rule.
+    pub check: fn(&Facts) -> Checked,
+}
+
+/// What a group of rules is about, in the order of reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter)]
+pub enum Category {
+    /// Credentials, region and permissions.
+    #[strum(serialize = "credentials and permissions")]
+    Identity,
+    /// The VPC.
+    #[strum(serialize = "VPC")]
+    Vpc,
+    /// Subnets and their routes.
+    #[strum(serialize = "subnets and routes")]
+    Subnets,
+    /// Ways out of the VPC, and to the API server.
+    #[strum(serialize = "endpoints")]
+    Endpoints,
+    /// Security groups.
+    #[strum(serialize = "security groups")]
+    SecurityGroups,
+    /// Load balancers and target groups.
+    #[strum(serialize = "load balancers")]
+    LoadBalancers,
+    /// Images, instance types and what else machines name.
+    #[strum(serialize = "machines")]
+    Machines,
+    /// Sources of networks in the management cluster.
+    #[strum(serialize = "management cluster")]
+    Kubernetes,
+}
+
+impl Category {
+    /// The letter with which the ids of the rules begin.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Identity => 'I',
+            Self::Vpc => 'V',
+            Self::Subnets => 'S',
+            Self::Endpoints => 'E',
+            Self::SecurityGroups => 'G',
+            Self::LoadBalancers => 'L',
+            Self::Machines => 'M',
+            Self::Kubernetes => 'K',
+        }
+    }
+}
+
+/// The facts with which tests show a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+pub enum ShownBy {
+    /// The AWS API, as moto serves it.
+    #[strum(serialize = "moto")]
+    Moto,
+    /// Recorded facts, because moto has no such answer.
+    #[strum(serialize = "recorded facts")]
+    Recorded,
+}
+
+/// The answer of a rule: what breaks it, or why it says nothing.
+pub type Checked = Result<Vec<Problem>, Skipped>;
+
+/// Why a rule says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Skipped {
+    /// Nothing that the rule is about is asked for.
+    NotApplicable,
+    /// A fact is missing, because a call failed or was not made. The text names it.
+    Unknown(String),
+}
+
+/// What breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Id or name of the object.
+    pub object: String,
+    /// What is wrong, in a text that stays the same while it is wrong.
+    pub message: String,
+    /// What to do.
+    pub fix: String,
+    /// The command of the AWS CLI that does so, if one does.
+    pub command: Option<String>,
+    /// Severity, where it differs from the rule's.
+    pub severity: Option<FindingSeverity>,
+}
+
+impl Problem {
+    /// A problem of `object`.
+    pub fn new(object: impl Into<String>, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            object: object.into(),
+            message: message.into(),
+            fix: fix.into(),
+            command: None,
+            severity: None,
+        }
+    }
+
+    /// The same problem, which the command mends.
+    #[must_use]
+    pub fn mended_by(self, command: impl Into<String>) -> Self {
+        let command = Some(command.into());
+        Self { command, ..self }
+    }
+
+    /// The same problem with this severity.
+    #[must_use]
+    pub fn with_severity(self, severity: FindingSeverity) -> Self {
+        let severity = Some(severity);
+        Self { severity, ..self }
+    }
+}
+
+/// The value of an answer, or why the rule says nothing.
+pub(crate) fn known<'a, T>(answer: &'a Answer<T>, what: &str) -> Result<&'a T, Skipped> {
+    match answer {
+        Answer::Found(value) => Ok(value),
+        Answer::Failed(failure) => Err(Skipped::Unknown(format!(
+            "{what} could not be looked up: {} failed: {}",
+            failure.call, failure.message
+        ))),
+        Answer::NotAsked => Err(Skipped::Unknown(format!("{what} could not be looked up"))),
+    }
+}
+
+/// Fails unless the rule is about something that is asked for.
+pub(crate) const fn applies(applies: bool) -> Result<(), Skipped> {
+    if applies { Ok(()) } else { Err(Skipped::NotApplicable) }
+}

@@ -1,0 +1,146 @@
+//! Rules about VPC endpoints and about the endpoint of the API server.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
+
+use crate::facts::{Facts, Subnet, VpcEndpoint};
+use crate::lookup::{DEFAULT_ROUTE, ranges};
+use crate::reach::{Peer, Traffic, allow, ingress};
+use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+
+/// Services that nodes need without another way out of the VPC, with the type of the endpoint. Source: CAPA's page
+/// «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.
+const SERVICES: [(&str, &str); 6] = [
+    ("ec2", "Interface"),
+    ("elasticloadbalancing", "Interface"),
+    ("sts", "Interface"),
+    ("ecr.api", "Interface"),
+    ("ecr.dkr", "Interface"),
+    ("s3", "Gateway"),
+];
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "E2",
+        category: Endpoints,
+        severity: Blocking,
+        title: "A subnet without a default route has all VPC endpoints that nodes need, and nodes may connect to them",
+        breaks: "Nodes reach neither the AWS API nor registries, and never join the cluster.",
+        shown_by: ShownBy::Moto,
+        check: vpc_endpoints,
+    },
+    Rule {
+        id: "E3",
+        category: Endpoints,
+        severity: Blocking,
+        title: "The name of the control plane endpoint resolves",
+        breaks: "Nodes and users do not reach the API server.",
+        shown_by: ShownBy::Recorded,
+        check: control_plane_endpoint,
+    },
+];
+
+/// The services without a usable endpoint for a subnet.
+pub(super) fn missing_services(facts: &Facts, subnet: &Subnet) -> Result<Vec<&'static str>, Skipped> {
+    let endpoints = known(&facts.vpc_endpoints, "the VPC endpoints")?;
+    let table = facts.route_table(&subnet.id)?;
+    let serves = |endpoint: &VpcEndpoint| match endpoint.endpoint_type.as_str() {
+        "Gateway" => endpoint.route_table_ids.contains(&table.id),
+        _ => endpoint.has_private_dns,
+    };
+    let is_missing = |service: &str| {
+        let mut endpoints = endpoints.iter();
+        !endpoints.any(|endpoint| {
+            endpoint.service == service && endpoint.state.eq_ignore_ascii_case("available") && serves(endpoint)
+        })
+    };
+    let services = SERVICES.iter().map(|(service, _)| *service);
+    Ok(services.filter(|service| is_missing(service)).collect())
+}
+
+fn vpc_endpoints(facts: &Facts) -> Checked {
+    let vpc = facts.the_vpc()?;
+    let mut without_route = Vec::new();
+    for subnet in facts.subnets_of(None)? {
+        let routes = &facts.route_table(&subnet.id)?.routes;
+        if !routes.iter().any(|route| route.destination == DEFAULT_ROUTE) {
+            without_route.push(subnet);
+        }
+    }
+    applies(!without_route.is_empty())?;
+    let mut missing = BTreeSet::new();
+    for subnet in &without_route {
+        missing.extend(missing_services(facts, subnet)?);
+    }
+    let region = &facts.demand.region;
+    let mut problems: Vec<Problem> = SERVICES
+        .iter()
+        .filter(|(service, _)| missing.contains(service))
+        .map(|(service, endpoint_type)| {
+            let more = match *endpoint_type {
+                "Gateway" => "--route-table-ids <tables>",
+                _ => "--private-dns-enabled --subnet-ids <subnets> --security-group-ids <groups>",
+            };
+            Problem::new(
+                *service,
+                format!("{} has no usable endpoint of {service}", vpc.id),
+                "create the endpoint; an interface endpoint needs private DNS, a gateway endpoint the route table",
+            )
+            .mended_by(facts.aws(&format!(
+                "ec2 create-vpc-endpoint --vpc-id {} --service-name com.amazonaws.{region}.{service} \
+                 --vpc-endpoint-type {endpoint_type} {more}",
+                vpc.id
+            )))
+        })
+        .collect();
+    problems.extend(closed_endpoints(facts, &without_route)?);
+    Ok(problems)
+}
+
+/// Interface endpoints to which the nodes may not connect.
+fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
+    let nodes = Peer {
+        group_ids: facts.demand.group_ids(None),
+        ranges: ranges(subnets.iter().copied()),
+    };
+    let mut problems = Vec::new();
+    let endpoints = known(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
+    let wanted = endpoints.filter(|endpoint| SERVICES.contains(&(endpoint.service.as_str(), "Interface")));
+    for endpoint in wanted.filter(|endpoint| endpoint.endpoint_type == "Interface") {
+        let ids: BTreeSet<&str> = endpoint.security_group_ids.iter().map(String::as_str).collect();
+        let groups = facts.groups(&ids)?;
+        if groups.is_empty() || allow(ingress(&groups), Traffic::tcp(443), &nodes) {
+            continue;
+        }
+        let message = format!("the security groups of {} do not admit TCP 443 from nodes", endpoint.id);
+        let group = ids.iter().next().copied().unwrap_or_default();
+        let range = nodes.ranges.first().copied().unwrap_or_default();
+        problems.push(
+            Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes").mended_by(facts.aws(
+                &format!(
+                    "ec2 authorize-security-group-ingress --group-id {group} {} --cidr {range}",
+                    Traffic::tcp(443).parameters()
+                ),
+            )),
+        );
+    }
+    Ok(problems)
+}
+
+fn control_plane_endpoint(facts: &Facts) -> Checked {
+    let Some(endpoint) = &facts.demand.endpoint else {
+        return Err(Skipped::NotApplicable);
+    };
+    let addresses = known(&facts.endpoint_addresses, "the address of the control plane endpoint")?;
+    if !addresses.is_empty() {
+        return Ok(vec![]);
+    }
+    let severity = if endpoint.is_initialized { Blocking } else { Warning };
+    let problem = Problem::new(
+        &endpoint.host,
+        format!("{} does not resolve here", endpoint.host),
+        "create the DNS record, or correct the host; a name in a private zone resolves only in its VPCs",
+    );
+    Ok(vec![problem.with_severity(severity)])
+}

@@ -1,0 +1,165 @@
+//! Rules about the routes of subnets.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
+
+use crate::facts::{Facts, Route, RouteTarget, Subnet};
+use crate::lookup::DEFAULT_ROUTE;
+use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::rules::endpoints::missing_services;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "S5",
+        category: Subnets,
+        severity: Blocking,
+        title: "Every private subnet has a way out: a default route to a NAT gateway, transit gateway or appliance, or all VPC endpoints",
+        breaks: "Nodes load no images and never join the cluster.",
+        shown_by: ShownBy::Moto,
+        check: private_routes,
+    },
+    Rule {
+        id: "S6",
+        category: Subnets,
+        severity: Blocking,
+        title: "The subnets of machines with a public address have a default route to an internet gateway",
+        breaks: "The machines have addresses that nobody reaches, and reach nobody.",
+        shown_by: ShownBy::Moto,
+        check: public_routes,
+    },
+    Rule {
+        id: "S7",
+        category: Subnets,
+        severity: Warning,
+        title: "The NAT gateway of a subnet lies in the same zone",
+        breaks: "The outage of another zone cuts the nodes off, and traffic between zones costs money.",
+        shown_by: ShownBy::Moto,
+        check: nat_zones,
+    },
+];
+
+/// The default route of a subnet for IPv4.
+fn default_route<'a>(facts: &'a Facts, subnet: &str) -> Result<Option<&'a Route>, Skipped> {
+    let table = facts.route_table(subnet)?;
+    Ok(table.routes.iter().find(|route| route.destination == DEFAULT_ROUTE))
+}
+
+/// Whether the default route of a subnet leads to an internet gateway.
+pub(super) fn is_public(facts: &Facts, subnet: &str) -> Result<bool, Skipped> {
+    let route = default_route(facts, subnet)?;
+    Ok(route.is_some_and(|route| matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole))
+}
+
+/// Whether the machines in a subnet get a public address.
+fn has_public_machines(facts: &Facts, subnet: &Subnet) -> bool {
+    let network = &facts.demand.network;
+    let mut machines = facts.demand.machines.iter();
+    machines.any(|machines| {
+        machines.spec.public_ip == Some(true) && machines.subnet_ids(network).contains(subnet.id.as_str())
+    })
+}
+
+fn private_routes(facts: &Facts) -> Checked {
+    let mut problems = Vec::new();
+    for subnet in facts.subnets_of(None)? {
+        let id = &subnet.id;
+        let table = &facts.route_table(id)?.id;
+        let (message, fix) = match default_route(facts, id)? {
+            // Machines with public addresses use such a route: S6.
+            Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
+                if has_public_machines(facts, subnet) || subnet.assigns_public_ip || facts.demand.machines.is_empty() {
+                    continue;
+                }
+                (
+                    format!("{id} is public, and its machines have no public address"),
+                    "use a private subnet, or set publicIP: true",
+                )
+            }
+            Some(route) if route.is_blackhole => (
+                format!(
+                    "the default route of {id} leads to {}, which is gone",
+                    route.target.id()
+                ),
+                "replace the route",
+            ),
+            Some(route) if matches!(route.target, RouteTarget::Local | RouteTarget::VpcEndpoint(_)) => continue,
+            Some(route) => match nat_problem(facts, &route.target)? {
+                None => continue,
+                Some(problem) => (
+                    format!("the default route of {id} leads to {problem}"),
+                    "replace the route",
+                ),
+            },
+            None if missing_services(facts, subnet)?.is_empty() => continue,
+            None => (
+                format!("{id} has no default route, and not all VPC endpoints that nodes need"),
+                "add a default route to a NAT gateway, or the VPC endpoints of E2",
+            ),
+        };
+        let command = format!(
+            "ec2 create-route --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} --nat-gateway-id <nat>"
+        );
+        problems.push(Problem::new(id, message, fix).mended_by(facts.aws(&command)));
+    }
+    Ok(problems)
+}
+
+fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Skipped> {
+    let RouteTarget::NatGateway(id) = target else {
+        return Ok(None);
+    };
+    let gateways = known(&facts.nat_gateways, "the NAT gateways")?;
+    Ok(match gateways.iter().find(|gateway| gateway.id == *id) {
+        None => Some(format!("{id}, which does not exist")),
+        Some(gateway) if !matches!(gateway.state.as_str(), "available" | "pending") => {
+            Some(format!("{id}, which is {}", gateway.state))
+        }
+        Some(_) => None,
+    })
+}
+
+fn public_routes(facts: &Facts) -> Checked {
+    let subnets = facts.subnets_of(None)?;
+    let public: Vec<&Subnet> = subnets
+        .into_iter()
+        .filter(|subnet| has_public_machines(facts, subnet))
+        .collect();
+    applies(!public.is_empty())?;
+    let mut problems = Vec::new();
+    for subnet in public {
+        if !is_public(facts, &subnet.id)? {
+            let table = &facts.route_table(&subnet.id)?.id;
+            let message = format!("{} has no default route to an internet gateway", subnet.id);
+            let fix = "add the route, or set publicIP: false";
+            problems.push(Problem::new(&subnet.id, message, fix).mended_by(facts.aws(&format!(
+                "ec2 create-route --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} --gateway-id <igw>"
+            ))));
+        }
+    }
+    Ok(problems)
+}
+
+fn nat_zones(facts: &Facts) -> Checked {
+    let all = known(&facts.subnets, "the subnets")?;
+    let gateways = known(&facts.nat_gateways, "the NAT gateways")?;
+    let mut problems = Vec::new();
+    let mut used = BTreeSet::new();
+    for subnet in facts.subnets_of(None)? {
+        let Some(RouteTarget::NatGateway(id)) = default_route(facts, &subnet.id)?.map(|route| &route.target) else {
+            continue;
+        };
+        used.insert(id);
+        let gateway = gateways.iter().find(|gateway| gateway.id == *id);
+        let place = gateway.and_then(|gateway| all.iter().find(|subnet| subnet.id == gateway.subnet_id));
+        if let Some(place) = place.filter(|place| place.zone != subnet.zone) {
+            let message = format!("{} in {} uses {id} in {}", subnet.id, subnet.zone, place.zone);
+            let fix = "create a NAT gateway in the zone of the subnet, and route to it";
+            problems.push(Problem::new(&subnet.id, message, fix).mended_by(
+                facts.aws("ec2 create-nat-gateway --subnet-id <public subnet of the zone> --allocation-id <address>"),
+            ));
+        }
+    }
+    applies(!used.is_empty())?;
+    Ok(problems)
+}

@@ -1,0 +1,466 @@
+//! Rules about security groups.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
+
+use crate::facts::{Facts, RoleOfMachines, SecurityGroup, SecurityGroupRule};
+use crate::lookup::{DEFAULT_ROUTE, ranges};
+use crate::reach::{Peer, Traffic, allow, egress, ingress};
+use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+
+/// Security groups of a network interface, and rules of a security group, unless the account has other quotas. Source:
+/// the user guide of VPC, «Amazon VPC quotas».
+const GROUPS_OF_AN_INTERFACE: f64 = 5.0;
+const RULES_OF_A_GROUP: f64 = 60.0;
+const GROUPS_QUOTA: &str = "L-2AFB9258";
+const RULES_QUOTA: &str = "L-0EA8095F";
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "G1",
+        category: SecurityGroups,
+        severity: Blocking,
+        title: "Every security group exists, and lies in the VPC",
+        breaks: "Launches fail.",
+        shown_by: ShownBy::Moto,
+        check: exist,
+    },
+    Rule {
+        id: "G2",
+        category: SecurityGroups,
+        severity: Blocking,
+        title: "No machine has more security groups than a network interface can have",
+        breaks: "Launches fail.",
+        shown_by: ShownBy::Moto,
+        check: count,
+    },
+    Rule {
+        id: "G3",
+        category: SecurityGroups,
+        severity: Warning,
+        title: "No security group has more rules than its quota",
+        breaks: "The cloud controller cannot add rules for Services.",
+        shown_by: ShownBy::Moto,
+        check: rule_count,
+    },
+    Rule {
+        id: "G4",
+        category: SecurityGroups,
+        severity: Blocking,
+        title: "Control plane machines admit the port of the API server from workers, each other and the load balancer",
+        breaks: "Machines hang while they join the cluster.",
+        shown_by: ShownBy::Moto,
+        check: api_server,
+    },
+    Rule {
+        id: "G5",
+        category: SecurityGroups,
+        severity: Blocking,
+        title: "Control plane machines admit TCP 2379-2380 from each other",
+        breaks: "The second control plane machine cannot join etcd.",
+        shown_by: ShownBy::Moto,
+        check: etcd,
+    },
+    Rule {
+        id: "G6",
+        category: SecurityGroups,
+        severity: Blocking,
+        title: "All machines admit TCP 10250 from control plane machines",
+        breaks: "kubectl logs and exec fail, and webhooks in the cluster time out.",
+        shown_by: ShownBy::Moto,
+        check: kubelet,
+    },
+    Rule {
+        id: "G7",
+        category: SecurityGroups,
+        severity: Warning,
+        title: "Control plane machines admit TCP 10257 and 10259 from each other",
+        breaks: "Metrics of the controller manager and the scheduler are not read from other control plane machines.",
+        shown_by: ShownBy::Moto,
+        check: control_plane_metrics,
+    },
+    Rule {
+        id: "G9",
+        category: SecurityGroups,
+        severity: Warning,
+        title: "Workers admit TCP 30000-32767 from the VPC",
+        breaks: "Load balancers of Services reach no node.",
+        shown_by: ShownBy::Moto,
+        check: node_ports,
+    },
+    Rule {
+        id: "G10",
+        category: SecurityGroups,
+        severity: Blocking,
+        title: "All machines may connect to TCP 443, DNS, NTP and each other",
+        breaks: "Nodes load no images, resolve no names or never join the cluster.",
+        shown_by: ShownBy::Moto,
+        check: outgoing,
+    },
+    Rule {
+        id: "G11",
+        category: SecurityGroups,
+        severity: Warning,
+        title: "Exactly one security group of each machine has the tag kubernetes.io/cluster/<cluster>",
+        breaks: "The cloud controller cannot decide which group to open for Services.",
+        shown_by: ShownBy::Moto,
+        check: cluster_tags,
+    },
+    Rule {
+        id: "G12",
+        category: SecurityGroups,
+        severity: Warning,
+        title: "Under a hosted control plane, workers may connect to TCP 8132 of konnectivity",
+        breaks: "kubectl logs and exec, and webhooks, do not reach the nodes.",
+        shown_by: ShownBy::Moto,
+        check: konnectivity,
+    },
+];
+
+/// The machines of a role, or of any, as the other side of a connection.
+pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Peer<'_>, Skipped> {
+    Ok(Peer {
+        group_ids: facts.demand.group_ids(role),
+        ranges: ranges(facts.subnets_of(role)?),
+    })
+}
+
+/// Whoever has an address in the ranges.
+fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
+    Peer {
+        ranges: ranges.into_iter().collect(),
+        ..Peer::default()
+    }
+}
+
+/// The security groups of machines of a role. The rules of groups that do not exist are unknown, so nothing is said about
+/// them beside G1.
+pub(super) fn groups_of(facts: &Facts, role: RoleOfMachines) -> Result<Vec<&SecurityGroup>, Skipped> {
+    let ids = facts.demand.group_ids(Some(role));
+    applies(!ids.is_empty())?;
+    let groups = facts.groups(&ids)?;
+    if groups.len() < ids.len() {
+        return Err(Skipped::Unknown("a security group does not exist: see G1".to_owned()));
+    }
+    Ok(groups)
+}
+
+/// A problem unless the groups of `role` admit the traffic from the peer.
+pub(super) fn admits(
+    facts: &Facts,
+    role: RoleOfMachines,
+    traffic: Traffic,
+    (name, peer): (&str, &Peer<'_>),
+) -> Result<Option<Problem>, Skipped> {
+    let groups = groups_of(facts, role)?;
+    if allow(ingress(&groups), traffic, peer) {
+        return Ok(None);
+    }
+    let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+    let of = match role {
+        RoleOfMachines::ControlPlane => "control plane machines",
+        RoleOfMachines::Worker => "workers",
+    };
+    let source = match peer.group_ids.iter().next() {
+        Some(group) => format!("--source-group {group}"),
+        None => format!("--cidr {}", peer.ranges.first().copied().unwrap_or_default()),
+    };
+    let group = ids.last().copied().unwrap_or_default();
+    let problem = Problem::new(
+        ids.join(","),
+        format!(
+            "the security groups of {of} do not admit {} from {name}",
+            traffic.text()
+        ),
+        format!("admit {} from {name}", traffic.text()),
+    );
+    Ok(Some(problem.mended_by(facts.aws(&format!(
+        "ec2 authorize-security-group-ingress --group-id {group} {} {source}",
+        traffic.parameters()
+    )))))
+}
+
+fn exist(facts: &Facts) -> Checked {
+    let groups = known(&facts.security_groups, "the security groups")?;
+    let ids = facts.demand.group_ids(None);
+    let vpc = facts.vpc.found().and_then(Option::as_ref);
+    let mut problems = Vec::new();
+    if ids.is_empty() {
+        let fix = "name security groups: the default group of the VPC is never used";
+        problems.push(Problem::new("machines", "machines have no security group", fix));
+    }
+    for id in ids {
+        match (groups.iter().find(|group| group.id == id), vpc) {
+            (None, _) => problems.push(Problem::new(
+                id,
+                format!("{id} does not exist in {}", facts.demand.region),
+                "correct the id or the region, or create the security group",
+            )),
+            (Some(group), Some(vpc)) if group.vpc_id != vpc.id => problems.push(Problem::new(
+                id,
+                format!("{id} lies in {}, not in {}", group.vpc_id, vpc.id),
+                "name security groups of the VPC of the subnets",
+            )),
+            _ => {}
+        }
+    }
+    let command = facts.aws("ec2 describe-security-groups --query 'SecurityGroups[].[GroupId,VpcId,GroupName]'");
+    Ok(problems
+        .into_iter()
+        .map(|problem| problem.mended_by(command.clone()))
+        .collect())
+}
+
+fn quota(facts: &Facts, code: &str, usual: f64) -> f64 {
+    facts
+        .quotas
+        .found()
+        .and_then(|quotas| quotas.get(code))
+        .copied()
+        .unwrap_or(usual)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of groups and rules are small")]
+fn count(facts: &Facts) -> Checked {
+    applies(!facts.demand.machines.is_empty())?;
+    let most = quota(facts, GROUPS_QUOTA, GROUPS_OF_AN_INTERFACE);
+    let mut problems = Vec::new();
+    for machines in &facts.demand.machines {
+        let groups = machines.security_groups(&facts.demand.network).len();
+        if groups as f64 > most {
+            problems.push(
+                Problem::new(
+                    &machines.template,
+                    format!("machines have {groups} security groups, and a network interface can have {most}"),
+                    "use fewer groups, or ask AWS for a higher quota",
+                )
+                .mended_by(facts.aws(&format!(
+                    "service-quotas request-service-quota-increase --service-code vpc --quota-code {GROUPS_QUOTA} \
+                     --desired-value {groups}"
+                ))),
+            );
+        }
+    }
+    Ok(problems)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of groups and rules are small")]
+fn rule_count(facts: &Facts) -> Checked {
+    let most = quota(facts, RULES_QUOTA, RULES_OF_A_GROUP);
+    let mut problems = Vec::new();
+    for group in facts.groups(&facts.demand.group_ids(None))? {
+        for (direction, rules) in [("incoming", &group.ingress), ("outgoing", &group.egress)] {
+            let count: usize = rules.iter().map(SecurityGroupRule::count).sum();
+            if count as f64 >= most {
+                let message = format!("{} has no room for another rule for {direction} traffic", group.id);
+                problems.push(
+                    Problem::new(&group.id, message, "join rules, or ask AWS for a higher quota")
+                        .mended_by(facts.aws(&format!(
+                        "service-quotas request-service-quota-increase --service-code vpc --quota-code {RULES_QUOTA} \
+                         --desired-value {}",
+                        count * 2
+                    ))),
+                );
+            }
+        }
+    }
+    Ok(problems)
+}
+
+fn api_server(facts: &Facts) -> Checked {
+    applies(facts.demand.has_control_plane_machines())?;
+    let control_plane = RoleOfMachines::ControlPlane;
+    let traffic = Traffic::tcp(facts.demand.api_port);
+    let mut problems = Vec::new();
+    for (name, role) in [
+        ("workers", RoleOfMachines::Worker),
+        ("control plane machines", control_plane),
+    ] {
+        let peer = machines(facts, Some(role))?;
+        problems.extend(admits(facts, control_plane, traffic, (name, &peer))?);
+    }
+    for balancer in facts.the_load_balancers().unwrap_or_default() {
+        let subnets = known(&facts.subnets, "the subnets")?.iter();
+        let ids: BTreeSet<&String> = balancer.zones.values().collect();
+        let peer = Peer {
+            group_ids: balancer.security_group_ids.iter().map(String::as_str).collect(),
+            ranges: ranges(subnets.filter(|subnet| ids.contains(&subnet.id))),
+        };
+        if peer.ranges.is_empty() && peer.group_ids.is_empty() {
+            continue;
+        }
+        let name = format!("load balancer {}", balancer.name);
+        problems.extend(admits(facts, control_plane, traffic, (&name, &peer))?);
+    }
+    Ok(problems)
+}
+
+fn from_control_plane(facts: &Facts, role: RoleOfMachines, traffic: Traffic) -> Result<Option<Problem>, Skipped> {
+    let peer = machines(facts, Some(RoleOfMachines::ControlPlane))?;
+    admits(facts, role, traffic, ("control plane machines", &peer))
+}
+
+fn etcd(facts: &Facts) -> Checked {
+    let machines = facts.demand.machines.iter();
+    let replicas = machines
+        .filter(|machines| machines.role == RoleOfMachines::ControlPlane)
+        .map(|of| of.replicas)
+        .max();
+    // A single control plane machine gets a second one while it is replaced.
+    applies(replicas.is_some())?;
+    let problem = from_control_plane(facts, RoleOfMachines::ControlPlane, Traffic::range("tcp", 2379, 2380))?;
+    Ok(problem.into_iter().collect())
+}
+
+fn kubelet(facts: &Facts) -> Checked {
+    applies(facts.demand.has_control_plane_machines())?;
+    let mut problems = Vec::new();
+    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+        problems.extend(from_control_plane(facts, role, Traffic::tcp(10250))?);
+    }
+    Ok(problems)
+}
+
+fn control_plane_metrics(facts: &Facts) -> Checked {
+    applies(facts.demand.has_control_plane_machines())?;
+    for port in [10257, 10259] {
+        if let Some(problem) = from_control_plane(facts, RoleOfMachines::ControlPlane, Traffic::tcp(port))? {
+            return Ok(vec![problem]);
+        }
+    }
+    Ok(vec![])
+}
+
+fn node_ports(facts: &Facts) -> Checked {
+    let vpc = facts.the_vpc()?;
+    let peer = peer_in(vpc.cidr_blocks.iter().map(String::as_str));
+    let ports = Traffic::range("tcp", 30000, 32767);
+    let problem = admits(facts, RoleOfMachines::Worker, ports, ("the VPC", &peer))?;
+    Ok(problem.into_iter().collect())
+}
+
+fn outgoing(facts: &Facts) -> Checked {
+    let anywhere = peer_in([DEFAULT_ROUTE]);
+    let vpc = facts.the_vpc()?;
+    let in_vpc = peer_in(vpc.cidr_blocks.iter().map(String::as_str));
+    // Without a default route, the endpoints of the VPC and its own time and DNS servers are all that nodes reach.
+    let has_default_route = facts.subnets_of(None)?.iter().any(|subnet| {
+        let table = facts.route_table(&subnet.id).ok();
+        table.is_some_and(|table| table.routes.iter().any(|route| route.destination == DEFAULT_ROUTE))
+    });
+    let https = if has_default_route { &anywhere } else { &in_vpc };
+    let mut problems = Vec::new();
+    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+        let groups = match groups_of(facts, role) {
+            Err(Skipped::NotApplicable) => continue,
+            groups => groups?,
+        };
+        let api = Peer {
+            group_ids: facts.demand.group_ids(Some(RoleOfMachines::ControlPlane)),
+            ..in_vpc.clone()
+        };
+        let wanted = [
+            (Traffic::tcp(443), https, "0.0.0.0/0"),
+            // Amazon's DNS and time servers are reached past security groups; other servers lie in the VPC.
+            (Traffic::udp(53), &in_vpc, "the VPC"),
+            (Traffic::tcp(facts.demand.api_port), &api, "the control plane"),
+            (Traffic::tcp(10250), &api, "other machines"),
+        ];
+        for (traffic, peer, name) in wanted {
+            if !allow(egress(&groups), traffic, peer) {
+                let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+                let message = format!(
+                    "the security groups {} do not allow {} to {name}",
+                    ids.join(", "),
+                    traffic.text()
+                );
+                let group = ids.last().copied().unwrap_or_default();
+                let range = peer.ranges.first().copied().unwrap_or_default();
+                let ports = match traffic.ports {
+                    Some((first, last)) => format!(",FromPort={first},ToPort={last}"),
+                    None => String::new(),
+                };
+                problems.push(
+                    Problem::new(ids.join(","), message, format!("allow {} to {name}", traffic.text())).mended_by(
+                        facts.aws(&format!(
+                            "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
+                             'IpProtocol={}{ports},IpRanges=[{{CidrIp={range}}}]'",
+                            traffic.protocol
+                        )),
+                    ),
+                );
+                break;
+            }
+        }
+    }
+    Ok(problems)
+}
+
+fn cluster_tags(facts: &Facts) -> Checked {
+    let key = format!("kubernetes.io/cluster/{}", facts.demand.cluster_tag);
+    let mut problems = Vec::new();
+    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+        let groups = match groups_of(facts, role) {
+            Err(Skipped::NotApplicable) => continue,
+            groups => groups?,
+        };
+        let tagged: Vec<&str> = groups
+            .iter()
+            .filter(|group| group.tags.contains_key(&key))
+            .map(|group| group.id.as_str())
+            .collect();
+        let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+        let problem = match tagged.as_slice() {
+            [_] => continue,
+            [] => Problem::new(
+                ids.join(","),
+                format!("none of the security groups {} has the tag {key}", ids.join(", ")),
+                format!("tag one of them with {key}=shared"),
+            )
+            .mended_by(facts.aws(&format!(
+                "ec2 create-tags --resources {} --tags Key={key},Value=shared",
+                ids.first().copied().unwrap_or_default()
+            ))),
+            several => Problem::new(
+                ids.join(","),
+                format!(
+                    "several security groups of a machine have the tag {key}: {}",
+                    several.join(", ")
+                ),
+                "remove the tag from all but one",
+            )
+            .mended_by(facts.aws(&format!(
+                "ec2 delete-tags --resources {} --tags Key={key}",
+                several.last().copied().unwrap_or_default()
+            ))),
+        };
+        problems.push(problem);
+    }
+    Ok(problems)
+}
+
+fn konnectivity(facts: &Facts) -> Checked {
+    applies(facts.demand.has_hosted_control_plane)?;
+    let groups = groups_of(facts, RoleOfMachines::Worker)?;
+    let anywhere = peer_in([DEFAULT_ROUTE]);
+    let in_vpc = peer_in(facts.the_vpc()?.cidr_blocks.iter().map(String::as_str));
+    let traffic = Traffic::tcp(8132);
+    if allow(egress(&groups), traffic, &anywhere) || allow(egress(&groups), traffic, &in_vpc) {
+        return Ok(vec![]);
+    }
+    let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+    let group = ids.last().copied().unwrap_or_default();
+    let problem = Problem::new(
+        ids.join(","),
+        format!(
+            "the security groups {} do not allow TCP 8132 to the hosted control plane",
+            ids.join(", ")
+        ),
+        "allow TCP 8132 to the control plane",
+    );
+    Ok(vec![problem.mended_by(facts.aws(&format!(
+        "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
+         'IpProtocol=tcp,FromPort=8132,ToPort=8132,IpRanges=[{{CidrIp=0.0.0.0/0}}]'"
+    )))])
+}

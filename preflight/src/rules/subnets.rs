@@ -1,0 +1,420 @@
+//! Rules about subnets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
+
+use crate::facts::{Facts, RoleOfMachines, Subnet};
+use crate::lookup::ranges;
+use crate::reach::{Traffic, acl_allows};
+use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::rules::routes::is_public;
+
+/// Addresses that a load balancer needs in each of its subnets. Source: the user guide for Network Load Balancers.
+const ADDRESSES_OF_A_LOAD_BALANCER: i32 = 8;
+
+/// The most tags of a resource. Source: the user guide of EC2, «Tag your Amazon EC2 resources».
+const MOST_TAGS: usize = 50;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "S1",
+        category: Subnets,
+        severity: Blocking,
+        title: "Every subnet exists, is available and lies in the VPC",
+        breaks: "Launches into the subnet fail.",
+        shown_by: ShownBy::Moto,
+        check: exist,
+    },
+    Rule {
+        id: "S2",
+        category: Subnets,
+        severity: Blocking,
+        title: "Every subnet lies in its declared zone, and every failure domain of machines has a subnet",
+        breaks: "Machines of the failure domain wait for ever.",
+        shown_by: ShownBy::Moto,
+        check: zones,
+    },
+    Rule {
+        id: "S3",
+        category: Subnets,
+        severity: Warning,
+        title: "The subnets of the control plane lie in three zones, as far as it has so many machines",
+        breaks: "The outage of one zone takes the majority of etcd with it.",
+        shown_by: ShownBy::Moto,
+        check: spread,
+    },
+    Rule {
+        id: "S4",
+        category: Subnets,
+        severity: Blocking,
+        title: "The subnets have free addresses for all machines, and for load balancers",
+        breaks: "Launches fail, or an update cannot add its machine.",
+        shown_by: ShownBy::Moto,
+        check: addresses,
+    },
+    Rule {
+        id: "S8",
+        category: Subnets,
+        severity: Warning,
+        title: "The network ACLs allow HTTPS out, answers in, and the traffic between nodes",
+        breaks: "Nodes reach neither registries nor each other.",
+        shown_by: ShownBy::Moto,
+        check: network_acls,
+    },
+    Rule {
+        id: "S9",
+        category: Subnets,
+        severity: Warning,
+        title: "The subnets have the tag kubernetes.io/cluster/<cluster> with the value shared or owned",
+        breaks: "The cloud controller finds no subnets for load balancers of Services.",
+        shown_by: ShownBy::Moto,
+        check: cluster_tags,
+    },
+    Rule {
+        id: "S10",
+        category: Subnets,
+        severity: Warning,
+        title: "Private subnets have the tag kubernetes.io/role/internal-elb, public ones kubernetes.io/role/elb",
+        breaks: "Load balancers of Services are created in no subnet or in a wrong one.",
+        shown_by: ShownBy::Moto,
+        check: role_tags,
+    },
+    Rule {
+        id: "S11",
+        category: Subnets,
+        severity: Warning,
+        title: "The subnets have room for another tag",
+        breaks: "Nobody can add the tags that the cloud controller looks for.",
+        shown_by: ShownBy::Moto,
+        check: tag_count,
+    },
+    Rule {
+        id: "S12",
+        category: Subnets,
+        severity: Blocking,
+        title: "Control plane machines are placed in availability zones, not in Local or Wavelength Zones or on Outposts",
+        breaks: "Network Load Balancers do not reach the machines, and many instance types are missing.",
+        shown_by: ShownBy::Recorded,
+        check: zone_types,
+    },
+    Rule {
+        id: "S13",
+        category: Subnets,
+        severity: Warning,
+        title: "For IPv6, every subnet has one IPv6 range and assigns addresses from it",
+        breaks: "Nodes get no IPv6 address.",
+        shown_by: ShownBy::Moto,
+        check: ipv6,
+    },
+];
+
+fn exist(facts: &Facts) -> Checked {
+    let subnets = known(&facts.subnets, "the subnets")?;
+    let vpc = facts.vpc.found().and_then(Option::as_ref);
+    let ids = facts.demand.subnet_ids(None);
+    applies(!ids.is_empty())?;
+    let mut problems = Vec::new();
+    for id in ids {
+        let Some(subnet) = subnets.iter().find(|subnet| subnet.id == id) else {
+            let message = format!("{id} does not exist in {}", facts.demand.region);
+            problems.push(Problem::new(
+                id,
+                message,
+                "correct the id or the region, or create the subnet",
+            ));
+            continue;
+        };
+        if subnet.state != "available" {
+            let message = format!("{id} is {}", subnet.state);
+            problems.push(Problem::new(id, message, "wait until the subnet is available"));
+        }
+        if let Some(vpc) = vpc.filter(|vpc| vpc.id != subnet.vpc_id) {
+            let message = format!("{id} lies in {}, not in {}", subnet.vpc_id, vpc.id);
+            problems.push(Problem::new(id, message, "name subnets of one VPC"));
+        }
+    }
+    let command = facts.aws("ec2 describe-subnets --query 'Subnets[].[SubnetId,VpcId,State]'");
+    Ok(problems
+        .into_iter()
+        .map(|problem| problem.mended_by(command.clone()))
+        .collect())
+}
+
+fn zones(facts: &Facts) -> Checked {
+    let subnets = facts.subnets_of(None)?;
+    let mut problems = Vec::new();
+    for subnet in &subnets {
+        let declared = facts
+            .demand
+            .network
+            .subnets
+            .iter()
+            .find(|declared| declared.id == subnet.id);
+        let declared = declared.and_then(|declared| declared.availability_zone.as_ref());
+        if let Some(zone) = declared.filter(|zone| **zone != subnet.zone) {
+            let message = format!("{} lies in {}, and {zone} is declared", subnet.id, subnet.zone);
+            problems.push(Problem::new(
+                &subnet.id,
+                message,
+                "correct availabilityZone, or leave it out",
+            ));
+        }
+    }
+    for machines in &facts.demand.machines {
+        let served: BTreeSet<&str> = facts
+            .subnets_of(Some(machines.role))?
+            .into_iter()
+            .map(|subnet| subnet.zone.as_str())
+            .collect();
+        for zone in machines
+            .failure_domains
+            .iter()
+            .filter(|zone| !served.contains(zone.as_str()))
+        {
+            let message = format!("failure domain {zone} has no subnet for {}", machines.template);
+            problems.push(Problem::new(
+                &machines.template,
+                message,
+                "add a subnet of the zone, or choose another failure domain",
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+fn spread(facts: &Facts) -> Checked {
+    let machines = facts.demand.machines.iter();
+    let replicas = machines
+        .filter(|machines| machines.role == RoleOfMachines::ControlPlane)
+        .map(|machines| machines.replicas)
+        .max();
+    let wanted = match replicas {
+        None => return Err(Skipped::NotApplicable),
+        Some(replicas) => usize::try_from(replicas).unwrap_or_default().min(3),
+    };
+    let subnets = facts.subnets_of(Some(RoleOfMachines::ControlPlane))?;
+    let zones: BTreeSet<&str> = subnets.iter().map(|subnet| subnet.zone.as_str()).collect();
+    if zones.len() >= wanted {
+        return Ok(vec![]);
+    }
+    let zones: Vec<&str> = zones.into_iter().collect();
+    let problem = Problem::new(
+        "control plane",
+        format!("the subnets of the control plane lie in {} alone", zones.join(" and ")),
+        "add subnets in further zones",
+    );
+    Ok(vec![problem])
+}
+
+fn addresses(facts: &Facts) -> Checked {
+    let subnets = facts.subnets_of(None)?;
+    applies(!subnets.is_empty())?;
+    let mut problems = Vec::new();
+    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+        let of_role = facts.demand.machines.iter().filter(|machines| machines.role == role);
+        let wanted: i32 = of_role.map(|machines| machines.replicas).sum();
+        let free: i32 = facts
+            .subnets_of(Some(role))?
+            .iter()
+            .map(|subnet| subnet.free_addresses)
+            .sum();
+        if free < wanted {
+            let (object, name) = match role {
+                RoleOfMachines::ControlPlane => ("control plane", "control plane machines"),
+                RoleOfMachines::Worker => ("workers", "workers"),
+            };
+            let message = format!("the subnets of {name} have fewer free addresses than the machines need");
+            problems.push(Problem::new(object, message, "add a subnet, or free addresses"));
+        }
+    }
+    for subnet in of_load_balancers(facts, &subnets) {
+        if subnet.free_addresses < ADDRESSES_OF_A_LOAD_BALANCER {
+            let message = format!("{} has fewer than 8 free addresses for load balancers", subnet.id);
+            let problem = Problem::new(
+                &subnet.id,
+                message,
+                "free addresses, or use another subnet for load balancers",
+            );
+            problems.push(problem.with_severity(Warning));
+        }
+    }
+    let command = facts.aws("ec2 describe-subnets --query 'Subnets[].[SubnetId,AvailableIpAddressCount]'");
+    Ok(problems
+        .into_iter()
+        .map(|problem| problem.mended_by(command.clone()))
+        .collect())
+}
+
+/// Subnets in which load balancers of the cluster are, or may be created by the cloud controller.
+fn of_load_balancers<'a>(facts: &Facts, subnets: &[&'a Subnet]) -> Vec<&'a Subnet> {
+    let balancers = facts.load_balancers.found();
+    let used = balancers
+        .into_iter()
+        .flatten()
+        .flat_map(|balancer| balancer.zones.values());
+    let used: BTreeSet<&String> = used.collect();
+    let is_tagged = |subnet: &Subnet| {
+        ["kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"]
+            .iter()
+            .any(|key| subnet.tags.contains_key(*key))
+    };
+    let subnets = subnets.iter().copied();
+    subnets
+        .filter(|subnet| used.contains(&subnet.id) || is_tagged(subnet))
+        .collect()
+}
+
+fn network_acls(facts: &Facts) -> Checked {
+    let subnets = facts.subnets_of(None)?;
+    let all_ranges = ranges(subnets.iter().copied());
+    let mut problems = Vec::new();
+    for subnet in &subnets {
+        let Some(list) = facts.network_acl(&subnet.id)? else {
+            continue;
+        };
+        let mut wanted = vec![
+            ("out", true, Traffic::tcp(443), "0.0.0.0/0"),
+            ("in", false, Traffic::range("tcp", 32768, 60999), "0.0.0.0/0"),
+        ];
+        for range in &all_ranges {
+            for traffic in [Traffic::tcp(facts.demand.api_port), Traffic::tcp(10250)] {
+                wanted.push(("in", false, traffic, range));
+                wanted.push(("out", true, traffic, range));
+            }
+        }
+        let denied = wanted
+            .into_iter()
+            .find(|(_, is_egress, traffic, range)| !acl_allows(list, *is_egress, *traffic, range));
+        if let Some((direction, _, traffic, range)) = denied {
+            let preposition = if direction == "in" { "from" } else { "to" };
+            let message = format!(
+                "{} of {} does not allow {} {direction} {preposition} {range}",
+                list.id,
+                subnet.id,
+                traffic.text()
+            );
+            problems.push(
+                Problem::new(
+                    &subnet.id,
+                    message,
+                    "add an entry that allows the traffic before the one that denies it",
+                )
+                .mended_by(facts.aws(&format!("ec2 describe-network-acls --network-acl-ids {}", list.id))),
+            );
+        }
+    }
+    Ok(problems)
+}
+
+fn cluster_tags(facts: &Facts) -> Checked {
+    let key = format!("kubernetes.io/cluster/{}", facts.demand.cluster_tag);
+    let untagged = facts
+        .subnets_of(None)?
+        .into_iter()
+        .filter(|subnet| !matches!(subnet.tags.get(&key).map(String::as_str), Some("shared" | "owned")));
+    let problems = untagged.map(|subnet| {
+        Problem::new(
+            &subnet.id,
+            format!("{} has no tag {key}", subnet.id),
+            format!("tag the subnet with {key}=shared"),
+        )
+        .mended_by(facts.aws(&format!(
+            "ec2 create-tags --resources {} --tags Key={key},Value=shared",
+            subnet.id
+        )))
+    });
+    Ok(problems.collect())
+}
+
+fn role_tags(facts: &Facts) -> Checked {
+    let mut problems = Vec::new();
+    for subnet in facts.subnets_of(None)? {
+        let (kind, key) = if is_public(facts, &subnet.id)? {
+            ("public", "kubernetes.io/role/elb")
+        } else {
+            ("private", "kubernetes.io/role/internal-elb")
+        };
+        if !subnet.tags.contains_key(key) {
+            problems.push(
+                Problem::new(
+                    &subnet.id,
+                    format!("the {kind} subnet {} has no tag {key}", subnet.id),
+                    format!("tag the subnet with {key}=1"),
+                )
+                .mended_by(facts.aws(&format!(
+                    "ec2 create-tags --resources {} --tags Key={key},Value=1",
+                    subnet.id
+                ))),
+            );
+        }
+    }
+    Ok(problems)
+}
+
+fn tag_count(facts: &Facts) -> Checked {
+    let full = facts
+        .subnets_of(None)?
+        .into_iter()
+        .filter(|subnet| subnet.tags.len() >= MOST_TAGS);
+    let problems = full.map(|subnet| {
+        let message = format!("{} has {MOST_TAGS} tags, the most that AWS allows", subnet.id);
+        Problem::new(&subnet.id, message, "remove tags that nobody needs")
+            .mended_by(facts.aws(&format!("ec2 delete-tags --resources {} --tags Key=<key>", subnet.id)))
+    });
+    Ok(problems.collect())
+}
+
+fn zone_types(facts: &Facts) -> Checked {
+    let zones = known(&facts.zones, "the zones")?;
+    let types: BTreeMap<&str, &str> = zones
+        .iter()
+        .map(|zone| (zone.name.as_str(), zone.zone_type.as_str()))
+        .collect();
+    applies(facts.demand.has_control_plane_machines())?;
+    let mut problems = Vec::new();
+    for subnet in facts.subnets_of(Some(RoleOfMachines::ControlPlane))? {
+        let zone_type = types.get(subnet.zone.as_str()).copied().unwrap_or("availability-zone");
+        let message = if subnet.outpost_arn.is_some() {
+            format!("{} of the control plane is on an Outpost", subnet.id)
+        } else if zone_type != "availability-zone" {
+            format!(
+                "{} of the control plane is in {}, a {zone_type}",
+                subnet.id, subnet.zone
+            )
+        } else {
+            continue;
+        };
+        let fix = "use subnets in availability zones for the control plane, and roles: [Worker] for this one";
+        problems.push(Problem::new(&subnet.id, message, fix));
+    }
+    Ok(problems)
+}
+
+fn ipv6(facts: &Facts) -> Checked {
+    applies(facts.demand.wants_ipv6)?;
+    let mut problems = Vec::new();
+    for subnet in facts.subnets_of(None)? {
+        let id = &subnet.id;
+        let (message, fix, command) = match subnet.ipv6_cidr_blocks.as_slice() {
+            [] => (
+                format!("{id} has no IPv6 range"),
+                "associate an IPv6 range with the subnet",
+                format!("ec2 associate-subnet-cidr-block --subnet-id {id} --ipv6-cidr-block <range>"),
+            ),
+            [_] if !subnet.assigns_ipv6 => (
+                format!("{id} does not assign IPv6 addresses to instances"),
+                "assign IPv6 addresses on creation",
+                format!("ec2 modify-subnet-attribute --subnet-id {id} --assign-ipv6-address-on-creation"),
+            ),
+            [_] => continue,
+            _ => (
+                format!("{id} has several IPv6 ranges"),
+                "keep one IPv6 range",
+                "ec2 disassociate-subnet-cidr-block --association-id <association>".to_owned(),
+            ),
+        };
+        problems.push(Problem::new(id, message, fix).mended_by(facts.aws(&command)));
+    }
+    Ok(problems)
+}
