@@ -66,6 +66,7 @@ generate: programs ## Write config/crd, a policy, templates/ and the lists in do
 	"$(PROGRAMS)/capa-rs" crds --output-dir config/crd --policy-dir config/policy
 	"$(PROGRAMS)/capa-rs" unsupported-fields --update docs/fields-without-effect.md
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
+	"$(PROGRAMS)/capa-rs" preflight-rules --update docs/preflight.md
 	hack/release/templates.sh templates
 	hack/docs/files.sh docs/architecture.md
 

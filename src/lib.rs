@@ -1,9 +1,14 @@
 //! The `capa-rs` binary as a library, with one module for each subcommand.
 
+mod aws_access;
+mod check;
 mod crds;
+mod discover;
 mod iam;
 mod manager;
 mod markdown;
+mod objects;
+mod preflight_rules;
 mod unsupported_fields;
 mod version;
 
@@ -15,6 +20,9 @@ use capa_runtime::errors::described;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, enabled, error};
+
+/// Exit code: a check could not be done.
+const NOT_CHECKED: u8 = 2;
 
 /// Cluster API infrastructure provider for AWS.
 #[derive(Debug, Parser)]
@@ -29,12 +37,10 @@ impl Cli {
     /// of the credentials that the SDK would find. Any other subcommand is an error.
     pub async fn manager(self, controller_key: AccessKey, stop: CancellationToken) -> Result<()> {
         install_cryptography();
-        match self.command {
-            Command::Manager(flags) => manager::run(*flags, Some(controller_key), stop).await,
-            Command::Crds(_) | Command::Iam(_) | Command::UnsupportedFields(_) | Command::Version => {
-                bail!("not the manager's command line")
-            }
-        }
+        let Command::Manager(flags) = self.command else {
+            bail!("not the manager's command line");
+        };
+        manager::run(*flags, Some(controller_key), stop).await
     }
 }
 
@@ -42,10 +48,16 @@ impl Cli {
 enum Command {
     /// Run the controllers.
     Manager(Box<manager::Flags>),
+    /// Find what is wrong with the infrastructure that you bring.
+    Check(check::Flags),
     /// Print the CustomResourceDefinitions as YAML, or write one file for each kind.
     Crds(crds::Flags),
+    /// Print an unmanaged AWSCluster for a VPC that is found by its tags or id.
+    Discover(discover::Flags),
     /// Print the minimal IAM policy of the controller or of the nodes as JSON.
     Iam(iam::Flags),
+    /// Print the rules of `capa-rs check` as Markdown, or write them into a file.
+    PreflightRules(preflight_rules::Flags),
     /// Print the spec fields that have no effect yet as Markdown, or write them into a file.
     UnsupportedFields(unsupported_fields::Flags),
     /// Print the version of this program, and what it works with.
@@ -56,9 +68,17 @@ enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     install_cryptography();
     let ended = match cli.command {
+        Command::Check(flags) => {
+            return check::run(&flags).unwrap_or_else(|reason| {
+                report(&described(reason.as_ref()));
+                ExitCode::from(NOT_CHECKED)
+            });
+        }
         Command::Manager(flags) => manager::run_blocking(*flags),
         Command::Crds(flags) => crds::run(&flags),
+        Command::Discover(flags) => discover::run(&flags),
         Command::Iam(flags) => iam::run(&flags),
+        Command::PreflightRules(flags) => preflight_rules::run(&flags),
         Command::UnsupportedFields(flags) => unsupported_fields::run(&flags),
         Command::Version => version::run(),
     };

@@ -246,6 +246,30 @@ pub const ACTIONS: &[Action] = &[
     ),
     describe("DescribeSubnets", "resolves subnets, their zones and VPC"),
     describe("DescribeVpcs", "checks that the VPC is there"),
+    describe("DescribeAvailabilityZones", "checks the zones of subnets"),
+    describe(
+        "DescribeCapacityReservations",
+        "checks the capacity reservations that machines name",
+    ),
+    describe("DescribeDhcpOptions", "checks the DNS settings of the VPC"),
+    describe("DescribeHosts", "checks the dedicated hosts that machines name"),
+    describe(
+        "DescribeInstanceTypeOfferings",
+        "checks that the zones have the instance types",
+    ),
+    describe("DescribeKeyPairs", "checks that the key pair is there"),
+    describe("DescribeNatGateways", "checks the ways out of private subnets"),
+    describe("DescribeNetworkAcls", "checks the traffic that subnets allow"),
+    describe(
+        "DescribePlacementGroups",
+        "checks the placement groups that machines name",
+    ),
+    describe("DescribeRegions", "checks that the account has enabled the region"),
+    describe("DescribeVpcAttribute", "checks the DNS settings of the VPC"),
+    describe(
+        "DescribeVpcEndpoints",
+        "checks the ways to AWS from subnets without a default route",
+    ),
     Action {
         service: "ec2",
         name: "RunInstances",

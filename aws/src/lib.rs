@@ -6,6 +6,7 @@
 
 mod ec2;
 mod elb;
+mod facts;
 pub mod iam_actions;
 mod informer;
 mod informer_metrics;

@@ -11,6 +11,7 @@ use capa_cloud::{
     ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, TemplateCloud,
     TemplateClouds, Timing,
 };
+use capa_preflight::FactsSource;
 use futures::Stream;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -132,6 +133,11 @@ impl SessionPool {
     /// Ends all background work. Sessions still answer, but informers learn nothing more.
     pub fn shut_down(&self) {
         self.inner.shared.stop.cancel();
+    }
+
+    /// Gathers facts about infrastructure with an identity in a region. Makes no call.
+    pub fn facts(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn FactsSource> {
+        Arc::new(self.session(identity, region).facts("awscluster", &identity.cluster))
     }
 
     pub(crate) fn session(&self, identity: &ResolvedIdentity, region: &str) -> Arc<Session> {

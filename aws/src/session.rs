@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ec2::Ec2Calls;
 use crate::elb::ElbCalls;
+use crate::facts::FactsGatherer;
 use crate::informer::{InformerTask, SharedState, Wakes};
 use crate::lookups::SharedAnswers;
 use crate::sdk::call_runner::CallRunner;
@@ -185,6 +186,15 @@ impl Session {
             calls,
             controller,
         }
+    }
+}
+
+impl Session {
+    /// Gathers facts about infrastructure for the checks of a cluster.
+    pub(crate) fn facts(&self, controller: &'static str, cluster: &ClusterKey) -> FactsGatherer {
+        let runner = self.runner.on_behalf_of(controller).for_cluster(cluster);
+        let Calls { ec2, elb, sts } = Calls::new(&self.clients, &runner);
+        FactsGatherer { ec2, elb, sts }
     }
 }
 

@@ -9,7 +9,16 @@ mod report;
 mod rule;
 mod rules;
 
+use async_trait::async_trait;
+
 pub use redact::redact;
 pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
 pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
 pub use rules::{rule, rules};
+
+/// Gathers facts with the credentials of one identity in one region.
+#[async_trait]
+pub trait FactsSource: Send + Sync {
+    /// All facts about what is asked for. A call that fails leaves its fact unanswered.
+    async fn facts(&self, demand: &facts::Demand) -> facts::Facts;
+}

@@ -55,7 +55,12 @@ fn pages() -> Vec<String> {
         let pages = names.filter_map(|name| Some(format!("{folder}/{}.md", name.strip_suffix(".md")?)));
         pages.collect::<Vec<_>>()
     };
-    let mut pages = [of_folder("docs"), of_folder("docs/bring-your-own"), of_folder("docs/contributing")].concat();
+    let mut pages = [
+        of_folder("docs"),
+        of_folder("docs/bring-your-own"),
+        of_folder("docs/contributing"),
+    ]
+    .concat();
     pages.sort();
     pages
 }

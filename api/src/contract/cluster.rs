@@ -49,6 +49,42 @@ pub struct ClusterSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub control_plane_endpoint: Option<ApiEndpoint>,
+    /// Address ranges of the cluster.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cluster_network: Option<ClusterNetwork>,
+}
+
+/// Address ranges of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterNetwork {
+    /// Ranges of pods.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub pods: Option<NetworkRanges>,
+    /// Ranges of Services.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub services: Option<NetworkRanges>,
+}
+
+/// Address ranges of pods or Services.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkRanges {
+    /// IPv4 and IPv6 ranges.
+    #[serde(default)]
+    pub cidr_blocks: Vec<String>,
 }
 
 /// Status of a Cluster.
@@ -97,6 +133,16 @@ impl Cluster {
             == Some(true)
     }
 
+    /// The address ranges of pods and Services.
+    pub fn cidr_blocks(&self) -> Vec<&str> {
+        let network = self.spec.cluster_network.as_ref();
+        let ranges = network
+            .into_iter()
+            .flat_map(|network| [&network.pods, &network.services]);
+        let blocks = ranges.flatten().flat_map(|ranges| &ranges.cidr_blocks);
+        blocks.map(String::as_str).collect()
+    }
+
     /// Whether the control plane has answered once.
     pub fn control_plane_initialized(&self) -> bool {
         self.initialization()
@@ -135,6 +181,7 @@ mod tests {
         assert!(!cluster.is_paused());
         assert!(cluster.infrastructure_provisioned());
         assert!(!cluster.control_plane_initialized());
+        assert_eq!(cluster.cidr_blocks(), ["192.168.0.0/16"]);
         assert_eq!(cluster.spec.infrastructure_ref.unwrap().kind, "AWSCluster");
         assert!(cluster.spec.control_plane_endpoint.unwrap().is_set());
     }

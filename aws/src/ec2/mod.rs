@@ -1,5 +1,6 @@
 //! Calls of EC2: one file for each resource, with its call and the conversion of the answer to the types of `cloud`.
 
+mod facts;
 mod images;
 mod instance_types;
 mod instances;
@@ -15,6 +16,8 @@ use aws_sdk_ec2::types;
 use capa_cloud::Query;
 
 use crate::sdk::call_runner::CallRunner;
+
+pub(crate) use facts::{DryRunCalls, failure};
 
 /// Items in a page. AWS limits calls without pagination more strictly.
 const PAGE_SIZE: i32 = 1000;

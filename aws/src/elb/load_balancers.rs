@@ -56,7 +56,7 @@ impl ElbCalls {
 }
 
 /// The target groups of a listener's default actions, without duplicates.
-fn forwarded_to(listener: &elb::types::Listener) -> Vec<String> {
+pub(super) fn forwarded_to(listener: &elb::types::Listener) -> Vec<String> {
     let mut arns = Vec::new();
     for action in listener.default_actions() {
         let several = action

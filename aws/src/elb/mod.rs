@@ -1,6 +1,7 @@
 //! Calls of Elastic Load Balancing, both generations, and the conversion of the answers to the types of `cloud`.
 
 mod classic;
+mod facts;
 mod load_balancers;
 mod target_groups;
 

@@ -126,6 +126,26 @@ impl CallRunner {
         self.pages(permit, &request, fetch).await
     }
 
+    /// The permit for a call, after a wait for its turn of at most [`PATIENCE`].
+    pub(crate) async fn turn(&self, request: &CallRequest) -> Result<Permit, CloudError> {
+        self.limiter.wait_until(Instant::now() + PATIENCE, request).await
+    }
+
+    /// All pages of a describe, after a wait for its turn.
+    pub(crate) async fn describe_in_turn<T, F>(
+        &self,
+        action: &'static str,
+        query: &Query,
+        fetch: impl Fn(Permit, Option<String>) -> F,
+    ) -> Result<Vec<T>, CloudError>
+    where
+        F: Future<Output = Result<Page<T>, CloudError>>,
+    {
+        let request = CallRequest::describe(action, &self.flow, query, Priority::Describe);
+        let permit = self.turn(&request).await?;
+        self.pages(permit, &request, fetch).await
+    }
+
     /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and waits
     /// for [`PATIENCE`].
     pub(crate) async fn pages<T, F>(

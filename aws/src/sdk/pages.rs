@@ -12,6 +12,16 @@ pub(crate) struct Page<T> {
     pub(crate) next: Option<String>,
 }
 
+impl<T> Page<T> {
+    /// The only page of an answer.
+    pub(crate) fn only(items: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            items: items.into_iter().collect(),
+            next: None,
+        }
+    }
+}
+
 /// All pages of an answer, up to a maximum number. `next_permit` returns the permit of each page after the first. A
 /// repeated page is an error, because the list would be incomplete.
 pub(crate) async fn all_pages<T, P, F>(

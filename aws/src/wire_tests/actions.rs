@@ -7,6 +7,8 @@ use capa_cloud::{
     TemplateClouds,
 };
 
+use capa_preflight::facts::{Demand, MachineDemand};
+
 use super::calls::request;
 use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances,
@@ -24,6 +26,18 @@ fn serve(call: &Call) -> Answer {
             let item = instance_xml("i-1", InstanceState::Running);
             answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
         }
+        "DescribeVpcs" => {
+            let vpc = "<vpcId>vpc-1</vpcId><dhcpOptionsId>dopt-1</dhcpOptionsId>";
+            answer("DescribeVpcs", &format!("<vpcSet><item>{vpc}</item></vpcSet>"), None)
+        }
+        "DescribeTargetGroups" => {
+            let group =
+                "<TargetGroupArn>arn:tg</TargetGroupArn><LoadBalancerArns><member>arn:lb</member></LoadBalancerArns>";
+            elb(
+                "DescribeTargetGroups",
+                &format!("<TargetGroups><member>{group}</member></TargetGroups>"),
+            )
+        }
         "DescribeLoadBalancers" => {
             let names = "<LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>";
             let balancers = format!("<LoadBalancers><member>{names}</member></LoadBalancers>");
@@ -31,6 +45,27 @@ fn serve(call: &Call) -> Answer {
         }
         "DescribeListeners" => elb("DescribeListeners", ""),
         other => answer(other, "", None),
+    }
+}
+
+/// A demand that names everything that facts are gathered about.
+fn demand() -> Demand {
+    let spec = serde_json::from_value(serde_json::json!({
+        "instanceType": "m5.large", "ami": {"id": "ami-1"}, "sshKeyName": "ops", "placementGroupName": "spread",
+        "capacityReservationId": "cr-1", "hostID": "h-1",
+    }));
+    let network = serde_json::from_value(serde_json::json!({
+        "vpc": {"id": "vpc-1"}, "subnets": [{"id": "subnet-1"}], "securityGroups": {"all": ["sg-1"]},
+        "controlPlaneTargets": [{"targetGroupARN": "arn:tg"}],
+    }));
+    Demand {
+        region: REGION.to_owned(),
+        network: network.unwrap(),
+        machines: vec![MachineDemand {
+            spec: spec.unwrap(),
+            ..MachineDemand::default()
+        }],
+        ..Demand::default()
     }
 }
 
@@ -66,6 +101,10 @@ async fn every_action_of_the_table_is_called_and_no_other() {
         !fake.calls_of("TerminateInstances").is_empty()
     })
     .await;
+
+    let facts = pool.facts(&identity, REGION).facts(&demand()).await;
+    let found = facts.load_balancers.found().unwrap();
+    assert!(found.iter().all(|balancer| balancer.listeners.found().is_some()) && !found.is_empty());
 
     let registered = [in_and_out(target()).await, in_and_out(classic()).await];
     let calls = [&fake].into_iter().chain(&registered).flat_map(Fake::calls);

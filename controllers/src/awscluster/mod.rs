@@ -4,6 +4,7 @@
 //! an unmanaged cluster.
 
 mod controller;
+mod demand;
 mod facts;
 mod load_balancer;
 mod lookup_cache;
@@ -28,6 +29,7 @@ use capa_cloud::{ClusterClouds, Timing};
 use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
+pub use demand::{demand, resolved_network};
 pub use lookup_cache::LookupCache;
 pub use warning_dedup::WarningDedup;
 

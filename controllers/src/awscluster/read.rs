@@ -129,7 +129,7 @@ fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
 
 /// Makes one describe call each for the subnets, the VPC, the route tables, the security groups, the load balancer and
 /// its targets that the spec declares, after the searches for `spec.discovery`.
-async fn look_up(
+pub(super) async fn look_up(
     cloud: &dyn ClusterCloud,
     spec: &AWSClusterSpec,
     account_id: String,

@@ -33,6 +33,8 @@ pub struct Demand {
     pub endpoint: Option<EndpointDemand>,
     /// Port of the API servers.
     pub api_port: i32,
+    /// Whether machines of the cluster run the control plane, even if none of their templates is known.
+    pub runs_control_plane: bool,
     /// Whether the control plane runs outside the cluster's machines.
     pub has_hosted_control_plane: bool,
     /// The machines.
@@ -138,9 +140,8 @@ impl MachineDemand {
 impl Demand {
     /// Whether machines of the cluster run the control plane.
     pub fn has_control_plane_machines(&self) -> bool {
-        self.machines
-            .iter()
-            .any(|machines| machines.role == RoleOfMachines::ControlPlane)
+        let mut machines = self.machines.iter();
+        self.runs_control_plane || machines.any(|machines| machines.role == RoleOfMachines::ControlPlane)
     }
 
     /// Ids of the subnets of machines with a role, or with any.

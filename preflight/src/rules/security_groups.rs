@@ -302,13 +302,8 @@ fn from_control_plane(facts: &Facts, role: RoleOfMachines, traffic: Traffic) -> 
 }
 
 fn etcd(facts: &Facts) -> Checked {
-    let machines = facts.demand.machines.iter();
-    let replicas = machines
-        .filter(|machines| machines.role == RoleOfMachines::ControlPlane)
-        .map(|of| of.replicas)
-        .max();
     // A single control plane machine gets a second one while it is replaced.
-    applies(replicas.is_some())?;
+    applies(facts.demand.has_control_plane_machines())?;
     let problem = from_control_plane(facts, RoleOfMachines::ControlPlane, Traffic::range("tcp", 2379, 2380))?;
     Ok(problem.into_iter().collect())
 }

@@ -1,0 +1,90 @@
+//! Launches that AWS only judges. Nothing in this file launches an instance: [`DryRunCalls`] has no other call, and its
+//! request has `DryRun=true` before anything else is set.
+
+use async_trait::async_trait;
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
+use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::{CloudError, ErrorClass, Query};
+use capa_preflight::facts::{Demand, DryRun, MachineDemand};
+
+use super::super::Ec2Calls;
+
+/// The begin of the client token of a launch that is only judged.
+const TOKEN: &str = "capa-rs-dry-run";
+
+/// Calls that AWS judges and does not carry out.
+#[async_trait]
+pub(crate) trait DryRunCalls: Send + Sync {
+    /// Whether AWS would launch a machine.
+    async fn dry_run_launch(&self, machines: &MachineDemand, demand: &Demand) -> Result<DryRun, CloudError>;
+}
+
+#[async_trait]
+impl DryRunCalls for Ec2Calls {
+    async fn dry_run_launch(&self, machines: &MachineDemand, demand: &Demand) -> Result<DryRun, CloudError> {
+        let spec = &machines.spec;
+        let subnet = machines.subnet_ids(&demand.network).into_iter().next();
+        let groups = machines.security_groups(&demand.network).into_iter();
+        let interface = InstanceNetworkInterfaceSpecification::builder()
+            .device_index(0)
+            .set_subnet_id(subnet.map(str::to_owned))
+            .set_groups(Some(groups.map(str::to_owned).collect()))
+            .build();
+        let profile = spec.iam_instance_profile.as_deref().filter(|name| !name.is_empty());
+        let profile = profile.map(|name| IamInstanceProfileSpecification::builder().name(name).build());
+        let request = self
+            .client
+            .run_instances()
+            .dry_run(true)
+            .client_token(format!("{TOKEN}-{}", machines.template.replace('/', "-")))
+            .min_count(1)
+            .max_count(1)
+            .set_image_id(spec.ami.as_ref().and_then(|ami| ami.id.clone()))
+            .instance_type(spec.instance_type.as_str().into())
+            .set_iam_instance_profile(profile)
+            .network_interfaces(interface);
+        let query = Query::filter("dry-run", [machines.template.clone()]);
+        let turn = CallRequest::describe("RunInstances", self.runner.flow(), &query, Priority::Describe);
+        let permit = self.runner.limiter().acquire(&turn)?;
+        let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
+        let call = request.customize().config_override(once).send();
+        match self.runner.call(permit, call).await {
+            Err(error) => judged(error),
+            Ok(_) => Err(CloudError::no_answer(
+                "RunInstances",
+                "AWS did not judge a launch with DryRun=true",
+            )),
+        }
+    }
+}
+
+/// The judgement, which AWS gives as an error in each case.
+fn judged(error: CloudError) -> Result<DryRun, CloudError> {
+    match (error.code.as_deref(), error.class) {
+        (Some("DryRunOperation"), _) => Ok(DryRun::Allowed),
+        (Some(_), ErrorClass::Unauthorized) => Ok(DryRun::Denied(error.message)),
+        (Some(code), ErrorClass::Invalid | ErrorClass::NotFound) => {
+            Ok(DryRun::Refused(format!("{code}: {}", error.message)))
+        }
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_the_error_is_the_judgement() {
+        let judge = |code: &str| judged(CloudError::answered("RunInstances", code, "why"));
+        assert_eq!(judge("DryRunOperation"), Ok(DryRun::Allowed));
+        assert!(matches!(judge("UnauthorizedOperation"), Ok(DryRun::Denied(_))));
+        assert_eq!(
+            judge("InvalidAMIID.NotFound"),
+            Ok(DryRun::Refused("InvalidAMIID.NotFound: why".to_owned()))
+        );
+        assert!(judge("RequestLimitExceeded").is_err());
+        assert!(judged(CloudError::no_answer("RunInstances", "no answer")).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! Facts about what machine templates name.
+
+use aws_sdk_ec2::types;
+use capa_cloud::{CloudError, Query};
+use capa_preflight::facts::{CapacityReservation, DedicatedHost, Image, InstanceType, Offering, PlacementGroup};
+
+use super::super::{Ec2Calls, PAGE_SIZE, SMALL_PAGE_SIZE, filters, some_text, text};
+use crate::sdk::pages::Page;
+
+impl Ec2Calls {
+    /// The images with these ids that the account may use.
+    pub(crate) async fn image_facts(&self, ids: Vec<String>) -> Result<Vec<Image>, CloudError> {
+        let query = &Query::filter("image-id", ids);
+        self.runner
+            .describe_in_turn("DescribeImages", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_images()
+                    .include_deprecated(true)
+                    .set_filters(filters(query));
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.images().iter().map(image).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+
+    /// The instance types with these names.
+    pub(crate) async fn instance_type_facts(&self, names: Vec<String>) -> Result<Vec<InstanceType>, CloudError> {
+        let query = &Query::filter("instance-type", names);
+        self.runner
+            .describe_in_turn("DescribeInstanceTypes", query, |permit, token| async move {
+                let request = self.client.describe_instance_types().set_filters(filters(query));
+                let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
+                let answer = self.runner.call(permit, request.send()).await?;
+                Ok(Page {
+                    items: answer.instance_types().iter().map(instance_type).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+
+    /// The zones in which these instance types are offered.
+    pub(crate) async fn offering_facts(&self, names: Vec<String>) -> Result<Vec<Offering>, CloudError> {
+        let query = &Query::filter("instance-type", names);
+        self.runner
+            .describe_in_turn("DescribeInstanceTypeOfferings", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_instance_type_offerings()
+                    .set_filters(filters(query));
+                let request = request
+                    .location_type(types::LocationType::AvailabilityZone)
+                    .max_results(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                let offerings = answer.instance_type_offerings().iter().map(|offering| Offering {
+                    instance_type: text(offering.instance_type().map(types::InstanceType::as_str)),
+                    zone: text(offering.location()),
+                });
+                Ok(Page {
+                    items: offerings.collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+
+    /// The names of these key pairs that exist.
+    pub(crate) async fn key_pair_facts(&self, names: Vec<String>) -> Result<Vec<String>, CloudError> {
+        let query = &Query::filter("key-name", names);
+        self.runner
+            .describe_in_turn("DescribeKeyPairs", query, |permit, _| async move {
+                let request = self.client.describe_key_pairs().set_filters(filters(query));
+                let answer = self.runner.call(permit, request.send()).await?;
+                Ok(Page::only(answer.key_pairs().iter().map(|pair| text(pair.key_name()))))
+            })
+            .await
+    }
+
+    /// The placement groups with these names.
+    pub(crate) async fn placement_group_facts(&self, names: Vec<String>) -> Result<Vec<PlacementGroup>, CloudError> {
+        let query = &Query::filter("group-name", names);
+        self.runner
+            .describe_in_turn("DescribePlacementGroups", query, |permit, _| async move {
+                let request = self.client.describe_placement_groups().set_filters(filters(query));
+                let answer = self.runner.call(permit, request.send()).await?;
+                Ok(Page::only(answer.placement_groups().iter().map(|group| {
+                    PlacementGroup {
+                        name: text(group.group_name()),
+                        state: text(group.state().map(types::PlacementGroupState::as_str)),
+                        partitions: group.partition_count(),
+                    }
+                })))
+            })
+            .await
+    }
+
+    /// The capacity reservations with these ids.
+    pub(crate) async fn reservation_facts(&self, ids: Vec<String>) -> Result<Vec<CapacityReservation>, CloudError> {
+        let query = &Query::filter("capacity-reservation-id", ids.clone());
+        let ids = &ids;
+        self.runner
+            .describe_in_turn("DescribeCapacityReservations", query, |permit, token| async move {
+                let request = self.client.describe_capacity_reservations().set_next_token(token);
+                let answer = self.runner.call(permit, request.send()).await?;
+                let shown = answer.capacity_reservations().iter().map(reservation);
+                Ok(Page {
+                    items: shown.filter(|reservation| ids.contains(&reservation.id)).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+
+    /// The dedicated hosts with these ids.
+    pub(crate) async fn host_facts(&self, ids: Vec<String>) -> Result<Vec<DedicatedHost>, CloudError> {
+        let query = &Query::filter("host-id", ids.clone());
+        let ids = &ids;
+        self.runner
+            .describe_in_turn("DescribeHosts", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_hosts()
+                    .max_results(PAGE_SIZE / 2)
+                    .set_next_token(token);
+                let answer = self.runner.call(permit, request.send()).await?;
+                let hosts = answer.hosts().iter().map(|host| DedicatedHost {
+                    id: text(host.host_id()),
+                    state: text(host.state().map(types::AllocationState::as_str)),
+                    zone: text(host.availability_zone()),
+                });
+                Ok(Page {
+                    items: hosts.filter(|host| ids.contains(&host.id)).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+}
+
+fn image(image: &types::Image) -> Image {
+    let mut mappings = image.block_device_mappings().iter();
+    let root = mappings.find(|mapping| mapping.device_name() == image.root_device_name());
+    let root = root.and_then(types::BlockDeviceMapping::ebs);
+    Image {
+        id: text(image.image_id()),
+        state: text(image.state().map(types::ImageState::as_str)),
+        architecture: text(image.architecture().map(types::ArchitectureValues::as_str)),
+        boot_mode: some_text(image.boot_mode().map(types::BootModeValues::as_str)),
+        has_ena: image.ena_support() == Some(true),
+        imds_support: some_text(image.imds_support().map(types::ImdsSupportValues::as_str)),
+        deprecation_time: some_text(image.deprecation_time()),
+        root_snapshot_gib: root.and_then(types::EbsBlockDevice::volume_size),
+    }
+}
+
+fn instance_type(shown: &types::InstanceTypeInfo) -> InstanceType {
+    let processor = shown.processor_info();
+    let architectures = processor.map_or(&[][..], types::ProcessorInfo::supported_architectures);
+    let network = shown.network_info().and_then(types::NetworkInfo::ena_support);
+    let usage = shown.supported_usage_classes().iter();
+    InstanceType {
+        name: text(shown.instance_type().map(types::InstanceType::as_str)),
+        architectures: architectures.iter().map(|name| name.as_str().to_owned()).collect(),
+        boot_modes: shown
+            .supported_boot_modes()
+            .iter()
+            .map(|mode| mode.as_str().to_owned())
+            .collect(),
+        ena: text(network.map(types::EnaSupport::as_str)),
+        vcpus: shown
+            .v_cpu_info()
+            .and_then(types::VCpuInfo::default_v_cpus)
+            .unwrap_or_default(),
+        usage_classes: usage.map(|class| class.as_str().to_owned()).collect(),
+    }
+}
+
+fn reservation(shown: &types::CapacityReservation) -> CapacityReservation {
+    CapacityReservation {
+        id: text(shown.capacity_reservation_id()),
+        state: text(shown.state().map(types::CapacityReservationState::as_str)),
+        zone: text(shown.availability_zone()),
+        instance_type: text(shown.instance_type()),
+        free: shown.available_instance_count().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,193 @@
+//! Facts about regions, zones, VPCs and subnets.
+
+use aws_sdk_ec2::types;
+use capa_cloud::{CloudError, Query};
+use capa_preflight::facts::{DhcpOptions, Region, Subnet, Vpc, VpcDns, Zone};
+
+use super::super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
+use crate::sdk::pages::Page;
+
+impl Ec2Calls {
+    /// The region with this name; none where AWS has no such region. Regions that the account has not enabled are among
+    /// the answers.
+    pub(crate) async fn region_facts(&self, name: &str) -> Result<Vec<Region>, CloudError> {
+        let query = &Query::filter("region-name", [name]);
+        self.runner
+            .describe_in_turn("DescribeRegions", query, |permit, _| async move {
+                let request = self
+                    .client
+                    .describe_regions()
+                    .all_regions(true)
+                    .set_filters(filters(query));
+                let answer = self.runner.call(permit, request.send()).await?;
+                let regions = answer.regions().iter().map(|region| Region {
+                    name: text(region.region_name()),
+                    opt_in_status: text(region.opt_in_status()),
+                });
+                Ok(Page::only(regions))
+            })
+            .await
+    }
+
+    /// All zones of the region that the account can use.
+    pub(crate) async fn zone_facts(&self) -> Result<Vec<Zone>, CloudError> {
+        self.runner
+            .describe_in_turn("DescribeAvailabilityZones", &Query::default(), |permit, _| async move {
+                let answer = self
+                    .runner
+                    .call(permit, self.client.describe_availability_zones().send())
+                    .await?;
+                let zones = answer.availability_zones().iter().map(|zone| Zone {
+                    name: text(zone.zone_name()),
+                    zone_type: text(zone.zone_type()),
+                    state: text(zone.state().map(types::AvailabilityZoneState::as_str)),
+                });
+                Ok(Page::only(zones))
+            })
+            .await
+    }
+
+    /// The VPC with this id; `None` where it does not exist.
+    pub(crate) async fn vpc_facts(&self, id: &str) -> Result<Option<Vpc>, CloudError> {
+        let query = &Query::filter("vpc-id", [id]);
+        let vpcs = self
+            .runner
+            .describe_in_turn("DescribeVpcs", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_vpcs()
+                    .set_filters(filters(query))
+                    .max_results(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.vpcs().iter().map(vpc).collect(),
+                    next: answer.next_token,
+                })
+            });
+        Ok(vpcs.await?.into_iter().find(|vpc| vpc.id == id))
+    }
+
+    /// The DNS settings of a VPC: two calls, because each call answers one attribute.
+    pub(crate) async fn vpc_dns_facts(&self, id: &str) -> Result<VpcDns, CloudError> {
+        use types::VpcAttributeName::{EnableDnsHostnames, EnableDnsSupport};
+        let ask = async |attribute: types::VpcAttributeName| {
+            let query = Query::filter(attribute.as_str(), [id]);
+            let attribute = &attribute;
+            let values = self
+                .runner
+                .describe_in_turn("DescribeVpcAttribute", &query, |permit, _| async move {
+                    let request = self
+                        .client
+                        .describe_vpc_attribute()
+                        .vpc_id(id)
+                        .attribute(attribute.clone());
+                    let answer = self.runner.call(permit, request.send()).await?;
+                    let value = match attribute {
+                        EnableDnsSupport => answer.enable_dns_support(),
+                        _ => answer.enable_dns_hostnames(),
+                    };
+                    Ok(Page::only([value.and_then(types::AttributeBooleanValue::value)]))
+                });
+            Ok::<bool, CloudError>(values.await?.into_iter().any(|value| value == Some(true)))
+        };
+        Ok(VpcDns {
+            support: ask(EnableDnsSupport).await?,
+            hostnames: ask(EnableDnsHostnames).await?,
+        })
+    }
+
+    /// The DHCP options with this id; `None` where they do not exist.
+    pub(crate) async fn dhcp_options_facts(&self, id: &str) -> Result<Option<DhcpOptions>, CloudError> {
+        let query = &Query::filter("dhcp-options-id", [id]);
+        let options = self
+            .runner
+            .describe_in_turn("DescribeDhcpOptions", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_dhcp_options()
+                    .set_filters(filters(query))
+                    .max_results(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.dhcp_options().iter().map(dhcp_options).collect(),
+                    next: answer.next_token,
+                })
+            });
+        Ok(options.await?.into_iter().find(|options| options.id == id))
+    }
+
+    /// Subnets.
+    pub(crate) async fn subnet_facts(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.runner
+            .describe_in_turn("DescribeSubnets", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_subnets()
+                    .set_filters(filters(query))
+                    .max_results(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.subnets().iter().map(subnet).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
+    }
+}
+
+fn vpc(vpc: &types::Vpc) -> Vpc {
+    let blocks = vpc.cidr_block_association_set().iter().filter(|block| {
+        let state = block.cidr_block_state().and_then(types::VpcCidrBlockState::state);
+        state == Some(&types::VpcCidrBlockStateCode::Associated)
+    });
+    let ipv6_blocks = vpc.ipv6_cidr_block_association_set().iter().filter(|block| {
+        let state = block.ipv6_cidr_block_state().and_then(types::VpcCidrBlockState::state);
+        state == Some(&types::VpcCidrBlockStateCode::Associated)
+    });
+    Vpc {
+        id: text(vpc.vpc_id()),
+        state: text(vpc.state().map(types::VpcState::as_str)),
+        owner_id: text(vpc.owner_id()),
+        cidr_blocks: blocks.map(|block| text(block.cidr_block())).collect(),
+        ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
+        tenancy: text(vpc.instance_tenancy().map(types::Tenancy::as_str)),
+        dhcp_options_id: text(vpc.dhcp_options_id()),
+    }
+}
+
+fn dhcp_options(options: &types::DhcpOptions) -> DhcpOptions {
+    let values = |key: &str| {
+        let configurations = options.dhcp_configurations().iter();
+        let values = configurations
+            .filter(|of| of.key() == Some(key))
+            .flat_map(types::DhcpConfiguration::values);
+        values.map(|value| text(value.value())).collect()
+    };
+    DhcpOptions {
+        id: text(options.dhcp_options_id()),
+        domain_names: values("domain-name"),
+        domain_name_servers: values("domain-name-servers"),
+    }
+}
+
+fn subnet(subnet: &types::Subnet) -> Subnet {
+    let ipv6_blocks = subnet.ipv6_cidr_block_association_set().iter().filter(|block| {
+        let state = block
+            .ipv6_cidr_block_state()
+            .and_then(types::SubnetCidrBlockState::state);
+        state == Some(&types::SubnetCidrBlockStateCode::Associated)
+    });
+    Subnet {
+        id: text(subnet.subnet_id()),
+        vpc_id: text(subnet.vpc_id()),
+        state: text(subnet.state().map(types::SubnetState::as_str)),
+        zone: text(subnet.availability_zone()),
+        cidr_block: text(subnet.cidr_block()),
+        ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
+        assigns_ipv6: subnet.assign_ipv6_address_on_creation() == Some(true),
+        assigns_public_ip: subnet.map_public_ip_on_launch() == Some(true),
+        free_addresses: subnet.available_ip_address_count().unwrap_or_default(),
+        outpost_arn: super::super::some_text(subnet.outpost_arn()),
+        tags: tags(subnet.tags()),
+    }
+}

@@ -1,0 +1,148 @@
+//! Facts about target groups and load balancers for the checks of infrastructure.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_elasticloadbalancingv2::types;
+use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::session::Permit;
+use capa_cloud::{CloudError, ErrorClass, Query};
+use capa_preflight::facts::{Answer, HealthCheck, Listener, LoadBalancer, TargetGroup};
+
+use super::ElbCalls;
+use super::load_balancers::forwarded_to;
+use crate::ec2::failure;
+use crate::sdk::pages::Page;
+
+impl ElbCalls {
+    /// A target group with its attributes: two calls. `None` where it does not exist.
+    pub(crate) async fn target_group_facts(&self, arn: &str) -> Result<Option<TargetGroup>, CloudError> {
+        let permit = self.turn("DescribeTargetGroups", arn).await?;
+        let request = self.client.describe_target_groups().target_group_arns(arn);
+        let answer = match self.runner.call(permit, request.send()).await {
+            Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
+            answer => answer?,
+        };
+        let mut groups = answer.target_groups().iter().map(target_group);
+        let Some(mut group) = groups.find(|group| group.arn == arn) else {
+            return Ok(None);
+        };
+        group.attributes = self.attributes_of_target_group(arn).await.map_err(failure).into();
+        Ok(Some(group))
+    }
+
+    /// A load balancer with its attributes and listeners: three calls. `None` where it does not exist.
+    pub(crate) async fn load_balancer_facts(&self, arn: &str) -> Result<Option<LoadBalancer>, CloudError> {
+        let permit = self.turn("DescribeLoadBalancers", arn).await?;
+        let request = self.client.describe_load_balancers().load_balancer_arns(arn);
+        let answer = match self.runner.call(permit, request.send()).await {
+            Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
+            answer => answer?,
+        };
+        let mut balancers = answer.load_balancers().iter().map(load_balancer);
+        let Some(mut balancer) = balancers.find(|balancer| balancer.arn == arn) else {
+            return Ok(None);
+        };
+        balancer.attributes = self.attributes_of_load_balancer(arn).await.map_err(failure).into();
+        balancer.listeners = self.listener_facts(arn).await.map_err(failure).into();
+        Ok(Some(balancer))
+    }
+
+    async fn turn(&self, action: &'static str, arn: &str) -> Result<Permit, CloudError> {
+        self.runner.turn(&self.request(action, arn)).await
+    }
+
+    fn request(&self, action: &'static str, arn: &str) -> CallRequest {
+        let query = Query::filter("facts", [arn]);
+        CallRequest::describe(action, self.runner.flow(), &query, Priority::Describe)
+    }
+
+    async fn attributes_of_target_group(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
+        let permit = self.turn("DescribeTargetGroupAttributes", arn).await?;
+        let request = self.client.describe_target_group_attributes().target_group_arn(arn);
+        let answer = self.runner.call(permit, request.send()).await?;
+        let attributes = answer.attributes().iter();
+        Ok(attributes
+            .filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned())))
+            .collect())
+    }
+
+    async fn attributes_of_load_balancer(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
+        let permit = self.turn("DescribeLoadBalancerAttributes", arn).await?;
+        let request = self.client.describe_load_balancer_attributes().load_balancer_arn(arn);
+        let answer = self.runner.call(permit, request.send()).await?;
+        let attributes = answer.attributes().iter();
+        Ok(attributes
+            .filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned())))
+            .collect())
+    }
+
+    async fn listener_facts(&self, arn: &str) -> Result<Vec<Listener>, CloudError> {
+        let request = self.request("DescribeListeners", arn);
+        let permit = self.runner.turn(&request).await?;
+        let fetch = |permit, token| async move {
+            let call = self
+                .client
+                .describe_listeners()
+                .load_balancer_arn(arn)
+                .set_marker(token);
+            let answer = self.runner.call(permit, call.send()).await?;
+            let listeners = answer.listeners().iter().map(|listener| Listener {
+                protocol: listener
+                    .protocol()
+                    .map(|protocol| protocol.as_str().to_owned())
+                    .unwrap_or_default(),
+                port: listener.port().unwrap_or_default(),
+                target_group_arns: forwarded_to(listener),
+            });
+            Ok(Page {
+                items: listeners.collect(),
+                next: answer.next_marker,
+            })
+        };
+        self.runner.pages(permit, &request, fetch).await
+    }
+}
+
+fn text(text: Option<&str>) -> String {
+    text.unwrap_or_default().to_owned()
+}
+
+fn target_group(group: &types::TargetGroup) -> TargetGroup {
+    TargetGroup {
+        arn: text(group.target_group_arn()),
+        protocol: text(group.protocol().map(types::ProtocolEnum::as_str)),
+        port: group.port().unwrap_or_default(),
+        vpc_id: text(group.vpc_id()),
+        target_type: text(group.target_type().map(types::TargetTypeEnum::as_str)),
+        health_check: HealthCheck {
+            protocol: text(group.health_check_protocol().map(types::ProtocolEnum::as_str)),
+            port: text(group.health_check_port()),
+            path: group.health_check_path().map(str::to_owned),
+            interval_seconds: group.health_check_interval_seconds().unwrap_or_default(),
+            healthy_threshold: group.healthy_threshold_count().unwrap_or_default(),
+            unhealthy_threshold: group.unhealthy_threshold_count().unwrap_or_default(),
+        },
+        load_balancer_arns: group.load_balancer_arns().to_vec(),
+        attributes: Answer::NotAsked,
+    }
+}
+
+fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
+    let zones = balancer.availability_zones().iter();
+    let zones = zones.filter_map(|zone| Some((zone.zone_name()?.to_owned(), text(zone.subnet_id()))));
+    let state = balancer.state().and_then(types::LoadBalancerState::code);
+    LoadBalancer {
+        arn: text(balancer.load_balancer_arn()),
+        name: text(balancer.load_balancer_name()),
+        dns_name: text(balancer.dns_name()),
+        balancer_type: text(balancer.r#type().map(types::LoadBalancerTypeEnum::as_str)),
+        scheme: text(balancer.scheme().map(types::LoadBalancerSchemeEnum::as_str)),
+        state: text(state.map(types::LoadBalancerStateEnum::as_str)),
+        vpc_id: text(balancer.vpc_id()),
+        ip_address_type: text(balancer.ip_address_type().map(types::IpAddressType::as_str)),
+        zones: zones.collect(),
+        security_group_ids: balancer.security_groups().to_vec(),
+        attributes: Answer::NotAsked,
+        listeners: Answer::NotAsked,
+    }
+}

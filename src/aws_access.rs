@@ -1,0 +1,20 @@
+//! Access to AWS for commands that run without a management cluster.
+
+use capa_aws::{Options, SessionPool};
+use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
+use prometheus_client::registry::Registry;
+
+/// Sessions with the credentials of the environment, as the AWS CLI finds them.
+pub(crate) async fn pool() -> SessionPool {
+    SessionPool::new(Options::default(), &mut Registry::default()).await
+}
+
+/// The identity of these credentials.
+pub(crate) fn identity() -> ResolvedIdentity {
+    ResolvedIdentity {
+        key: "environment".to_owned(),
+        source: CredentialSource::Controller,
+        cluster: ClusterKey::default(),
+        is_for_one_cluster: false,
+    }
+}

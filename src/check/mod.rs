@@ -1,0 +1,259 @@
+//! `capa-rs check`: finds what is wrong with infrastructure before machines depend on it.
+
+mod gather;
+mod junit;
+mod text;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use capa_preflight::facts::Facts;
+use capa_preflight::{Category, Outcome, Report, Rule, Selection, check, redact, rule, rules};
+use clap::{Args, Subcommand, ValueEnum};
+use strum::IntoEnumIterator as _;
+
+use text::Style;
+
+/// Exit code: a rule is broken.
+const FINDINGS: u8 = 1;
+
+/// Flags of `capa-rs check`.
+#[derive(Debug, Args)]
+pub(crate) struct Flags {
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subject {
+    /// Check the infrastructure that the objects in a file ask for. Needs AWS credentials and no management cluster.
+    #[command(
+        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
+                      capa-rs check network -f cluster.yaml\n  \
+                      capa-rs check network -f cluster.yaml --skip S7,L -o json\n  \
+                      capa-rs check network --facts facts.json\n  \
+                      capa-rs check network --explain G8"
+    )]
+    Network(NetworkFlags),
+}
+
+#[derive(Debug, Args)]
+struct NetworkFlags {
+    /// File with the AWSCluster, and with the Cluster, templates, control plane and deployments as far as they exist; `-`
+    /// for standard input.
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["facts", "explain"])]
+    file: Option<PathBuf>,
+
+    /// Check facts that an earlier check has saved, without a call to AWS.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    facts: Option<PathBuf>,
+
+    /// Save the facts of this check, for another check or for a bug report.
+    #[arg(long, value_name = "FILE")]
+    save_facts: Option<PathBuf>,
+
+    /// Replace the ids of resources and accounts in saved facts.
+    #[arg(long, requires = "save_facts")]
+    redact: bool,
+
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+struct OutputFlags {
+    /// Format of the report.
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+
+    /// Rules to apply, by id or letter of their category, separated by commas. Default: all.
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Rules to leave out, by id or letter of their category, separated by commas.
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    skip: Vec<String>,
+
+    /// Explain a rule instead of checking.
+    #[arg(long, value_name = "RULE")]
+    explain: Option<String>,
+
+    /// Show rules that are kept, and rules about things that are not asked for, each on a line of its own.
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// When to use colours.
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    color: When,
+}
+
+/// Format of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For CI systems that show tests.
+    Junit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum When {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Checks, prints the report, and says with the exit code whether there are findings.
+pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
+    let Subject::Network(flags) = &flags.subject;
+    if let Some(id) = &flags.output.explain {
+        io::stdout()
+            .lock()
+            .write_all(text::explanation(named(id)?).as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let selection = selection(&flags.output)?;
+    let facts = match &flags.facts {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            serde_json::from_str(&text).with_context(|| format!("{} has no facts of a check", file.display()))?
+        }
+        None => gathered(flags)?,
+    };
+    if let Some(file) = &flags.save_facts {
+        save(&facts, file, flags.redact)?;
+    }
+    let report = check(&facts, &selection);
+    let printed = match flags.output.output {
+        Format::Text => text::report(&report, style(flags.output.color), flags.output.verbose),
+        Format::Json => json(&report)?,
+        Format::Junit => junit::report(&report)?,
+    };
+    io::stdout().lock().write_all(printed.as_bytes())?;
+    Ok(code(&facts, &report))
+}
+
+/// Asks AWS for the facts about the objects in the file.
+fn gathered(flags: &NetworkFlags) -> Result<Facts> {
+    let file = flags.file.as_deref().context("--file is missing")?;
+    let objects = crate::objects::read(file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(gather::facts(&objects))
+}
+
+fn save(facts: &Facts, file: &std::path::Path, redacted: bool) -> Result<()> {
+    let mut document = serde_json::to_value(facts)?;
+    if redacted {
+        document = redact(document);
+    }
+    let text = serde_json::to_string_pretty(&document)? + "\n";
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn style(color: When) -> Style {
+    let auto = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    match color {
+        When::Always => Style::Coloured,
+        When::Auto if auto => Style::Coloured,
+        When::Auto | When::Never => Style::Plain,
+    }
+}
+
+fn named(id: &str) -> Result<&'static Rule> {
+    rule(id).with_context(|| format!("there is no rule {id}: docs/preflight.md lists all rules"))
+}
+
+fn selection(flags: &OutputFlags) -> Result<Selection> {
+    for name in flags.only.iter().chain(&flags.skip) {
+        let is_category = Category::iter().any(|category| *name == category.letter().to_string());
+        ensure!(
+            is_category || rules().iter().any(|rule| rule.id == name),
+            "there is no rule or category {name}"
+        );
+    }
+    Ok(Selection {
+        only: flags.only.iter().cloned().collect(),
+        skip: flags.skip.iter().cloned().collect(),
+    })
+}
+
+/// Without valid credentials AWS answers nothing, and nothing is checked.
+fn code(facts: &Facts, report: &Report) -> ExitCode {
+    if facts.account_id.found().is_none() {
+        ExitCode::from(crate::NOT_CHECKED)
+    } else if report.findings().next().is_some() {
+        ExitCode::from(FINDINGS)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn json(report: &Report) -> Result<String> {
+    let of = |wanted: &Outcome| -> Vec<&str> {
+        let answers = report.answers.iter().filter(|answer| answer.outcome == *wanted);
+        answers.map(|answer| answer.rule.id).collect()
+    };
+    let unknown: Vec<_> = report
+        .unknown()
+        .map(|(rule, missing)| serde_json::json!({"rule": rule.id, "missing": missing}))
+        .collect();
+    let document = serde_json::json!({
+        "findings": report.findings().collect::<Vec<_>>(),
+        "passed": of(&Outcome::Passed),
+        "notApplicable": of(&Outcome::NotApplicable),
+        "unknown": unknown,
+    });
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn flags(line: &str) -> OutputFlags {
+        let Subject::Network(flags) = Line::try_parse_from(line.split(' '))
+            .expect("a command line")
+            .flags
+            .subject;
+        flags.output
+    }
+
+    #[test]
+    fn unknown_rules_are_refused_and_categories_are_known() {
+        assert!(selection(&flags("check network -f x --only S,V2 --skip S7")).is_ok());
+        for line in ["check network -f x --only S99", "check network -f x --skip Q"] {
+            let error = selection(&flags(line)).expect_err(line).to_string();
+            assert!(error.starts_with("there is no rule or category"), "{error}");
+        }
+        assert!(named("G8").is_ok() && named("G99").is_err());
+    }
+
+    #[test]
+    fn the_file_is_required_unless_facts_are_replayed() {
+        assert!(Line::try_parse_from(["check", "network"]).is_err());
+        assert!(Line::try_parse_from(["check", "network", "--facts", "a", "-f", "b"]).is_err());
+        assert!(Line::try_parse_from(["check", "network", "--facts", "a", "--redact"]).is_err());
+    }
+
+    #[test]
+    fn facts_without_an_answer_are_no_success() {
+        let facts = Facts::default();
+        let report = check(&facts, &Selection::default());
+        assert_eq!(code(&facts, &report), ExitCode::from(crate::NOT_CHECKED));
+    }
+}

@@ -1,0 +1,225 @@
+//! The objects of a cluster, as users write them: from a file, for commands that need no management cluster.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use capa_api::cluster::AWSCluster;
+use capa_api::contract::{Cluster, ClusterSpec, ContractReference};
+use capa_api::machine::template::AWSMachineTemplate;
+use capa_api::meta;
+use capa_preflight::facts::{MachineDemand, RoleOfMachines};
+use kube::ResourceExt as _;
+use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The objects of one cluster.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    pub(crate) aws_cluster: AWSCluster,
+    pub(crate) cluster: Cluster,
+    pub(crate) machines: Vec<MachineDemand>,
+}
+
+/// Reads the objects of the only cluster in a YAML file, or on standard input for `-`.
+pub(crate) fn read(file: &Path) -> Result<Objects> {
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text)?;
+        text
+    } else {
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?
+    };
+    parse(&text).with_context(|| format!("cannot use {}", file.display()))
+}
+
+/// The objects of the only cluster in a text of YAML documents.
+pub(crate) fn parse(text: &str) -> Result<Objects> {
+    ensure!(
+        !text.contains("${"),
+        "the text has variables such as ${{CLUSTER_NAME}}: replace them with `clusterctl generate yaml --from FILE`"
+    );
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("the text is no YAML")?;
+    of_documents(&documents)
+}
+
+/// The objects of the only cluster among documents.
+pub(crate) fn of_documents(documents: &[Value]) -> Result<Objects> {
+    let mut clusters: Vec<AWSCluster> = all(documents, meta::GROUP, "AWSCluster")?;
+    let Some(aws_cluster) = clusters.pop() else {
+        bail!("no AWSCluster among the {} objects", documents.len());
+    };
+    if let Some(other) = clusters.first() {
+        bail!(
+            "several AWSClusters, {} and {}: put each cluster into a file of its own",
+            other.name_any(),
+            aws_cluster.name_any()
+        );
+    }
+    ensure!(
+        aws_cluster.spec.unmanaged,
+        "AWSCluster {} is not unmanaged: set spec.unmanaged: true for infrastructure that you bring",
+        aws_cluster.name_any()
+    );
+    let owners: Vec<Cluster> = all(documents, "cluster.x-k8s.io", "Cluster")?;
+    let owner = owners.into_iter().find(|cluster| {
+        let reference = cluster.spec.infrastructure_ref.as_ref();
+        reference.is_some_and(|reference| reference.kind == "AWSCluster" && reference.name == aws_cluster.name_any())
+    });
+    let cluster = owner.unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default()));
+    let templates: Vec<AWSMachineTemplate> = all(documents, meta::GROUP, "AWSMachineTemplate")?;
+    let machines = machines(documents, &templates);
+    Ok(Objects {
+        aws_cluster,
+        cluster,
+        machines,
+    })
+}
+
+fn all<K: DeserializeOwned>(documents: &[Value], group: &str, kind: &str) -> Result<Vec<K>> {
+    let of_kind = documents.iter().filter(|document| {
+        let version = text(document, "/apiVersion");
+        text(document, "/kind") == kind && version.split('/').next() == Some(group)
+    });
+    let parsed = of_kind.map(|document| {
+        let name = text(document, "/metadata/name").to_owned();
+        let mut document = document.clone();
+        // Users do not write a status, and a wrong one says nothing about the infrastructure.
+        document.as_object_mut().map(|fields| fields.remove("status"));
+        serde_json::from_value(document).with_context(|| format!("{kind} {name} cannot be read"))
+    });
+    parsed.collect()
+}
+
+/// The machines of each template: those of the control plane, deployments and sets that use it, or one worker.
+fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<MachineDemand> {
+    templates
+        .iter()
+        .map(|template| {
+            let name = template.name_any();
+            let users = || documents.iter().filter(|document| uses(document, &name));
+            let is_control_plane = users().any(|user| user.pointer("/spec/machineTemplate").is_some());
+            let replicas: i64 = users().map(replicas).sum();
+            let failure_domains: BTreeSet<String> = users()
+                .map(|user| text(user, "/spec/template/spec/failureDomain").to_owned())
+                .filter(|domain| !domain.is_empty())
+                .collect();
+            MachineDemand {
+                template: format!("AWSMachineTemplate/{name}"),
+                role: if is_control_plane {
+                    RoleOfMachines::ControlPlane
+                } else {
+                    RoleOfMachines::Worker
+                },
+                replicas: i32::try_from(replicas.max(1)).unwrap_or(i32::MAX),
+                failure_domains,
+                spec: template.spec.template.spec.clone(),
+                user_data_bytes: None,
+            }
+        })
+        .collect()
+}
+
+/// The machines of a control plane or deployment, and the one that an update adds.
+fn replicas(user: &Value) -> i64 {
+    user.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1) + 1
+}
+
+/// The text at a path of a document; empty where there is none.
+fn text<'a>(document: &'a Value, path: &str) -> &'a str {
+    document.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a control plane, MachineDeployment or MachineSet names the template, in the fields of either version of the
+/// contract.
+fn uses(document: &Value, template: &str) -> bool {
+    let paths = [
+        "/spec/machineTemplate/spec/infrastructureRef",
+        "/spec/machineTemplate/infrastructureRef",
+        "/spec/template/spec/infrastructureRef",
+    ];
+    let references = paths.iter().filter_map(|path| document.pointer(path));
+    let mut references = references.filter_map(|reference| ContractReference::deserialize(reference).ok());
+    references.any(|reference| reference.kind == "AWSMachineTemplate" && reference.name == template)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER: &str = "
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: AWSCluster
+metadata: {name: dev}
+spec: {region: eu-west-1, unmanaged: true}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod}
+spec:
+  clusterNetwork: {pods: {cidrBlocks: [192.168.0.0/16]}}
+  infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: dev}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: cp}
+spec:
+  replicas: 3
+  machineTemplate: {spec: {infrastructureRef: {apiGroup: g, kind: AWSMachineTemplate, name: cp}}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: md}
+spec:
+  replicas: 2
+  template: {spec: {failureDomain: eu-west-1a, infrastructureRef: {kind: AWSMachineTemplate, name: md}}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: AWSMachineTemplate
+metadata: {name: cp}
+spec: {template: {spec: {instanceType: m5.large}}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: AWSMachineTemplate
+metadata: {name: md}
+spec: {template: {spec: {instanceType: t3.large}}}
+";
+
+    #[test]
+    fn machines_have_the_role_and_number_of_those_who_use_their_template() {
+        let objects = parse(CLUSTER).expect("objects");
+        assert_eq!(objects.cluster.name_any(), "prod");
+        let [control_plane, workers] = objects.machines.as_slice() else {
+            panic!("two templates expected: {:?}", objects.machines);
+        };
+        assert_eq!(
+            (control_plane.role, control_plane.replicas),
+            (RoleOfMachines::ControlPlane, 4)
+        );
+        assert_eq!((workers.role, workers.replicas), (RoleOfMachines::Worker, 3));
+        assert_eq!(workers.failure_domains, ["eu-west-1a".to_owned()].into());
+        assert_eq!(workers.spec.instance_type, "t3.large");
+    }
+
+    #[test]
+    fn unusable_files_are_refused_with_the_reason() {
+        let managed = CLUSTER.replace(", unmanaged: true", "");
+        let two = format!("{CLUSTER}---{}", CLUSTER.replace("name: dev", "name: other"));
+        let table = [
+            ("a: ${B}", "has variables"),
+            ("a: [", "no YAML"),
+            ("a: b", "no AWSCluster among the 1 objects"),
+            (managed.as_str(), "AWSCluster dev is not unmanaged"),
+            (two.as_str(), "several AWSClusters"),
+        ];
+        for (text, reason) in table {
+            let error = format!("{:#}", parse(text).expect_err(reason));
+            assert!(error.contains(reason), "{error}");
+        }
+        let wrong = CLUSTER.replace("instanceType: m5.large", "instanceType: 5");
+        let error = format!("{:#}", parse(&wrong).expect_err("a wrong type"));
+        assert!(error.contains("AWSMachineTemplate cp cannot be read"), "{error}");
+    }
+}
