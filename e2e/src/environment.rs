@@ -251,7 +251,9 @@ impl TestEnvironment {
         if self.started.load(Ordering::Relaxed) > 0 {
             left_behind::ensure_conditions_are_explained(&objects)?;
             left_behind::ensure_calls_are_in_the_table(&self.account.manager_journal())?;
+            left_behind::ensure_calls_are_in_the_table(&self.account.checks_journal())?;
         }
+        left_behind::ensure_checks_change_nothing(&self.account.checks_journal())?;
         Ok(())
     }
 

@@ -58,6 +58,15 @@ pub(crate) fn ensure_calls_are_in_the_table(calls: &Journal) -> anyhow::Result<(
     Ok(())
 }
 
+/// Fails if a check of infrastructure made a call that could change something.
+pub(crate) fn ensure_checks_change_nothing(calls: &Journal) -> anyhow::Result<()> {
+    for call in calls.mutating().calls() {
+        let is_judged = call.parameters.get("DryRun").is_some_and(|value| value == "true");
+        ensure!(is_judged, "a check made this call without DryRun=true: {call}");
+    }
+    Ok(())
+}
+
 /// Fails if a condition of one of the objects is not in `docs/conditions.md`.
 pub(crate) fn ensure_conditions_are_explained(objects: &[DynamicObject]) -> anyhow::Result<()> {
     let path = programs::repository().join("docs/conditions.md");

@@ -53,7 +53,7 @@ pub use environment::TestEnvironment;
 pub use local_world::LocalWorld;
 pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;
-pub use programs::{upstream_folder, upstream_specs};
+pub use programs::{provider_program, upstream_folder, upstream_specs};
 pub use snapshot::Snapshot;
 pub use story::{Story, block_on};
 pub use supervised::{Memory, Supervised};

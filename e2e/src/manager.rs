@@ -135,7 +135,7 @@ impl<'a> ManagerBuilder<'a> {
     /// log.
     pub async fn start(&self) -> anyhow::Result<Manager> {
         let (arguments, health, diagnostics) = self.arguments().await?;
-        let mut command = Command::new(programs::manager()?);
+        let mut command = Command::new(programs::provider_program()?);
         command
             .args(&arguments)
             .env("AWS_ENDPOINT_URL", self.environment.aws().url())
@@ -195,7 +195,7 @@ pub struct Manager {
 impl Manager {
     /// The program of managers: `CAPA_RS_BINARY`, or the binary that cargo built beside the running program.
     pub fn program() -> anyhow::Result<PathBuf> {
-        programs::manager()
+        programs::provider_program()
     }
 
     /// The manager's metrics.

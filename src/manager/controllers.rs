@@ -9,7 +9,7 @@ use capa_api::identity::AWSClusterStaticIdentity;
 use capa_api::machine::AWSMachine;
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
-use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler};
+use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler, FactsSources};
 use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
@@ -150,6 +150,12 @@ impl Wiring {
         tasks.spawn(format!("warnings about deleted {}", K::plural(&())), warned);
     }
 
+    /// Gathers facts with the sessions of this process.
+    fn facts_sources(&self) -> FactsSources {
+        let clouds = self.clouds.clone();
+        Arc::new(move |identity, region| clouds.facts(identity, region))
+    }
+
     fn cluster_controller(
         &self,
         kubernetes: &KubernetesClient,
@@ -159,6 +165,7 @@ impl Wiring {
             context: ClusterContext {
                 kubernetes: Arc::new(kubernetes.clone()),
                 clouds: Arc::new(self.clouds.clone()),
+                facts: self.facts_sources(),
                 lookups: awscluster::LookupCache::default(),
                 warnings: awscluster::WarningDedup::default(),
                 timing: self.flags.timing(),

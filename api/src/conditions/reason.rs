@@ -57,6 +57,8 @@ pub enum Reason {
     CredentialsFailed,
     /// The credentials belong to another AWS account than before.
     AccountMismatch,
+    /// A rule about the infrastructure is broken whose finding is blocking.
+    RulesFailing,
     /// The spec declares nothing, and nothing is required.
     NothingDeclared,
     /// The API server does not know the kind.

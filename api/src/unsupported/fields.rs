@@ -102,14 +102,6 @@ impl Field {
 
 /// The table.
 pub(super) const FIELDS: &[Field] = &[
-    cluster(
-        "preflight.mode",
-        goes_on("no rule is checked and nothing is held back"),
-        "use `Report`",
-    )
-    .but(&[r#""Disabled""#, r#""Report""#]),
-    cluster("preflight.skipRules", goes_on("no rule is checked"), LEAVE_OUT),
-    cluster("preflight.cni", goes_on("no rule is checked"), LEAVE_OUT).but(&[r#""None""#]),
     cluster("imageLookupFormat", goes_on("no image is looked up"), BY_ID),
     cluster("imageLookupOrg", goes_on("no image is looked up"), BY_ID),
     cluster("imageLookupBaseOS", goes_on("no image is looked up"), BY_ID),

@@ -21,6 +21,8 @@ use super::retries::ThrottlesAreNotRetried;
 
 /// The provider's name in the user agent, and thereby in CloudTrail.
 const APP_NAME: &str = "cluster-api-provider-aws-rs";
+/// The same name for the calls of checks, which change nothing and whose failures hold nothing up.
+const APP_NAME_OF_CHECKS: &str = "cluster-api-provider-aws-rs-checks";
 /// The attempts of one call inside the SDK. Few, because the reconciler's own backoff retries too. The attempts after
 /// the first bypass the provider's rate limits, so the SDK never retries after throttling ([`ThrottlesAreNotRetried`]).
 const ATTEMPTS: u32 = 3;
@@ -42,6 +44,27 @@ pub(crate) struct SdkClients {
     pub(crate) sts: aws_sdk_sts::Client,
     pub(crate) classic_elb: aws_sdk_elasticloadbalancing::Client,
     pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
+}
+
+impl SdkClients {
+    /// The same clients with another name in the user agent, for the checks of infrastructure.
+    pub(crate) fn for_checks(&self) -> Self {
+        let name = AppName::new(APP_NAME_OF_CHECKS).ok();
+        let mut ec2 = self.ec2.config().to_builder();
+        ec2.set_app_name(name.clone());
+        let mut sts = self.sts.config().to_builder();
+        sts.set_app_name(name.clone());
+        let mut classic_elb = self.classic_elb.config().to_builder();
+        classic_elb.set_app_name(name.clone());
+        let mut elb = self.elb.config().to_builder();
+        elb.set_app_name(name);
+        Self {
+            ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
+            sts: aws_sdk_sts::Client::from_conf(sts.build()),
+            classic_elb: aws_sdk_elasticloadbalancing::Client::from_conf(classic_elb.build()),
+            elb: aws_sdk_elasticloadbalancingv2::Client::from_conf(elb.build()),
+        }
+    }
 }
 
 /// The configuration that all clients share.

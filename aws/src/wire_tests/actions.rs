@@ -103,6 +103,10 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     .await;
 
     let facts = pool.facts(&identity, REGION).facts(&demand()).await;
+    let launches = fake.calls_of("RunInstances");
+    let of_checks = |call: &&Call| call.header("user-agent").contains("cluster-api-provider-aws-rs-checks");
+    let judged = launches.iter().find(of_checks).unwrap();
+    assert_eq!(judged.form.get("DryRun").map(String::as_str), Some("true"));
     let found = facts.load_balancers.found().unwrap();
     assert!(found.iter().all(|balancer| balancer.listeners.found().is_some()) && !found.is_empty());
 

@@ -29,7 +29,7 @@ impl Reconciler for ClusterReconciler {
     }
 
     async fn reconcile(&self, object: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
-        super::reconcile(object, &self.context)
+        Box::pin(super::reconcile(object, &self.context))
             .await
             .map(|outcome| with_resync(outcome, self.sync_period))
     }

@@ -9,6 +9,7 @@ mod facts;
 mod load_balancer;
 mod lookup_cache;
 mod network_problems;
+mod preflight;
 mod read;
 mod ready;
 mod resolve;
@@ -25,7 +26,8 @@ use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::contract::Cluster;
 use capa_api::meta;
-use capa_cloud::{ClusterClouds, Timing};
+use capa_cloud::{ClusterClouds, ResolvedIdentity, Timing};
+use capa_preflight::FactsSource;
 use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
@@ -37,6 +39,9 @@ use crate::kubernetes_api::ClusterKubernetes;
 use crate::machine_networks::MachineNetworks;
 use crate::{pause, transitions};
 
+/// Gives the source of facts with an identity in a region. Makes no call.
+pub type FactsSources = Arc<dyn Fn(&ResolvedIdentity, &str) -> Arc<dyn FactsSource> + Send + Sync>;
+
 /// The dependencies of the reconciles of AWSClusters.
 #[derive(Clone)]
 pub struct ClusterContext {
@@ -44,6 +49,8 @@ pub struct ClusterContext {
     pub kubernetes: Arc<dyn ClusterKubernetes>,
     /// The read-only access to AWS.
     pub clouds: Arc<dyn ClusterClouds>,
+    /// The sources of facts for the checks of the infrastructure.
+    pub facts: FactsSources,
     /// The last lookups of incomplete networks.
     pub lookups: LookupCache,
     /// Warnings published about the incomplete status of externally managed AWSClusters.
@@ -96,9 +103,16 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         return Ok(Outcome::done(cluster).with_status(waiting));
     };
     let facts = read::read_facts(&cluster, &owner, context).await;
+    let resolution = status::resolution(&cluster, &owner, &facts);
+    let checked = preflight::checked(&cluster, &owner, &facts, &resolution.network, context).await;
     let now = context.kubernetes.now();
-    let machines = machine_networks(&owner, context);
-    let (status, next) = status::unmanaged(&cluster, &owner, &facts, machines, &context.timing, now);
+    let inputs = status::Inputs {
+        facts: &facts,
+        resolution,
+        checked,
+        machines: machine_networks(&owner, context),
+    };
+    let (status, next) = status::unmanaged(&cluster, &owner, inputs, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
 }
 

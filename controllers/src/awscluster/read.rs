@@ -3,6 +3,7 @@
 use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
+use capa_api::common::IdentityReference;
 use capa_api::conditions::{ConditionType, find};
 use capa_api::contract::Cluster;
 use capa_api::forms::IdKind;
@@ -21,12 +22,7 @@ use crate::identity::{self, IdentityError, IdentityRequest};
 /// Reads the facts for the status. An incomplete lookup is repeated with increasing intervals.
 pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &ClusterContext) -> Facts {
     let reference = cluster.spec.effective_identity_ref();
-    let request = IdentityRequest {
-        reference: &reference,
-        namespace: cluster.metadata.namespace.as_deref().unwrap_or_default(),
-        cluster_name: owner.metadata.name.as_deref().unwrap_or_default(),
-        identity_namespace: &context.identity_namespace,
-    };
+    let request = identity_request(cluster, owner, &reference, context);
     let region = match cluster.spec.effective_preflight_mode() {
         PreflightMode::Report | PreflightMode::Require => cluster.spec.region(),
         PreflightMode::Disabled => None,
@@ -73,6 +69,21 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
         _ => context.lookups.insert(uid, key, now, &facts),
     }
     facts
+}
+
+/// The request for the identity of a cluster.
+pub(super) fn identity_request<'a>(
+    cluster: &'a AWSCluster,
+    owner: &'a Cluster,
+    reference: &'a IdentityReference,
+    context: &'a ClusterContext,
+) -> IdentityRequest<'a> {
+    IdentityRequest {
+        reference,
+        namespace: cluster.metadata.namespace.as_deref().unwrap_or_default(),
+        cluster_name: owner.metadata.name.as_deref().unwrap_or_default(),
+        identity_namespace: &context.identity_namespace,
+    }
 }
 
 /// Looks up the account of the credentials and the declared network in AWS.

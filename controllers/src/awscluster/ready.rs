@@ -20,6 +20,8 @@ pub(super) struct ReadyInputs<'a> {
     pub(super) identity: &'a ConditionUpdate,
     /// The network with its problems.
     pub(super) resolution: &'a Resolution,
+    /// The condition `PreflightPassed`, if findings keep the AWSCluster from being provisioned.
+    pub(super) preflight: Option<&'a ConditionUpdate>,
     /// What the machines of the cluster name in their own specs.
     pub(super) machines: MachineNetworks,
     /// Whether `Ready` of the provisioned AWSCluster was True before, in the region of the spec.
@@ -64,6 +66,9 @@ impl ReadyInputs<'_> {
         };
         if is_blocked {
             return repeated(network);
+        }
+        if let Some(preflight) = self.preflight {
+            return repeated(preflight);
         }
         let lacked = [
             (self.resolution.subnets, self.machines.subnet, NO_SUBNET),

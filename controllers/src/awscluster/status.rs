@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::security_group::SecurityGroupRole;
-use capa_api::cluster::status::{AWSClusterStatus, DiscoveryStatus, PublishedEndpoint};
+use capa_api::cluster::status::{AWSClusterStatus, DiscoveryStatus, PreflightStatus, PublishedEndpoint};
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
@@ -17,6 +17,7 @@ use kube::Resource as _;
 
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
 use super::load_balancer::{USUAL_PORT, api_port};
+use super::preflight;
 use super::ready::ReadyInputs;
 use super::resolve::{Published, Resolution, resolve};
 use crate::machine_networks::MachineNetworks;
@@ -67,33 +68,52 @@ fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> A
     status
 }
 
+/// What the status of an unmanaged AWSCluster results from.
+pub(super) struct Inputs<'a> {
+    /// The facts of the reconcile.
+    pub(super) facts: &'a Facts,
+    /// The network that results from them.
+    pub(super) resolution: Resolution,
+    /// The result of the last checks of the infrastructure.
+    pub(super) checked: Option<PreflightStatus>,
+    /// What the machines of the cluster name in their own specs.
+    pub(super) machines: MachineNetworks,
+}
+
 /// Status of an unmanaged AWSCluster, and the time of the next reconcile.
 pub(super) fn unmanaged(
     cluster: &AWSCluster,
     owner: &Cluster,
-    facts: &Facts,
-    machines: MachineNetworks,
+    inputs: Inputs<'_>,
     timing: &Timing,
     now: Timestamp,
 ) -> (AWSClusterStatus, Next) {
     let before = cluster.status.clone().unwrap_or_default();
-    let resolution = resolution(cluster, owner, facts, &before);
+    let Inputs {
+        facts,
+        resolution,
+        checked,
+        machines,
+    } = inputs;
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
-    let provisioned = before.provisioned() || may_provision(&cluster.spec, facts, network_failing_for, timing);
+    let held_back = preflight::holds_back(cluster, checked.as_ref(), &before);
+    let may_provision = may_provision(&cluster.spec, facts, network_failing_for, timing) && !held_back;
+    let provisioned = before.provisioned() || may_provision;
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
     let discovery = discovery(cluster, facts, &resolution.condition);
     let endpoint = endpoint(cluster, owner);
-    let unsupported = unsupported_fields(&found);
+    let preflight = preflight::condition(checked.as_ref(), unsupported_fields(&found));
     let others: Vec<&ConditionUpdate> = [&identity, &resolution.condition, &endpoint]
         .into_iter()
-        .chain(&unsupported)
+        .chain(&preflight)
         .collect();
     let ready = ReadyInputs {
         facts,
         identity: &identity,
         resolution: &resolution,
+        preflight: preflight.as_ref().filter(|_| held_back),
         machines,
         was_ready: was_ready(cluster, &before),
         others: &others,
@@ -107,7 +127,7 @@ pub(super) fn unmanaged(
         resolution.condition,
         endpoint,
     ];
-    let updates = updates.into_iter().chain(unsupported);
+    let updates = updates.into_iter().chain(preflight);
     let status = AWSClusterStatus {
         ready: Some(provisioned),
         initialization: provisioned.then_some(Initialization {
@@ -117,6 +137,7 @@ pub(super) fn unmanaged(
         failure_domains: resolution.failure_domains,
         network: Some(resolution.network),
         discovery,
+        preflight: checked,
         conditions: conditions::merge(&before.conditions, updates, cluster.metadata.generation, now),
         ..AWSClusterStatus::default()
     };
@@ -134,14 +155,15 @@ fn was_ready(cluster: &AWSCluster, before: &AWSClusterStatus) -> bool {
     before.provisioned() && holds(&before.conditions, ConditionType::Ready) && region == cluster.spec.region()
 }
 
-fn resolution(cluster: &AWSCluster, owner: &Cluster, facts: &Facts, before: &AWSClusterStatus) -> Resolution {
+/// The network of an unmanaged AWSCluster.
+pub(super) fn resolution(cluster: &AWSCluster, owner: &Cluster, facts: &Facts) -> Resolution {
     let endpoint = owner.spec.control_plane_endpoint.as_ref();
     resolve(
         &cluster.spec,
         owner.metadata.name.as_deref().unwrap_or_default(),
         api_port(&cluster.spec, endpoint.map(|endpoint| endpoint.port)),
         &facts.lookup,
-        published(cluster, before),
+        cluster.status.as_ref().and_then(|before| published(cluster, before)),
     )
 }
 
@@ -246,13 +268,12 @@ fn published_endpoint(cluster: &AWSCluster, owner: &Cluster) -> Option<Published
 }
 
 /// Names the fields of the spec that have no effect yet and that do not stop the AWSCluster.
-fn unsupported_fields(found: &[Found]) -> Option<ConditionUpdate> {
+fn unsupported_fields(found: &[Found]) -> Option<String> {
     let mut unsupported = found.iter().filter(|found| found.field.when == When::Set).peekable();
     unsupported.peek()?;
     let names = unsupported::names(unsupported);
-    Some(ConditionType::PreflightPassed.is_false(
-        Reason::UnsupportedField,
-        format!("the spec sets fields that have no effect yet: {names}; provisioning continues without them"),
+    Some(format!(
+        "the spec sets fields that have no effect yet: {names}; provisioning continues without them"
     ))
 }
 

@@ -219,9 +219,15 @@ impl Account {
         self.journal_since(Mark(0))
     }
 
-    /// The calls of this account without those of its [user](Account::user_key).
+    /// The calls of this account without those of its [user](Account::user_key) and of [checks](Account::checks_journal).
     pub fn manager_journal(&self) -> Journal {
-        self.journal().except(&self.user_key.access_key_id)
+        let others = self.journal().except(&self.user_key.access_key_id);
+        others.matching(|call| !call.is_check)
+    }
+
+    /// The calls of the checks of infrastructure.
+    pub fn checks_journal(&self) -> Journal {
+        self.journal().matching(|call| call.is_check)
     }
 
     /// The calls answered after the mark was taken.

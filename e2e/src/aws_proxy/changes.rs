@@ -80,7 +80,7 @@ async fn change(
 fn refuse_hidden(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
     let now = Instant::now();
     let hidden = |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden(id, now));
-    match request.instance_ids().find(|id| !caller.is_user && hidden(id)) {
+    match request.instance_ids().find(|id| !caller.meets_no_faults && hidden(id)) {
         None => Ok(()),
         Some(id) => {
             let message = format!("The instance ID '{id}' does not exist");
@@ -122,7 +122,9 @@ pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller
     }
     let mut tree = answer.tree().map_err(unreadable)?;
     shared.with_account(&caller.account, |account| {
-        account.instances.describe(&mut tree, &filters, caller.is_user, now);
+        account
+            .instances
+            .describe(&mut tree, &filters, caller.meets_no_faults, now);
     });
     answer.with_tree(&tree).map_err(unreadable)
 }
@@ -207,7 +209,7 @@ mod tests {
         };
         let caller = CallerIdentity {
             account: ACCOUNT.into(),
-            is_user: false,
+            meets_no_faults: false,
         };
         let answer = match action {
             "RunInstances" => launches::run_instances(&shared, &request, &caller, "")

@@ -28,6 +28,8 @@ pub struct Call {
     pub access_key_id: String,
     /// The role and the session of a key from AssumeRole.
     pub role: Option<AssumedRole>,
+    /// Whether a check of infrastructure made the call, by the user agent.
+    pub is_check: bool,
     /// The action, e.g. `RunInstances`; empty where the request could not be read.
     pub action: String,
     /// The decoded form without `Action` and `Version`; user data is replaced by its size and hash (see [`digest`]).
@@ -288,6 +290,7 @@ mod tests {
             account: None,
             access_key_id: key.into(),
             role: None,
+            is_check: false,
             action: action.into(),
             parameters: BTreeMap::new(),
             status: 200,

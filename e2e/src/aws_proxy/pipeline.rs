@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, header};
 use jiff::Timestamp;
 
 use super::answer::{Answer, CALLER, Refusal};
@@ -29,8 +29,9 @@ pub(super) struct Served {
 #[derive(Clone, Debug)]
 pub(super) struct CallerIdentity {
     pub(super) account: String,
-    /// Whether the caller is the human who owns the account, whose calls meet no faults.
-    pub(super) is_user: bool,
+    /// Whether the caller is the human who owns the account, or a check of infrastructure: faults are meant for the
+    /// launches and lookups of the manager.
+    pub(super) meets_no_faults: bool,
 }
 
 /// The outcome of a request.
@@ -75,9 +76,10 @@ pub(super) async fn serve(shared: &Shared, method: Method, headers: HeaderMap, b
     let (at, began) = (Timestamp::now(), Instant::now());
     let scope = CredentialScope::read(&headers).unwrap_or_default();
     let key = shared.with(|state| state.keys.get(&scope.access_key_id).cloned());
+    let is_check = is_of_checks(&headers);
     let request = Request::read(&method, &headers, body);
     let outcome = match &request {
-        Ok(request) => meet_faults(shared, request, key.as_ref()).await,
+        Ok(request) => meet_faults(shared, request, key.as_ref(), is_check).await,
         Err(refusal) => Err(refusal.clone()),
     };
     let mut outcome = outcome.unwrap_or_else(|refusal| refusal.answer(&scope.service).into());
@@ -96,6 +98,7 @@ pub(super) async fn serve(shared: &Shared, method: Method, headers: HeaderMap, b
         access_key_id: scope.access_key_id,
         account: account.clone(),
         role: key.and_then(|key| key.role),
+        is_check,
         parameters: request
             .as_ref()
             .map(|request| redacted(&request.parameters))
@@ -119,6 +122,12 @@ pub(super) async fn serve(shared: &Shared, method: Method, headers: HeaderMap, b
     }
 }
 
+/// Whether a check of infrastructure makes the request.
+fn is_of_checks(headers: &HeaderMap) -> bool {
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+    agent.is_some_and(|agent| agent.contains("cluster-api-provider-aws-rs-checks"))
+}
+
 fn changed_instances(action: &str, answer: &Answer) -> Vec<String> {
     let lists_instances = ["RunInstances", "TerminateInstances", "StopInstances", "StartInstances"].contains(&action);
     match answer.tree() {
@@ -128,13 +137,18 @@ fn changed_instances(action: &str, answer: &Answer) -> Vec<String> {
 }
 
 /// Applies the account's faults to a request, then processes it.
-async fn meet_faults(shared: &Shared, request: &Request, key: Option<&KeyEntry>) -> Result<Outcome, Refusal> {
+async fn meet_faults(
+    shared: &Shared,
+    request: &Request,
+    key: Option<&KeyEntry>,
+    is_check: bool,
+) -> Result<Outcome, Refusal> {
     let Some(key) = key else {
         return Err(not_valid(request));
     };
     let caller = CallerIdentity {
         account: key.account.clone(),
-        is_user: key.is_user,
+        meets_no_faults: key.is_user || is_check,
     };
     let zone = launches::zone(shared, request, &caller.account).await?;
     let FaultEffect { ending, delay } = shared.apply_faults(&caller, request, &zone, Stage::Request);

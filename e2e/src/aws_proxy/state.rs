@@ -128,7 +128,7 @@ impl Shared {
         zone: &str,
         stage: Stage,
     ) -> FaultEffect {
-        if caller.is_user {
+        if caller.meets_no_faults {
             return FaultEffect::default();
         }
         let target = Target {
@@ -143,7 +143,7 @@ impl Shared {
 
     /// Whether the account's throttling admits a call. The user's calls are neither throttled nor counted.
     pub(super) fn admit(&self, caller: &CallerIdentity, request: &Request) -> bool {
-        caller.is_user
+        caller.meets_no_faults
             || self.with_account(&caller.account, |account| {
                 let limits = account.limits.as_mut();
                 limits.is_none_or(|limits| limits.admit(request, Instant::now()))

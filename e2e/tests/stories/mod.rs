@@ -37,6 +37,7 @@ mod ownership;
 mod paused_machines;
 mod permissions;
 mod placement;
+mod preflight;
 mod restart;
 mod scenario;
 mod scope;

@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Blocking,
         title: "The instance profile exists and has a role with permissions",
         breaks: "Launches fail, or the cloud controller, registries and volumes do not work on the node.",
-        shown_by: ShownBy::Moto,
+        shown_by: ShownBy::Recorded,
         check: instance_profiles,
     },
     Rule {

@@ -1,6 +1,6 @@
 //! Status of an AWSCluster.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
@@ -181,6 +181,23 @@ pub struct PreflightStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
+    /// Value of the annotation `infrastructure.cluster.x-k8s.io/preflight-requested` that the last checks answered; at most
+    /// its first 256 characters.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub observed_request: String,
+    /// Time of the last checks. The checks are repeated after an hour while rules are broken or could not be checked, and
+    /// after a day otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<Time>,
+    /// Ids of rules that could not be checked, because AWS refused or did not answer a call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 100),
+        inner(length(max = 3), regex(pattern = r"^[A-Z][0-9]{1,2}$")),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub unchecked_rules: Vec<String>,
     /// Rules that the infrastructure breaks. Empty: the infrastructure breaks no rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(

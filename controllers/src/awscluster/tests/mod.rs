@@ -7,6 +7,7 @@ mod identities;
 mod input;
 mod lookups;
 mod modes;
+mod preflight;
 mod properties;
 mod ready;
 
@@ -17,9 +18,11 @@ use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::conditions::{ConditionType, find};
 use capa_cloud::Timing;
+use capa_preflight::SavedFacts;
+use capa_preflight::facts::Facts;
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::{ClusterContext, LookupCache, WarningDedup, reconcile};
+use super::{ClusterContext, FactsSources, LookupCache, WarningDedup, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role. [`Scene::new`] creates all of them.
@@ -52,6 +55,16 @@ struct Pass {
     calls: Vec<String>,
 }
 
+/// Facts that break no rule.
+fn good_facts() -> Facts {
+    serde_json::from_str(include_str!("../../../../preflight/fixtures/good.json")).unwrap()
+}
+
+fn saved_facts(facts: Facts) -> FactsSources {
+    let source = Arc::new(SavedFacts(facts));
+    Arc::new(move |_, _| source.clone())
+}
+
 impl Scene {
     fn new() -> Self {
         let journal = Journal::default();
@@ -66,6 +79,7 @@ impl Scene {
         let context = ClusterContext {
             kubernetes: kubernetes.clone(),
             clouds: Arc::new(aws.clone()),
+            facts: saved_facts(good_facts()),
             lookups: LookupCache::default(),
             warnings: WarningDedup::default(),
             timing: Timing::default(),

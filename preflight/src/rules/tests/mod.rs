@@ -28,6 +28,21 @@ fn good_infrastructure_keeps_every_rule() {
     }
 }
 
+/// Other crates check against these facts, and the documentation draws them.
+#[test]
+fn the_file_with_good_facts_is_up_to_date() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/good.json");
+    let text = serde_json::to_string_pretty(&good()).unwrap() + "\n";
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        std::fs::write(file, &text).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(file).unwrap(),
+        text,
+        "run the test with UPDATE_FIXTURES=1"
+    );
+}
+
 #[test]
 fn every_rule_has_infrastructure_that_breaks_it() {
     let ids: Vec<&str> = rules().iter().map(|rule| rule.id).collect();

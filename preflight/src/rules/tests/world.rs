@@ -206,6 +206,7 @@ fn demand() -> Demand {
             is_initialized: true,
         }),
         api_port: 6443,
+        runs_control_plane: true,
         has_hosted_control_plane: true,
         machines: vec![
             machines("control-plane", RoleOfMachines::ControlPlane, 4, json!({})),
