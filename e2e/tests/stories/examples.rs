@@ -142,7 +142,7 @@ fn every_file_of_the_examples_folder_is_accepted_as_it_is() -> anyhow::Result<()
 }
 
 /// Applies an object in a dry run, in which schemas, policies and webhooks judge it, and unknown fields are refused.
-async fn apply_strictly(environment: &TestEnvironment, object: &DynamicObject) -> anyhow::Result<()> {
+pub(super) async fn apply_strictly(environment: &TestEnvironment, object: &DynamicObject) -> anyhow::Result<()> {
     let types = object.types.clone().context("a kind")?;
     let namespace = object.metadata.namespace.as_deref();
     let namespace = namespace.unwrap_or_else(|| environment.namespace());

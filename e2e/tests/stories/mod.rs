@@ -34,6 +34,7 @@ mod manager;
 mod metrics;
 mod orphans;
 mod ownership;
+mod pages;
 mod paused_machines;
 mod permissions;
 mod placement;
