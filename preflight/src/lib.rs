@@ -8,6 +8,7 @@ mod redact;
 mod report;
 mod rule;
 mod rules;
+mod topology;
 
 use async_trait::async_trait;
 
@@ -15,6 +16,7 @@ pub use redact::redact;
 pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
 pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
 pub use rules::{rule, rules};
+pub use topology::{dot, mermaid, svg};
 
 /// Gathers facts with the credentials of one identity in one region.
 #[async_trait]

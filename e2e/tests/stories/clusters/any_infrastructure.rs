@@ -205,6 +205,46 @@ spec:
         Ok(())
     }
 
+    #[test]
+    fn a_cluster_lives_on_a_network_that_is_found_by_its_tags() -> anyhow::Result<()> {
+        whole_clusters("discovery", async |s| {
+            let cluster = s.kubeadm_cluster("dev").await?;
+            let mut tags = vec![
+                (&s.network.vpc_id, "cluster", "dev"),
+                (&s.network.node_security_group_id, "role", "node"),
+                (&s.network.control_plane_security_group_id, "role", "control-plane"),
+            ];
+            tags.extend(s.network.zones.iter().map(|zone| (&zone.private_subnet_id, "tier", "private")));
+            for (id, key, value) in &tags {
+                s.user.tag(id, key, value).await?;
+            }
+            let group = cluster.target_group.as_deref().unwrap_or_default();
+            s.user.tag_target_group(group, "role", "api").await?;
+            let by = |key: &str, value: &str| json!({"filters": [{"name": format!("tag:{key}"), "values": [value]}]});
+            let aws_cluster = json!({
+                "apiVersion": OURS, "kind": "AWSCluster", "metadata": {"name": "dev"},
+                "spec": {
+                    "region": REGION, "unmanaged": true,
+                    "controlPlaneEndpoint": {"host": cluster.host, "port": PORT},
+                    "discovery": {
+                        "vpc": by("cluster", "dev"),
+                        "subnets": [by("tier", "private")],
+                        "securityGroups": {"all": by("role", "node"), "controlPlane": by("role", "control-plane")},
+                        "controlPlaneTargets": {"tags": {"role": "api"}},
+                    },
+                },
+            });
+            s.apply(&aws_cluster.to_string()).await?;
+            let (group, _) = OURS.split_once('/').unwrap_or_default();
+            let reference = format!("infrastructureRef: {{apiGroup: {group}, kind: AWSCluster, name: dev}}");
+            lives_and_dies(&cluster, &reference, ["", ""], "AWSCluster/dev").await?;
+            for (id, key, _) in tags {
+                s.user.untag(id, key).await?;
+            }
+            Ok(())
+        })
+    }
+
     /// A status as a controller writes it that knows the network contract.
     fn publishes_contract(s: &Scenario) -> Value {
         json!({"network": {
