@@ -48,7 +48,7 @@ const REFUSED: [Refused; 8] = [
     },
     Refused {
         kind: "AWSCluster",
-        spec: "{region: eu-west-1, unmanaged: true, preflight: {cni: Calico}}",
+        spec: "{region: eu-west-1, unmanaged: true, imageLookupOrg: \"1\"}",
         words: "capa-rs-unsupported-fields",
         change: "{unmanaged: null}",
     },

@@ -11,9 +11,6 @@ const MACHINE: &str = "{instanceType: t3.large, ami: {id: ami-1}}";
 
 /// A spec for each row that sets its field, and otherwise only the fields that other policies require.
 const SAMPLES: &str = r"
-AWSCluster | preflight.mode | {preflight: {mode: Require}}
-AWSCluster | preflight.skipRules | {preflight: {skipRules: [S7]}}
-AWSCluster | preflight.cni | {preflight: {cni: Cilium}}
 AWSCluster | imageLookupFormat | {imageLookupFormat: acme-*}
 AWSCluster | imageLookupOrg | {imageLookupOrg: '123456789012'}
 AWSCluster | imageLookupBaseOS | {imageLookupBaseOS: flatcar}

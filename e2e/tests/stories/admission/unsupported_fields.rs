@@ -81,24 +81,23 @@ fn a_cluster_introduces_no_field_without_effect_but_keeps_old() -> anyhow::Resul
         table
             .created(
                 r"
-the mode | {preflight: {mode: Report, cni: None, skipRules: []}} |
-no looks at all | {preflight: {mode: Disabled}} |
-checks | {preflight: {mode: Require}} | spec.preflight.mode (use Report)
+checks | {preflight: {mode: Require, cni: Cilium, skipRules: [S7]}} |
+an owner of images | {imageLookupOrg: '123456789012'} | spec.imageLookupOrg (set ami.id on the machines)
 what belongs to the managed mode
     | {controlPlaneLoadBalancer: {loadBalancerType: nlb}, network: {vpc: {cidrBlock: 10.0.0.0/16}}} |
 ",
             )
             .await?;
         // The policy accepts an object that a backup restores, because the object was stored before the policy.
-        let stored = "{metadata: {labels: {velero.io/restore-name: r}}, spec: {preflight: {cni: Calico}}}";
+        let stored = "{metadata: {labels: {velero.io/restore-name: r}}, spec: {imageLookupOrg: acme}}";
         for (what, change, refused) in [
             ("as it is", "additionalTags: {a: b}", ""),
-            ("with another value", "preflight: {cni: Cilium}", ""),
-            ("without it", "preflight: null", ""),
+            ("with another value", "imageLookupOrg: other", ""),
+            ("without it", "imageLookupOrg: null", ""),
             (
                 "with one more",
-                "preflight: {skipRules: [S7]}",
-                "changed: spec.preflight.skipRules (leave it out)",
+                "imageLookupFormat: acme-*",
+                "changed: spec.imageLookupFormat (set ami.id on the machines)",
             ),
         ] {
             let change = format!("{{spec: {{{change}}}}}");

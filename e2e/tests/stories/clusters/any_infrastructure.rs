@@ -214,7 +214,12 @@ spec:
                 (&s.network.node_security_group_id, "role", "node"),
                 (&s.network.control_plane_security_group_id, "role", "control-plane"),
             ];
-            tags.extend(s.network.zones.iter().map(|zone| (&zone.private_subnet_id, "tier", "private")));
+            tags.extend(
+                s.network
+                    .zones
+                    .iter()
+                    .map(|zone| (&zone.private_subnet_id, "tier", "private")),
+            );
             for (id, key, value) in &tags {
                 s.user.tag(id, key, value).await?;
             }
