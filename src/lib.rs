@@ -4,11 +4,15 @@ mod aws_access;
 mod check;
 mod crds;
 mod discover;
+mod facts;
 mod iam;
+mod joined_network;
+mod live;
 mod manager;
 mod markdown;
 mod objects;
 mod preflight_rules;
+mod topology;
 mod unsupported_fields;
 mod version;
 
@@ -58,6 +62,8 @@ enum Command {
     Iam(iam::Flags),
     /// Print the rules of `capa-rs check` as Markdown, or write them into a file.
     PreflightRules(preflight_rules::Flags),
+    /// Draw the infrastructure of a cluster, with the findings of the checks.
+    Topology(topology::Flags),
     /// Print the spec fields that have no effect yet as Markdown, or write them into a file.
     UnsupportedFields(unsupported_fields::Flags),
     /// Print the version of this program, and what it works with.
@@ -79,6 +85,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Discover(flags) => discover::run(&flags),
         Command::Iam(flags) => iam::run(&flags),
         Command::PreflightRules(flags) => preflight_rules::run(&flags),
+        Command::Topology(flags) => topology::run(&flags),
         Command::UnsupportedFields(flags) => unsupported_fields::run(&flags),
         Command::Version => version::run(),
     };

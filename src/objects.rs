@@ -9,6 +9,7 @@ use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, ClusterSpec, ContractReference};
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
+use capa_api::network::MachineNetwork;
 use capa_preflight::facts::{MachineDemand, RoleOfMachines};
 use kube::ResourceExt as _;
 use serde::Deserialize as _;
@@ -18,9 +19,18 @@ use serde_json::Value;
 /// The objects of one cluster.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    pub(crate) aws_cluster: AWSCluster,
+    pub(crate) infrastructure: Infrastructure,
     pub(crate) cluster: Cluster,
     pub(crate) machines: Vec<MachineDemand>,
+}
+
+/// What describes the network of a cluster.
+#[derive(Debug)]
+pub(crate) enum Infrastructure {
+    /// An unmanaged AWSCluster: its network is looked up in AWS.
+    Unmanaged(Box<AWSCluster>),
+    /// Sources of any kind, which describe this network.
+    Described(Box<MachineNetwork>),
 }
 
 /// Reads the objects of the only cluster in a YAML file, or on standard input for `-`.
@@ -49,7 +59,11 @@ pub(crate) fn parse(text: &str) -> Result<Objects> {
 pub(crate) fn of_documents(documents: &[Value]) -> Result<Objects> {
     let mut clusters: Vec<AWSCluster> = all(documents, meta::GROUP, "AWSCluster")?;
     let Some(aws_cluster) = clusters.pop() else {
-        bail!("no AWSCluster among the {} objects", documents.len());
+        bail!(
+            "no AWSCluster among the {} objects: for a network from other objects, apply them, and use `capa-rs check \
+             cluster NAME`",
+            documents.len()
+        );
     };
     if let Some(other) = clusters.first() {
         bail!(
@@ -69,13 +83,17 @@ pub(crate) fn of_documents(documents: &[Value]) -> Result<Objects> {
         reference.is_some_and(|reference| reference.kind == "AWSCluster" && reference.name == aws_cluster.name_any())
     });
     let cluster = owner.unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default()));
-    let templates: Vec<AWSMachineTemplate> = all(documents, meta::GROUP, "AWSMachineTemplate")?;
-    let machines = machines(documents, &templates);
     Ok(Objects {
-        aws_cluster,
+        infrastructure: Infrastructure::Unmanaged(Box::new(aws_cluster)),
         cluster,
-        machines,
+        machines: machines_of(documents)?,
     })
+}
+
+/// The machines of the AWSMachineTemplates among documents.
+pub(crate) fn machines_of(documents: &[Value]) -> Result<Vec<MachineDemand>> {
+    let templates: Vec<AWSMachineTemplate> = all(documents, meta::GROUP, "AWSMachineTemplate")?;
+    Ok(machines(documents, &templates))
 }
 
 fn all<K: DeserializeOwned>(documents: &[Value], group: &str, kind: &str) -> Result<Vec<K>> {
@@ -134,7 +152,7 @@ fn text<'a>(document: &'a Value, path: &str) -> &'a str {
 
 /// Whether a control plane, MachineDeployment or MachineSet names the template, in the fields of either version of the
 /// contract.
-fn uses(document: &Value, template: &str) -> bool {
+pub(crate) fn uses(document: &Value, template: &str) -> bool {
     let paths = [
         "/spec/machineTemplate/spec/infrastructureRef",
         "/spec/machineTemplate/infrastructureRef",

@@ -2,6 +2,7 @@
 //! security groups.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::{CloudError, Query};
@@ -12,6 +13,9 @@ use jiff::Timestamp;
 use crate::ec2::{DryRunCalls, Ec2Calls, failure};
 use crate::elb::ElbCalls;
 use crate::sts::StsCalls;
+
+/// The time within which a name server that can be reached has answered.
+const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Gathers facts with the credentials of one identity in one region.
 pub(crate) struct FactsGatherer {
@@ -126,7 +130,11 @@ impl FactsGatherer {
             return;
         };
         let port = u16::try_from(endpoint.port).unwrap_or_default();
-        let found = tokio::net::lookup_host((endpoint.host.as_str(), port)).await;
+        let lookup = tokio::net::lookup_host((endpoint.host.as_str(), port));
+        // The resolver may repeat its question for half a minute.
+        let Ok(found) = tokio::time::timeout(RESOLVER_TIMEOUT, lookup).await else {
+            return;
+        };
         let addresses = found.map(|found| found.map(|address| address.ip().to_string()).collect());
         // A name without an address is an error of the resolver as well.
         facts.endpoint_addresses = Answer::Found(addresses.unwrap_or_default());

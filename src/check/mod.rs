@@ -1,6 +1,5 @@
 //! `capa-rs check`: finds what is wrong with infrastructure before machines depend on it.
 
-mod gather;
 mod junit;
 mod text;
 
@@ -14,6 +13,7 @@ use capa_preflight::{Category, Outcome, Report, Rule, Selection, check, redact, 
 use clap::{Args, Subcommand, ValueEnum};
 use strum::IntoEnumIterator as _;
 
+use crate::{facts, live};
 use text::Style;
 
 /// Exit code: a rule is broken.
@@ -37,6 +37,12 @@ enum Subject {
                       capa-rs check network --explain G8"
     )]
     Network(NetworkFlags),
+    /// Check the infrastructure of a Cluster in the management cluster, and the objects that describe its network.
+    #[command(
+        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExample:\n  \
+                      capa-rs check cluster prod -n team-a"
+    )]
+    Cluster(ClusterFlags),
 }
 
 #[derive(Debug, Args)]
@@ -50,13 +56,18 @@ struct NetworkFlags {
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     facts: Option<PathBuf>,
 
-    /// Save the facts of this check, for another check or for a bug report.
-    #[arg(long, value_name = "FILE")]
-    save_facts: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputFlags,
+}
 
-    /// Replace the ids of resources and accounts in saved facts.
-    #[arg(long, requires = "save_facts")]
-    redact: bool,
+#[derive(Debug, Args)]
+struct ClusterFlags {
+    /// Name of the Cluster.
+    #[arg(required_unless_present = "explain")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    live: live::Flags,
 
     #[command(flatten)]
     output: OutputFlags,
@@ -87,6 +98,14 @@ struct OutputFlags {
     /// When to use colours.
     #[arg(long, value_enum, default_value_t = When::Auto)]
     color: When,
+
+    /// Save the facts of this check, for another check or for a bug report.
+    #[arg(long, value_name = "FILE")]
+    save_facts: Option<PathBuf>,
+
+    /// Replace the ids of resources and accounts in saved facts.
+    #[arg(long, requires = "save_facts")]
+    redact: bool,
 }
 
 /// Format of a report.
@@ -112,27 +131,24 @@ enum When {
 
 /// Checks, prints the report, and says with the exit code whether there are findings.
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
-    let Subject::Network(flags) = &flags.subject;
-    if let Some(id) = &flags.output.explain {
+    let output = match &flags.subject {
+        Subject::Network(flags) => &flags.output,
+        Subject::Cluster(flags) => &flags.output,
+    };
+    if let Some(id) = &output.explain {
         io::stdout()
             .lock()
             .write_all(text::explanation(named(id)?).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let selection = selection(&flags.output)?;
-    let facts = match &flags.facts {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            serde_json::from_str(&text).with_context(|| format!("{} has no facts of a check", file.display()))?
-        }
-        None => gathered(flags)?,
-    };
-    if let Some(file) = &flags.save_facts {
-        save(&facts, file, flags.redact)?;
+    let selection = selection(output)?;
+    let facts = facts_of(&flags.subject)?;
+    if let Some(file) = &output.save_facts {
+        save(&facts, file, output.redact)?;
     }
     let report = check(&facts, &selection);
-    let printed = match flags.output.output {
-        Format::Text => text::report(&report, style(flags.output.color), flags.output.verbose),
+    let printed = match output.output {
+        Format::Text => text::report(&report, style(output.color), output.verbose),
         Format::Json => json(&report)?,
         Format::Junit => junit::report(&report)?,
     };
@@ -140,12 +156,15 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     Ok(code(&facts, &report))
 }
 
-/// Asks AWS for the facts about the objects in the file.
-fn gathered(flags: &NetworkFlags) -> Result<Facts> {
-    let file = flags.file.as_deref().context("--file is missing")?;
-    let objects = crate::objects::read(file)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(gather::facts(&objects))
+fn facts_of(subject: &Subject) -> Result<Facts> {
+    match subject {
+        Subject::Network(NetworkFlags { facts: Some(file), .. }) => facts::saved(file),
+        Subject::Network(flags) => facts::of_file(flags.file.as_deref().context("--file is missing")?),
+        Subject::Cluster(flags) => {
+            let name = flags.name.as_deref().context("the name of the Cluster is missing")?;
+            facts::of_cluster(name, &flags.live)
+        }
+    }
 }
 
 fn save(facts: &Facts, file: &std::path::Path, redacted: bool) -> Result<()> {
@@ -226,11 +245,10 @@ mod tests {
     }
 
     fn flags(line: &str) -> OutputFlags {
-        let Subject::Network(flags) = Line::try_parse_from(line.split(' '))
-            .expect("a command line")
-            .flags
-            .subject;
-        flags.output
+        match Line::try_parse_from(line.split(' ')).expect("a command line").flags.subject {
+            Subject::Network(flags) => flags.output,
+            Subject::Cluster(flags) => flags.output,
+        }
     }
 
     #[test]
@@ -248,6 +266,8 @@ mod tests {
         assert!(Line::try_parse_from(["check", "network"]).is_err());
         assert!(Line::try_parse_from(["check", "network", "--facts", "a", "-f", "b"]).is_err());
         assert!(Line::try_parse_from(["check", "network", "--facts", "a", "--redact"]).is_err());
+        assert!(Line::try_parse_from(["check", "cluster"]).is_err());
+        assert!(Line::try_parse_from(["check", "cluster", "prod", "-n", "team-a"]).is_ok());
     }
 
     #[test]

@@ -1,18 +1,24 @@
 //! `capa-rs iam`: the minimal IAM policies, generated from the table of the provider's AWS actions.
 
+mod cluster_use;
 mod document;
 mod nodes;
 mod policy;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use capa_api::network::MachineNetwork;
+use capa_controllers::awscluster::demand;
 use clap::{Args, ValueEnum};
+use kube::ResourceExt as _;
 
+use self::cluster_use::ClusterUse;
 use self::nodes::Nodes;
 use self::policy::{Given, Partition, Policy};
 use crate::markdown;
+use crate::objects::{self, Infrastructure, Objects};
 
 /// Flags of `capa-rs iam`.
 #[derive(Debug, Args)]
@@ -48,8 +54,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "CLUSTER")]
     cluster: Vec<String>,
 
+    /// File with the unmanaged AWSCluster, its Cluster and its templates: the policy of the controller then allows what
+    /// this cluster uses, and nothing else. `-` for standard input.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "cluster")]
+    file: Option<PathBuf>,
+
     /// Format of the output.
-    #[arg(long, value_enum, default_value_t = Output::Json)]
+    #[arg(short, long, value_enum, default_value_t = Output::Json)]
     output: Output,
 
     /// Update the generated parts of this Markdown file instead of printing.
@@ -126,6 +137,13 @@ fn given(flags: &Flags) -> Result<Given> {
         );
     }
     let machine_roles = arns("pass-role", "iam", ":role/", &flags.pass_role)?;
+    let (clusters, only) = match &flags.file {
+        Some(file) => {
+            let (name, cluster_use) = of_cluster(file)?;
+            (vec![name], Some(cluster_use))
+        }
+        None => (flags.cluster.clone(), None),
+    };
     Ok(Given {
         machine_roles: if machine_roles.is_empty() {
             default.machine_roles
@@ -134,9 +152,27 @@ fn given(flags: &Flags) -> Result<Given> {
         },
         identity_roles: arns("assume-role", "iam", ":role/", &flags.assume_role)?,
         encryption_keys: arns("kms-key", "kms", ":key/", &flags.kms_key)?,
-        clusters: flags.cluster.clone(),
+        clusters,
+        only,
         ..default
     })
+}
+
+/// Namespace and name of the cluster whose objects are in a file, and what it uses.
+fn of_cluster(file: &Path) -> Result<(String, ClusterUse)> {
+    let Objects {
+        infrastructure,
+        cluster,
+        machines,
+    } = objects::read(file)?;
+    let Infrastructure::Unmanaged(aws_cluster) = infrastructure else {
+        bail!("{} has no unmanaged AWSCluster", file.display());
+    };
+    let demand = demand(&aws_cluster, &cluster, &MachineNetwork::default(), machines);
+    // Without a namespace, the objects are applied to whatever namespace the user names.
+    let namespace = cluster.namespace().or_else(|| aws_cluster.namespace());
+    let name = format!("{}/{}", namespace.as_deref().unwrap_or("*"), cluster.name_any());
+    Ok((name, ClusterUse::new(&aws_cluster, &demand)))
 }
 
 #[cfg(test)]
@@ -212,5 +248,28 @@ mod tests {
         let text = print("iam control-plane --output actions").expect("actions");
         assert!(text.contains("elasticloadbalancing:CreateLoadBalancer\n"), "{text}");
         assert_eq!(text.matches("ec2:CreateTags\n").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn the_policy_for_a_file_allows_what_its_cluster_uses_and_no_more() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/src/iam/cluster.yaml");
+        let actions = print(&format!("iam -f {example} -o actions")).expect("actions");
+        assert!(!actions.contains("DescribeHosts") && actions.contains("DescribePlacementGroups"), "{actions}");
+        assert!(actions.contains("RegisterTargets") && !actions.contains("iam:PassRole"), "{actions}");
+        let policy = print(&format!("iam -f {example}")).expect("a policy");
+        for resource in [
+            "ec2:eu-west-1:*:subnet/subnet-0000000a",
+            "ec2:eu-west-1:*:security-group/sg-0000000a",
+            "ec2:eu-west-1::image/ami-0000000a",
+            "ec2:eu-west-1:*:key-pair/admin",
+            "elasticloadbalancing:eu-west-1:*:targetgroup/prod/0123456789abcdef",
+            "ec2:eu-west-1:*:instance/*",
+            "team-a/prod",
+        ] {
+            assert!(policy.contains(&format!("{resource}\"")), "{resource}: {policy}");
+        }
+        for resource in ["subnet/*", "image/*", "targetgroup/*", "loadbalancer/"] {
+            assert!(!policy.contains(resource), "{resource}: {policy}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use capa_aws::iam_actions::{ACTIONS, Condition, Grant, Named, Resources};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::cluster_use::ClusterUse;
+
 /// An AWS partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Partition {
@@ -53,6 +55,8 @@ pub(super) struct Given {
     pub(super) encryption_keys: Vec<String>,
     /// Clusters that the policy is for, as `<namespace>/<name>`, where `*` stands for anything; empty for no condition.
     pub(super) clusters: Vec<String>,
+    /// What the only cluster uses that the policy is for; absent: a policy for all clusters.
+    pub(super) only: Option<ClusterUse>,
 }
 
 impl Given {
@@ -64,6 +68,7 @@ impl Given {
             identity_roles: Vec::new(),
             encryption_keys: Vec::new(),
             clusters: Vec::new(),
+            only: None,
         }
     }
 
@@ -80,7 +85,13 @@ impl Given {
     fn resources(&self, resources: Resources) -> Vec<String> {
         match resources {
             Resources::All => vec!["*".to_owned()],
-            Resources::Arns(arns) => arns.iter().map(|arn| self.partition.arn(arn)).collect(),
+            Resources::Arns(arns) => {
+                let narrowed = arns.iter().flat_map(|arn| match &self.only {
+                    Some(cluster_use) => cluster_use.narrowed(arn),
+                    None => vec![(*arn).to_owned()],
+                });
+                narrowed.map(|arn| self.partition.arn(&arn)).collect()
+            }
             Resources::Named(Named::MachineRoles) => self.machine_roles.clone(),
             Resources::Named(Named::IdentityRoles) => self.identity_roles.clone(),
             Resources::Named(Named::EncryptionKeys) => self.encryption_keys.clone(),
@@ -168,10 +179,10 @@ impl Policy {
     /// The policy of the controller: one statement for each grant of the table with at least one resource.
     pub(super) fn of_controller(given: &Given) -> Self {
         let mut statements: Vec<Statement> = Vec::new();
-        for (action, grant) in ACTIONS
+        let used = ACTIONS
             .iter()
-            .flat_map(|action| action.grants.iter().map(move |grant| (action, grant)))
-        {
+            .filter(|action| given.only.as_ref().is_none_or(|cluster_use| cluster_use.includes(action)));
+        for (action, grant) in used.flat_map(|action| action.grants.iter().map(move |grant| (action, grant))) {
             let name = format!("{}:{}", action.service, action.name);
             if let Some(statement) = statements.iter_mut().find(|statement| statement.sid == grant.name) {
                 statement.action.push(name);

@@ -8,7 +8,7 @@ use capa_cloud::{CloudError, ClusterCloud};
 use capa_preflight::facts::{Demand, EndpointDemand, MachineDemand};
 
 use super::facts::NetworkLookup;
-use super::load_balancer::api_port;
+use super::load_balancer::{USUAL_PORT, api_port};
 use super::read::look_up;
 use super::resolve::resolve;
 
@@ -45,23 +45,40 @@ pub fn demand(cluster: &AWSCluster, owner: &Cluster, network: &MachineNetwork, m
         .control_plane_endpoint
         .as_ref()
         .filter(|endpoint| endpoint.is_set());
-    let endpoint = spec.endpoint().map(|(host, port)| (host.to_owned(), port));
-    let endpoint = endpoint.or_else(|| of_cluster.map(|endpoint| (endpoint.host.clone(), endpoint.port)));
+    let of_owner = demand_of_network(owner, declared(spec, network), machines);
+    let endpoint = spec.endpoint().map(|(host, port)| EndpointDemand {
+        host: host.to_owned(),
+        port,
+        is_initialized: owner.control_plane_initialized(),
+    });
+    Demand {
+        region: spec.region.clone().unwrap_or_default(),
+        cni: spec.preflight.as_ref().and_then(|preflight| preflight.cni),
+        api_port: api_port(spec, of_cluster.map(|endpoint| endpoint.port)),
+        endpoint: endpoint.or(of_owner.endpoint),
+        ..of_owner
+    }
+}
+
+/// What a Cluster and its machines ask of a network, whatever object describes the network.
+pub fn demand_of_network(owner: &Cluster, network: MachineNetwork, machines: Vec<MachineDemand>) -> Demand {
+    let endpoint = owner.spec.control_plane_endpoint.as_ref();
+    let endpoint = endpoint.filter(|endpoint| endpoint.is_set());
     let control_plane = owner.spec.control_plane_ref.as_ref();
     let has_hosted_control_plane = control_plane.is_some_and(|reference| HOSTED.contains(&reference.kind.as_str()));
     let cluster_cidrs: Vec<String> = owner.cidr_blocks().into_iter().map(str::to_owned).collect();
     Demand {
         cluster_tag: owner.metadata.name.clone().unwrap_or_default(),
-        region: spec.region.clone().unwrap_or_default(),
+        region: network.region.clone().unwrap_or_default(),
         account_id: None,
-        network: declared(spec, network),
+        network,
         wants_ipv6: cluster_cidrs.iter().any(|block| block.contains(':')),
         cluster_cidrs,
-        cni: spec.preflight.as_ref().and_then(|preflight| preflight.cni),
-        api_port: api_port(spec, of_cluster.map(|endpoint| endpoint.port)),
-        endpoint: endpoint.map(|(host, port)| EndpointDemand {
-            host,
-            port,
+        cni: None,
+        api_port: endpoint.map_or(USUAL_PORT, |endpoint| endpoint.port),
+        endpoint: endpoint.map(|endpoint| EndpointDemand {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
             is_initialized: owner.control_plane_initialized(),
         }),
         runs_control_plane: control_plane.is_some() && !has_hosted_control_plane,

@@ -31,7 +31,7 @@ use capa_preflight::FactsSource;
 use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
-pub use demand::{demand, resolved_network};
+pub use demand::{demand, demand_of_network, resolved_network};
 pub use lookup_cache::LookupCache;
 pub use warning_dedup::WarningDedup;
 

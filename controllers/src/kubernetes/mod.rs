@@ -5,6 +5,7 @@ mod identity_users;
 mod kinds;
 mod mappings;
 mod shared_reads;
+mod source_checks;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ use crate::kubernetes_api::{
     NetworkKubernetes, NetworkReader, SourceRead, SourceRequest,
 };
 use crate::machine_networks::MachineNetworks;
+pub use source_checks::{DescribedNetwork, SourceChecks};
 pub use sources::SourceReader;
 
 /// The field manager of writes.

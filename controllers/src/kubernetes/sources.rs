@@ -80,6 +80,11 @@ impl SourceReader {
         self.reads.read(reader, key, fetch).await
     }
 
+    /// Reads objects without sharing the read: for readers that read once.
+    pub(super) async fn read_once(&self, namespace: &str, request: &SourceRequest) -> SourceRead {
+        Arc::clone(&self.requests).read(namespace, request).await
+    }
+
     /// The key of a read: another version of the mapping is another read.
     fn key(&self, namespace: &str, request: &SourceRequest) -> Key {
         let mapping = self.requests.mapping(request);

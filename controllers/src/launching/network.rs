@@ -18,13 +18,23 @@ pub(crate) async fn read_network(
     cluster: &Cluster,
     kubernetes: &dyn NetworkKubernetes,
 ) -> Result<Merged, BeingRead> {
-    let mut requests = network_sources::requests(spec, role);
-    let reference = cluster.spec.infrastructure_ref.as_ref();
-    requests.extend(reference.map(|reference| (NamedBy::Cluster, SourceRequest::infrastructure(reference))));
     let mut sources = vec![network_sources::from_spec(reader.to_string(), spec)];
-    for (named_by, request) in requests {
+    for (named_by, request) in requests(spec, role, cluster) {
         let read = kubernetes.source(reader, &request).await?;
         sources.push(network_sources::from_read(named_by, &request, read));
     }
     Ok(merge(&sources))
+}
+
+/// The requests for the sources of a machine spec after the spec itself, in their order.
+pub(crate) fn requests(
+    spec: &AWSMachineSpec,
+    role: Option<MachineRole>,
+    cluster: &Cluster,
+) -> Vec<(NamedBy, SourceRequest)> {
+    let reference = cluster.spec.infrastructure_ref.as_ref();
+    let infrastructure = reference.map(|reference| (NamedBy::Cluster, SourceRequest::infrastructure(reference)));
+    let mut requests = network_sources::requests(spec, role);
+    requests.extend(infrastructure);
+    requests
 }

@@ -13,7 +13,7 @@ use crate::kubernetes_api::{SourceObjects, SourceOutcome, SourceRead, SourceRequ
 
 /// The field that names a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NamedBy {
+pub(crate) enum NamedBy {
     /// `spec.infrastructureRef` of the Cluster.
     Cluster,
     /// The entry of `spec.networkSources` with this index.
@@ -68,7 +68,7 @@ fn request(entry: &NetworkSource) -> Option<SourceRequest> {
 
 /// The spec of a machine or of a machine template as a source: region, identity, targets, subnet by id, and security
 /// groups by role.
-pub(super) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
+pub(crate) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
     let subnet_id = spec
         .subnet
         .as_ref()
@@ -96,7 +96,7 @@ pub(super) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
 }
 
 /// The objects of a request as a source.
-pub(super) fn from_read(named_by: NamedBy, request: &SourceRequest, read: SourceRead) -> Source {
+pub(crate) fn from_read(named_by: NamedBy, request: &SourceRequest, read: SourceRead) -> Source {
     let SourceRead { trust, fields, outcome } = read;
     let described = request.to_string();
     let (name, problem) = match outcome {

@@ -1,7 +1,9 @@
 //! A network that a user provides: a VPC with public and private subnets, its routes and two security groups.
 
 use anyhow::Context;
-use aws_sdk_ec2::types::{DomainType, IpPermission, IpRange, ResourceType, Tag, TagSpecification, UserIdGroupPair};
+use aws_sdk_ec2::types::{
+    AttributeBooleanValue, DomainType, IpPermission, IpRange, ResourceType, Tag, TagSpecification, UserIdGroupPair,
+};
 
 use super::User;
 
@@ -14,8 +16,6 @@ pub struct NetworkPlan {
     pub name: String,
     /// Zones by name, e.g. `eu-west-1a`; each gets a public and a private subnet. At most 100.
     pub zones: Vec<String>,
-    /// Whether the private subnets reach the internet through a NAT gateway (in the first zone).
-    pub nat: bool,
 }
 
 /// The created network.
@@ -31,8 +31,6 @@ pub struct Network {
     pub control_plane_security_group_id: String,
     /// The internet gateway.
     pub internet_gateway_id: String,
-    /// The NAT gateway, if planned.
-    pub nat_gateway_id: Option<String>,
 }
 
 /// The subnets of a zone.
@@ -42,12 +40,12 @@ pub struct Zone {
     pub name: String,
     /// The public subnet, whose default route is the internet gateway.
     pub public_subnet_id: String,
-    /// The private subnet, without a default route or with one to the NAT gateway.
+    /// The private subnet, whose default route leads to a NAT gateway in the first zone.
     pub private_subnet_id: String,
 }
 
 impl NetworkPlan {
-    /// A network without NAT in the first `zones` zones of a region.
+    /// A network in the first `zones` zones of a region.
     pub fn new(name: &str, region: &str, zones: u8) -> Self {
         let zones = ('a'..='z')
             .take(zones.into())
@@ -56,7 +54,6 @@ impl NetworkPlan {
         Self {
             name: name.to_owned(),
             zones,
-            nat: false,
         }
     }
 }
@@ -105,13 +102,10 @@ impl User {
                 });
             }
         }
-        let nat_gateway_id = match zones.first().filter(|_| plan.nat) {
-            Some(zone) => Some(
-                self.create_nat_gateway(name, &zone.public_subnet_id, &private_routes)
-                    .await?,
-            ),
-            None => None,
-        };
+        if let Some(zone) = zones.first() {
+            self.create_nat_gateway(name, &zone.public_subnet_id, &private_routes)
+                .await?;
+        }
         let control_plane = self
             .create_security_group(&vpc_id, &format!("{name}-control-plane"))
             .await?;
@@ -126,7 +120,6 @@ impl User {
             node_security_group_id: node,
             control_plane_security_group_id: control_plane,
             internet_gateway_id,
-            nat_gateway_id,
         })
     }
 
@@ -143,11 +136,16 @@ impl User {
             .tag_specifications(tags)
             .send()
             .await;
-        created
-            .context("creating a VPC")?
-            .vpc
-            .and_then(|vpc| vpc.vpc_id)
-            .context("no id of the VPC")
+        let vpc = created.context("creating a VPC")?.vpc;
+        let id = vpc.and_then(|vpc| vpc.vpc_id).context("no id of the VPC")?;
+        self.announce(&format!("modify-vpc-attribute --vpc-id {id} --enable-dns-hostnames"));
+        let hostnames = AttributeBooleanValue::builder().value(true).build();
+        let modify = self.ec2.modify_vpc_attribute().vpc_id(&id).enable_dns_hostnames(hostnames);
+        modify
+            .send()
+            .await
+            .with_context(|| format!("giving DNS names to instances of {id}"))?;
+        Ok(id)
     }
 
     async fn create_internet_gateway(&self, name: &str, vpc: &str) -> anyhow::Result<String> {
@@ -235,7 +233,7 @@ impl User {
         Ok(())
     }
 
-    async fn create_nat_gateway(&self, name: &str, subnet: &str, routes: &str) -> anyhow::Result<String> {
+    async fn create_nat_gateway(&self, name: &str, subnet: &str, routes: &str) -> anyhow::Result<()> {
         let tags = self.announce_tagged("allocate-address --domain vpc", &ResourceType::ElasticIp, name);
         let address = self
             .ec2
@@ -277,7 +275,7 @@ impl User {
             .send()
             .await
             .with_context(|| format!("adding a route to {routes}"))?;
-        Ok(gateway)
+        Ok(())
     }
 
     async fn create_security_group(&self, vpc: &str, name: &str) -> anyhow::Result<String> {

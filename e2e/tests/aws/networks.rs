@@ -7,10 +7,7 @@ use capa_e2e::user::{NetworkPlan, User};
 use super::{REGION, account};
 
 fn plan() -> NetworkPlan {
-    NetworkPlan {
-        nat: true,
-        ..NetworkPlan::new("byo", REGION, 3)
-    }
+    NetworkPlan::new("byo", REGION, 3)
 }
 
 #[tokio::test]

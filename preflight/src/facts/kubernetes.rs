@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Answer;
+
 /// What the API server of the management cluster answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,7 +28,7 @@ pub struct SourceAccess {
     /// knows it.
     pub is_described: bool,
     /// Whether the manager may read the object.
-    pub is_readable_by_manager: bool,
+    pub is_readable_by_manager: Answer<bool>,
     /// What is wrong with the network that the object describes, with the path of the field; absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

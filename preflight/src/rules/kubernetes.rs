@@ -3,7 +3,7 @@
 use capa_api::cluster::status::FindingSeverity::Blocking;
 
 use crate::facts::{Facts, SourceAccess};
-use crate::rule::{Category::Kubernetes, Checked, Problem, Rule, ShownBy, Skipped};
+use crate::rule::{Category::Kubernetes, Checked, Problem, Rule, ShownBy, Skipped, known};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -73,21 +73,22 @@ fn kinds(facts: &Facts) -> Checked {
 }
 
 fn permissions(facts: &Facts) -> Checked {
-    let hidden = sources(facts)?
-        .iter()
-        .filter(|source| source.is_served && !source.is_readable_by_manager);
-    let problems = hidden.map(|source| {
-        Problem::new(
-            &source.object,
-            format!("the manager may not read {}.{}", source.resource, source.group),
-            "create a ClusterRole with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\"",
-        )
-        .mended_by(format!(
-            "kubectl auth can-i get {}.{} --as system:serviceaccount:capa-rs-system:capa-rs-manager",
-            source.resource, source.group
-        ))
-    });
-    Ok(problems.collect())
+    let mut problems = Vec::new();
+    for source in sources(facts)?.iter().filter(|source| source.is_served) {
+        let what = format!("whether the manager may read {}", source.object);
+        if !*known(&source.is_readable_by_manager, &what)? {
+            let problem = Problem::new(
+                &source.object,
+                format!("the manager may not read {}.{}", source.resource, source.group),
+                "create a ClusterRole with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\"",
+            );
+            problems.push(problem.mended_by(format!(
+                "kubectl auth can-i get {}.{} --as system:serviceaccount:capa-rs-system:capa-controller-manager",
+                source.resource, source.group
+            )));
+        }
+    }
+    Ok(problems)
 }
 
 fn fields(facts: &Facts) -> Checked {

@@ -73,7 +73,7 @@ pub(super) fn good() -> Facts {
                 resource: "landscapes".to_owned(),
                 is_served: true,
                 is_described: true,
-                is_readable_by_manager: true,
+                is_readable_by_manager: Answer::Found(true),
                 problem: None,
             }],
         }),

@@ -173,7 +173,7 @@ fn kubernetes() -> Vec<Bad> {
         bad_world("K1", OBJECT, "serves no kind", |facts| source(facts).is_served = false),
         bad_world("K1", OBJECT, "nothing says", |facts| source(facts).is_described = false),
         bad_world("K2", OBJECT, "may not read landscapes.example.org", |facts| {
-            source(facts).is_readable_by_manager = false;
+            source(facts).is_readable_by_manager = Answer::Found(false);
         }),
         bad_world("K3", OBJECT, "status.network.subnets[0].id", |facts| {
             source(facts).problem = Some("status.network.subnets[0].id is a number, and text is expected".to_owned());

@@ -1,0 +1,97 @@
+//! The facts of commands about infrastructure: asked of AWS, or saved by an earlier check.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use capa_api::contract::Cluster;
+use capa_cloud::ClusterClouds as _;
+use capa_aws::SessionPool;
+use capa_controllers::awscluster::{demand, demand_of_network, resolved_network};
+use capa_preflight::FactsSource as _;
+use capa_preflight::facts::{Demand, Facts};
+use kube::ResourceExt as _;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::aws_access::{identity, pool};
+use crate::live;
+use crate::objects::{self, Infrastructure, Objects};
+
+/// The facts that an earlier check has saved.
+pub(crate) fn saved(file: &Path) -> Result<Facts> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} has no facts of a check", file.display()))
+}
+
+/// The facts about the objects in a file.
+pub(crate) fn of_file(file: &Path) -> Result<Facts> {
+    let objects = objects::read(file)?;
+    runtime()?.block_on(gathered(&objects))
+}
+
+/// The facts about a Cluster, as the management cluster has it.
+pub(crate) fn of_cluster(name: &str, flags: &live::Flags) -> Result<Facts> {
+    runtime()?.block_on(async {
+        let (objects, kubernetes) = live::read(name, flags).await?;
+        let facts = gathered(&objects).await?;
+        Ok(Facts {
+            kubernetes: Some(kubernetes),
+            ..facts
+        })
+    })
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Resolves the network that the objects describe, and gathers the facts about it.
+async fn gathered(objects: &Objects) -> Result<Facts> {
+    let pool = pool().await;
+    let demand = demanded(objects, &pool).await?;
+    Ok(pool.facts(&identity(), &demand.region).facts(&demand).await)
+}
+
+/// What the objects ask of the infrastructure, with the ids of what their filters and discovery find.
+async fn demanded(objects: &Objects, pool: &SessionPool) -> Result<Demand> {
+    let Objects { cluster, machines, .. } = objects;
+    let aws_cluster = match &objects.infrastructure {
+        Infrastructure::Described(network) => {
+            let region = network.region.as_deref();
+            announce(cluster, region.context("no source gives the region of the machines")?);
+            return Ok(demand_of_network(cluster, *network.clone(), machines.clone()));
+        }
+        Infrastructure::Unmanaged(aws_cluster) => aws_cluster,
+    };
+    let spec = &aws_cluster.spec;
+    let region = spec
+        .region()
+        .context("spec.region of the AWSCluster is missing, or is no name of a region")?;
+    announce(cluster, region);
+    let cloud = pool.cluster(&identity(), region);
+    let resolved = resolved_network(spec, &cluster.name_any(), cloud.as_ref()).await;
+    // Without credentials, the facts tell what is wrong with them.
+    let (network, problem) = resolved.unwrap_or_default();
+    if let Some(problem) = problem {
+        progress(&format!("the network is not complete: {problem}"));
+    }
+    Ok(demand(aws_cluster, cluster, &network, machines.clone()))
+}
+
+fn announce(cluster: &Cluster, region: &str) {
+    progress(&format!(
+        "asking AWS about the infrastructure of {} in {region}",
+        cluster.name_any()
+    ));
+}
+
+/// Tells a person at a terminal what takes so long.
+#[expect(
+    clippy::print_stderr,
+    reason = "progress is for people, and the report is for standard output"
+)]
+fn progress(doing: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("{doing}");
+    }
+}

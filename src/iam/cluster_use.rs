@@ -1,0 +1,113 @@
+//! What one cluster uses of AWS: the least policy for it allows nothing else. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capa_api::cluster::AWSCluster;
+use capa_api::cluster::preflight::PreflightMode;
+use capa_api::machine::AWSMachineSpec;
+use capa_aws::iam_actions::Action;
+use capa_preflight::facts::Demand;
+
+/// Actions that are called for one purpose only, and whether the cluster has that purpose.
+type Purposes = BTreeMap<&'static str, bool>;
+
+/// What one cluster uses of AWS.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClusterUse {
+    region: String,
+    /// Ids or names of resources by the type in their ARN. A type that is absent may be any: the objects do not name its
+    /// resources.
+    named: BTreeMap<&'static str, BTreeSet<String>>,
+    purposes: Purposes,
+    has_targets: bool,
+}
+
+impl ClusterUse {
+    /// What the objects of a cluster use. `demand` has what they name.
+    pub(super) fn new(cluster: &AWSCluster, demand: &Demand) -> Self {
+        let spec = &cluster.spec;
+        let machines = || demand.machines.iter().map(|machines| &machines.spec);
+        let any = |uses: fn(&AWSMachineSpec) -> bool| machines().any(uses);
+        let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+        let sources = any(|spec| !spec.network_sources.is_empty());
+        let searched = sources || spec.discovery.is_some() || demand.machines.is_empty();
+        let subnets_by_filter = any(|spec| spec.subnet.as_ref().is_some_and(|subnet| !subnet.filters.is_empty()));
+        let groups_by_filter = any(|spec| {
+            let mut groups = spec.additional_security_groups.iter();
+            groups.any(|group| !group.filters.is_empty())
+        });
+        let images_by_name = any(|spec| spec.ami.as_ref().is_none_or(|image| image.id.is_none()));
+        let keys = machines().filter_map(|spec| spec.effective_ssh_key_name(demand.network.ssh_key_name.as_deref()));
+        let images = machines().filter_map(|spec| spec.ami.as_ref()?.id.clone());
+        let by_name = spec.control_plane_load_balancer.as_ref();
+        let by_name = by_name.is_some_and(|balancer| balancer.name.is_some());
+        let groups: BTreeSet<&str> = demand.target_group_arns();
+        let classic = demand.network.control_plane_targets.iter();
+        let classic: BTreeSet<String> = classic
+            .filter_map(|target| target.classic_load_balancer_name.clone())
+            .collect();
+        let targets_are_known = !searched && !by_name;
+
+        let mut named = BTreeMap::new();
+        let mut name = |kind: &'static str, are_known: bool, names: BTreeSet<String>| {
+            if are_known {
+                named.insert(kind, names);
+            }
+        };
+        name("subnet", !searched && !subnets_by_filter, owned(demand.subnet_ids(None)));
+        name("security-group", !searched && !groups_by_filter, owned(demand.group_ids(None)));
+        name("image", !images_by_name && !demand.machines.is_empty(), images.collect());
+        name("key-pair", !searched, keys.map(str::to_owned).collect());
+        let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
+        name("targetgroup", targets_are_known, arns.map(|(_, rest)| rest.to_owned()).collect());
+        name("loadbalancer", targets_are_known, classic.clone());
+
+        let checks = spec.effective_preflight_mode() != PreflightMode::Disabled;
+        let purposes = [
+            ("DescribeCapacityReservations", any(|spec| spec.capacity_reservation_id.is_some())),
+            ("DescribeHosts", any(|spec| spec.host_id.is_some())),
+            ("DescribePlacementGroups", any(|spec| spec.placement_group_name.is_some())),
+            ("DescribeKeyPairs", checks),
+            ("DescribeAvailabilityZones", checks),
+            ("DescribeDhcpOptions", checks),
+            ("DescribeInstanceTypeOfferings", checks),
+            ("DescribeNatGateways", checks),
+            ("DescribeNetworkAcls", checks),
+            ("DescribeRegions", checks),
+            ("DescribeVpcAttribute", checks),
+            ("DescribeVpcEndpoints", checks),
+            ("PassRole", demand.machines.is_empty() || any(|spec| spec.iam_instance_profile.is_some())),
+        ];
+        Self {
+            region: demand.region.clone(),
+            named,
+            purposes: purposes.into(),
+            has_targets: !targets_are_known || !groups.is_empty() || !classic.is_empty(),
+        }
+    }
+
+    /// Whether the cluster uses an action.
+    pub(super) fn includes(&self, action: &Action) -> bool {
+        if action.service == "elasticloadbalancing" {
+            return self.has_targets;
+        }
+        self.purposes.get(action.name).copied().unwrap_or(true)
+    }
+
+    /// The resources that the cluster uses, of those of an ARN without its partition: `ec2:*:*:subnet/*`.
+    pub(super) fn narrowed(&self, arn: &str) -> Vec<String> {
+        let parts: Vec<&str> = arn.splitn(4, ':').collect();
+        let [service, region, account, resource] = parts.as_slice() else {
+            return vec![arn.to_owned()];
+        };
+        let region = if *region == "*" { self.region.as_str() } else { region };
+        let kind = resource.split('/').next().unwrap_or_default();
+        match self.named.get(kind) {
+            None => vec![format!("{service}:{region}:{account}:{resource}")],
+            Some(names) => names
+                .iter()
+                .map(|name| format!("{service}:{region}:{account}:{kind}/{name}"))
+                .collect(),
+        }
+    }
+}

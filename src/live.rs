@@ -1,0 +1,162 @@
+//! The objects of a cluster as the API server of the management cluster has them.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use capa_api::cluster::AWSCluster;
+use capa_api::contract::{Cluster, ContractReference};
+use capa_api::meta;
+use capa_api::network::MachineNetwork;
+use capa_controllers::kubernetes::SourceChecks;
+use capa_preflight::facts::{KubernetesFacts, RoleOfMachines, SourceAccess};
+use clap::Args;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, discovery};
+use serde_json::Value;
+
+use crate::joined_network::joined;
+use crate::objects::{Infrastructure, Objects, machines_of, uses};
+
+/// Flags of commands that read from a management cluster, with the names of clusterctl's.
+#[derive(Debug, Args)]
+pub(crate) struct Flags {
+    /// Namespace of the Cluster. Default: that of the kubeconfig's context.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+
+    /// Kubeconfig of the management cluster. Default: `KUBECONFIG`, then ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig. Default: its current context.
+    #[arg(long, value_name = "CONTEXT")]
+    kubeconfig_context: Option<String>,
+
+    /// ServiceAccount of the manager as NAMESPACE/NAME, whose permissions are checked.
+    #[arg(long, value_name = "NAME", default_value = "capa-rs-system/capa-controller-manager")]
+    service_account: String,
+}
+
+/// The objects of a Cluster, and what the API server says of its sources of networks.
+pub(crate) async fn read(name: &str, flags: &Flags) -> Result<(Objects, KubernetesFacts)> {
+    let (client, namespace) = client(flags).await?;
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &namespace);
+    let cluster = clusters.get_opt(name).await.context("the Cluster cannot be read")?;
+    let cluster = cluster.with_context(|| format!("there is no Cluster {name} in namespace {namespace}"))?;
+    let machines = machines_of(&documents(&client, &namespace, &cluster).await?)?;
+    let aws_cluster = aws_cluster(&client, &namespace, &cluster).await?;
+    let unmanaged = aws_cluster.filter(|cluster| cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata));
+
+    let service_account = flags
+        .service_account
+        .split_once('/')
+        .context("--service-account: want NAMESPACE/NAME")?;
+    let checks = SourceChecks::new(client, service_account)
+        .await
+        .context("the AWSNetworkMappings cannot be read")?;
+    let mut networks: Vec<(RoleOfMachines, MachineNetwork)> = Vec::new();
+    let mut sources: Vec<SourceAccess> = Vec::new();
+    for machines in &machines {
+        let described = checks
+            .described(&cluster, &machines.template, &machines.spec, machines.role.into())
+            .await;
+        networks.push((machines.role, described.network));
+        let unknown = described.sources.into_iter().filter(|source| !sources.contains(source));
+        sources.extend(unknown.collect::<Vec<_>>());
+    }
+    let infrastructure = match unmanaged {
+        Some(aws_cluster) => Infrastructure::Unmanaged(Box::new(aws_cluster)),
+        None => Infrastructure::Described(Box::new(joined(networks))),
+    };
+    let objects = Objects {
+        infrastructure,
+        cluster,
+        machines,
+    };
+    Ok((objects, KubernetesFacts { sources }))
+}
+
+/// A client of the management cluster, and the namespace of the Cluster.
+async fn client(flags: &Flags) -> Result<(Client, String)> {
+    let options = KubeConfigOptions {
+        context: flags.kubeconfig_context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    let config = match &flags.kubeconfig {
+        Some(file) => {
+            let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot use {}", file.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &options).await?
+        }
+        None if options.context.is_some() => Config::from_kubeconfig(&options).await?,
+        None => Config::infer().await.context("no management cluster is configured: set KUBECONFIG")?,
+    };
+    let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    Ok((Client::try_from(config)?, namespace))
+}
+
+async fn aws_cluster(client: &Client, namespace: &str, cluster: &Cluster) -> Result<Option<AWSCluster>> {
+    let reference = cluster.spec.infrastructure_ref.as_ref();
+    let ours = reference.filter(|reference| reference.kind == "AWSCluster" && reference.api_group == meta::GROUP);
+    let Some(reference) = ours else {
+        return Ok(None);
+    };
+    let api: Api<AWSCluster> = Api::namespaced(client.clone(), namespace);
+    api.get_opt(&reference.name)
+        .await
+        .with_context(|| format!("AWSCluster {} cannot be read", reference.name))
+}
+
+/// The control plane, the MachineDeployments, and the AWSMachineTemplates that these use.
+async fn documents(client: &Client, namespace: &str, cluster: &Cluster) -> Result<Vec<Value>> {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let mut documents = Vec::new();
+    if let Some(reference) = &cluster.spec.control_plane_ref {
+        documents.extend(referenced(client, namespace, reference).await?);
+    }
+    let of_cluster = ListParams::default().labels(&format!("{}={name}", meta::CLUSTER_NAME_LABEL));
+    documents.extend(listed(client, namespace, [meta::CORE_GROUP, "v1beta2", "MachineDeployment"], &of_cluster).await?);
+    let kind = [meta::GROUP, meta::VERSION, "AWSMachineTemplate"];
+    let templates = listed(client, namespace, kind, &ListParams::default()).await?;
+    let used = templates.into_iter().filter(|template| {
+        let name = template.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        documents.iter().any(|document| uses(document, name))
+    });
+    let used: Vec<Value> = used.collect();
+    documents.extend(used);
+    Ok(documents)
+}
+
+/// The object of a reference, in the version that the API server prefers; `None` if there is none.
+async fn referenced(client: &Client, namespace: &str, reference: &ContractReference) -> Result<Option<Value>> {
+    let ContractReference { api_group, kind, name } = reference;
+    let group = discovery::oneshot::group(client, api_group)
+        .await
+        .with_context(|| format!("the kinds of group {api_group} cannot be read"))?;
+    let Some((resource, _)) = group.recommended_kind(kind) else {
+        return Ok(None);
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let object = api.get_opt(name).await.with_context(|| format!("{kind} {name} cannot be read"))?;
+    Ok(object.map(serde_json::to_value).transpose()?)
+}
+
+async fn listed(
+    client: &Client,
+    namespace: &str,
+    [group, version, kind]: [&str; 3],
+    parameters: &ListParams,
+) -> Result<Vec<Value>> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let list = api.list(parameters).await.with_context(|| format!("the {kind}s cannot be listed"))?;
+    let objects = list.items.into_iter().map(|mut object| {
+        // The items of a list do not say what they are.
+        object.types = Some(kube::core::TypeMeta {
+            api_version: format!("{group}/{version}"),
+            kind: kind.to_owned(),
+        });
+        serde_json::to_value(object)
+    });
+    Ok(objects.collect::<Result<_, _>>()?)
+}
