@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use capa_api::contract::Cluster;
-use capa_cloud::ClusterClouds as _;
 use capa_aws::SessionPool;
+use capa_cloud::ClusterClouds as _;
 use capa_controllers::awscluster::{demand, demand_of_network, resolved_network};
 use capa_preflight::FactsSource as _;
 use capa_preflight::facts::{Demand, Facts};

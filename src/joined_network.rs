@@ -60,14 +60,18 @@ mod tests {
 
     fn network(subnets: &[&str], group: &str) -> MachineNetwork {
         let subnets: Vec<_> = subnets.iter().map(|id| serde_json::json!({"id": id})).collect();
-        let network = serde_json::json!({"region": "eu-west-1", "subnets": subnets, "securityGroups": {"all": [group]}});
+        let network =
+            serde_json::json!({"region": "eu-west-1", "subnets": subnets, "securityGroups": {"all": [group]}});
         serde_json::from_value(network).expect("a network")
     }
 
     #[test]
     fn equal_networks_stay_as_they_are() {
         let one = network(&["subnet-0000000a"], "sg-0000000a");
-        let both = vec![(RoleOfMachines::ControlPlane, one.clone()), (RoleOfMachines::Worker, one.clone())];
+        let both = vec![
+            (RoleOfMachines::ControlPlane, one.clone()),
+            (RoleOfMachines::Worker, one.clone()),
+        ];
         assert_eq!(joined(both), one);
         assert_eq!(joined(vec![]), MachineNetwork::default());
     }
@@ -75,12 +79,22 @@ mod tests {
     #[test]
     fn parts_of_different_networks_belong_to_their_roles() {
         let joined = joined(vec![
-            (RoleOfMachines::ControlPlane, network(&["subnet-0000000a", "subnet-0000000b"], "sg-0000000a")),
+            (
+                RoleOfMachines::ControlPlane,
+                network(&["subnet-0000000a", "subnet-0000000b"], "sg-0000000a"),
+            ),
             (RoleOfMachines::Worker, network(&["subnet-0000000b"], "sg-0000000b")),
         ]);
-        let roles: Vec<_> = joined.subnets.iter().map(|subnet| (subnet.id.as_str(), subnet.roles.len())).collect();
+        let roles: Vec<_> = joined
+            .subnets
+            .iter()
+            .map(|subnet| (subnet.id.as_str(), subnet.roles.len()))
+            .collect();
         assert_eq!(roles, [("subnet-0000000a", 1), ("subnet-0000000b", 2)]);
         let groups = joined.security_groups.expect("groups");
-        assert_eq!((groups.control_plane, groups.worker), (vec!["sg-0000000a".into()], vec!["sg-0000000b".into()]));
+        assert_eq!(
+            (groups.control_plane, groups.worker),
+            (vec!["sg-0000000a".into()], vec!["sg-0000000b".into()])
+        );
     }
 }

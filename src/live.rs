@@ -46,7 +46,8 @@ pub(crate) async fn read(name: &str, flags: &Flags) -> Result<(Objects, Kubernet
     let cluster = cluster.with_context(|| format!("there is no Cluster {name} in namespace {namespace}"))?;
     let machines = machines_of(&documents(&client, &namespace, &cluster).await?)?;
     let aws_cluster = aws_cluster(&client, &namespace, &cluster).await?;
-    let unmanaged = aws_cluster.filter(|cluster| cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata));
+    let unmanaged =
+        aws_cluster.filter(|cluster| cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata));
 
     let service_account = flags
         .service_account
@@ -89,9 +90,14 @@ async fn client(flags: &Flags) -> Result<(Client, String)> {
             Config::from_custom_kubeconfig(kubeconfig, &options).await?
         }
         None if options.context.is_some() => Config::from_kubeconfig(&options).await?,
-        None => Config::infer().await.context("no management cluster is configured: set KUBECONFIG")?,
+        None => Config::infer()
+            .await
+            .context("no management cluster is configured: set KUBECONFIG")?,
     };
-    let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let namespace = flags
+        .namespace
+        .clone()
+        .unwrap_or_else(|| config.default_namespace.clone());
     Ok((Client::try_from(config)?, namespace))
 }
 
@@ -115,11 +121,22 @@ async fn documents(client: &Client, namespace: &str, cluster: &Cluster) -> Resul
         documents.extend(referenced(client, namespace, reference).await?);
     }
     let of_cluster = ListParams::default().labels(&format!("{}={name}", meta::CLUSTER_NAME_LABEL));
-    documents.extend(listed(client, namespace, [meta::CORE_GROUP, "v1beta2", "MachineDeployment"], &of_cluster).await?);
+    documents.extend(
+        listed(
+            client,
+            namespace,
+            [meta::CORE_GROUP, "v1beta2", "MachineDeployment"],
+            &of_cluster,
+        )
+        .await?,
+    );
     let kind = [meta::GROUP, meta::VERSION, "AWSMachineTemplate"];
     let templates = listed(client, namespace, kind, &ListParams::default()).await?;
     let used = templates.into_iter().filter(|template| {
-        let name = template.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = template
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         documents.iter().any(|document| uses(document, name))
     });
     let used: Vec<Value> = used.collect();
@@ -137,7 +154,10 @@ async fn referenced(client: &Client, namespace: &str, reference: &ContractRefere
         return Ok(None);
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let object = api.get_opt(name).await.with_context(|| format!("{kind} {name} cannot be read"))?;
+    let object = api
+        .get_opt(name)
+        .await
+        .with_context(|| format!("{kind} {name} cannot be read"))?;
     Ok(object.map(serde_json::to_value).transpose()?)
 }
 
@@ -149,7 +169,10 @@ async fn listed(
 ) -> Result<Vec<Value>> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let list = api.list(parameters).await.with_context(|| format!("the {kind}s cannot be listed"))?;
+    let list = api
+        .list(parameters)
+        .await
+        .with_context(|| format!("the {kind}s cannot be listed"))?;
     let objects = list.items.into_iter().map(|mut object| {
         // The items of a list do not say what they are.
         object.types = Some(kube::core::TypeMeta {

@@ -245,7 +245,11 @@ mod tests {
     }
 
     fn flags(line: &str) -> OutputFlags {
-        match Line::try_parse_from(line.split(' ')).expect("a command line").flags.subject {
+        match Line::try_parse_from(line.split(' '))
+            .expect("a command line")
+            .flags
+            .subject
+        {
             Subject::Network(flags) => flags.output,
             Subject::Cluster(flags) => flags.output,
         }

@@ -54,19 +54,41 @@ impl ClusterUse {
                 named.insert(kind, names);
             }
         };
-        name("subnet", !searched && !subnets_by_filter, owned(demand.subnet_ids(None)));
-        name("security-group", !searched && !groups_by_filter, owned(demand.group_ids(None)));
-        name("image", !images_by_name && !demand.machines.is_empty(), images.collect());
+        name(
+            "subnet",
+            !searched && !subnets_by_filter,
+            owned(demand.subnet_ids(None)),
+        );
+        name(
+            "security-group",
+            !searched && !groups_by_filter,
+            owned(demand.group_ids(None)),
+        );
+        name(
+            "image",
+            !images_by_name && !demand.machines.is_empty(),
+            images.collect(),
+        );
         name("key-pair", !searched, keys.map(str::to_owned).collect());
         let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
-        name("targetgroup", targets_are_known, arns.map(|(_, rest)| rest.to_owned()).collect());
+        name(
+            "targetgroup",
+            targets_are_known,
+            arns.map(|(_, rest)| rest.to_owned()).collect(),
+        );
         name("loadbalancer", targets_are_known, classic.clone());
 
         let checks = spec.effective_preflight_mode() != PreflightMode::Disabled;
         let purposes = [
-            ("DescribeCapacityReservations", any(|spec| spec.capacity_reservation_id.is_some())),
+            (
+                "DescribeCapacityReservations",
+                any(|spec| spec.capacity_reservation_id.is_some()),
+            ),
             ("DescribeHosts", any(|spec| spec.host_id.is_some())),
-            ("DescribePlacementGroups", any(|spec| spec.placement_group_name.is_some())),
+            (
+                "DescribePlacementGroups",
+                any(|spec| spec.placement_group_name.is_some()),
+            ),
             ("DescribeKeyPairs", checks),
             ("DescribeAvailabilityZones", checks),
             ("DescribeDhcpOptions", checks),
@@ -76,7 +98,10 @@ impl ClusterUse {
             ("DescribeRegions", checks),
             ("DescribeVpcAttribute", checks),
             ("DescribeVpcEndpoints", checks),
-            ("PassRole", demand.machines.is_empty() || any(|spec| spec.iam_instance_profile.is_some())),
+            (
+                "PassRole",
+                demand.machines.is_empty() || any(|spec| spec.iam_instance_profile.is_some()),
+            ),
         ];
         Self {
             region: demand.region.clone(),
@@ -84,6 +109,11 @@ impl ClusterUse {
             purposes: purposes.into(),
             has_targets: !targets_are_known || !groups.is_empty() || !classic.is_empty(),
         }
+    }
+
+    /// Whether the objects name all targets of the control plane.
+    pub(super) fn names_targets(&self) -> bool {
+        self.named.contains_key("targetgroup")
     }
 
     /// Whether the cluster uses an action.

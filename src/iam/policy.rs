@@ -109,6 +109,8 @@ impl Given {
                 conditions.extend(tagged_like(MACHINE_NAME_TAG, self.machines()));
                 conditions
             }
+            // The policy names the targets themselves, which need no tag then.
+            Condition::GivenToCluster if self.only.as_ref().is_some_and(ClusterUse::names_targets) => Conditions::new(),
             Condition::GivenToCluster => tagged_like(CONTROL_PLANE_TARGET_TAG, self.clusters.clone()),
             Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", ["RunInstances".to_owned()]),
             Condition::PassedToInstance => when("StringEquals", "iam:PassedToService", [format!("ec2.{domain}")]),
@@ -179,9 +181,12 @@ impl Policy {
     /// The policy of the controller: one statement for each grant of the table with at least one resource.
     pub(super) fn of_controller(given: &Given) -> Self {
         let mut statements: Vec<Statement> = Vec::new();
-        let used = ACTIONS
-            .iter()
-            .filter(|action| given.only.as_ref().is_none_or(|cluster_use| cluster_use.includes(action)));
+        let used = ACTIONS.iter().filter(|action| {
+            given
+                .only
+                .as_ref()
+                .is_none_or(|cluster_use| cluster_use.includes(action))
+        });
         for (action, grant) in used.flat_map(|action| action.grants.iter().map(move |grant| (action, grant))) {
             let name = format!("{}:{}", action.service, action.name);
             if let Some(statement) = statements.iter_mut().find(|statement| statement.sid == grant.name) {

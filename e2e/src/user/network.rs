@@ -140,7 +140,11 @@ impl User {
         let id = vpc.and_then(|vpc| vpc.vpc_id).context("no id of the VPC")?;
         self.announce(&format!("modify-vpc-attribute --vpc-id {id} --enable-dns-hostnames"));
         let hostnames = AttributeBooleanValue::builder().value(true).build();
-        let modify = self.ec2.modify_vpc_attribute().vpc_id(&id).enable_dns_hostnames(hostnames);
+        let modify = self
+            .ec2
+            .modify_vpc_attribute()
+            .vpc_id(&id)
+            .enable_dns_hostnames(hostnames);
         modify
             .send()
             .await
