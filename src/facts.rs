@@ -8,7 +8,6 @@ use capa_api::contract::Cluster;
 use capa_aws::SessionPool;
 use capa_cloud::ClusterClouds as _;
 use capa_controllers::awscluster::{demand, demand_of_network, resolved_network};
-use capa_preflight::FactsSource as _;
 use capa_preflight::facts::{Demand, Facts};
 use kube::ResourceExt as _;
 use tokio::runtime::{Builder, Runtime};
