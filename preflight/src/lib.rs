@@ -12,9 +12,11 @@ mod topology;
 
 use async_trait::async_trait;
 
+pub use reach::Traffic;
 pub use redact::redact;
 pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
 pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
+pub use rules::traffic::AclTraffic;
 pub use rules::{rule, rules};
 pub use topology::{dot, mermaid, svg};
 

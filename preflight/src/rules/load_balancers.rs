@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use super::security_groups::{admits, machines};
+use super::traffic::endpoint_port;
 use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
 use crate::lookup::DEFAULT_ROUTE;
 use crate::reach::{Peer, Traffic, allow, ingress};
@@ -12,7 +13,7 @@ use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skip
 
 /// The longest time after which a health check finds a dead API server or a new one, in seconds. kubeadm waits four
 /// minutes for the API server.
-const SLOWEST_HEALTH_CHECK: i32 = 60;
+pub(crate) const SLOWEST_HEALTH_CHECK: i32 = 60;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -161,11 +162,7 @@ fn registers_with_port(facts: &Facts, arn: &str) -> bool {
 
 fn listeners(facts: &Facts) -> Checked {
     asked(facts)?;
-    let port = facts
-        .demand
-        .endpoint
-        .as_ref()
-        .map_or(facts.demand.api_port, |endpoint| endpoint.port);
+    let port = endpoint_port(&facts.demand);
     let groups = facts.the_target_groups()?;
     let balancers = facts.the_load_balancers()?;
     let mut served = BTreeSet::new();
@@ -403,11 +400,7 @@ fn deregistration(facts: &Facts) -> Checked {
 }
 
 fn balancer_groups(facts: &Facts) -> Checked {
-    let port = facts
-        .demand
-        .endpoint
-        .as_ref()
-        .map_or(facts.demand.api_port, |endpoint| endpoint.port);
+    let port = endpoint_port(&facts.demand);
     each_balancer(facts, |balancer| {
         let ids: BTreeSet<&str> = balancer.security_group_ids.iter().map(String::as_str).collect();
         if ids.is_empty() {

@@ -4,8 +4,8 @@ use capa_api::cluster::preflight::PodNetwork;
 use capa_api::cluster::status::FindingSeverity::Blocking;
 
 use super::security_groups::{admits, groups_of, machines};
+use super::traffic::of_pod_network;
 use crate::facts::{Facts, RoleOfMachines};
-use crate::reach::Traffic;
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped};
 
 pub(super) const RULES: &[Rule] = &[Rule {
@@ -18,26 +18,8 @@ pub(super) const RULES: &[Rule] = &[Rule {
     check: pod_network,
 }];
 
-/// What the nodes of a pod network send each other: one of the sets must be admitted. Sources: the requirements pages of
-/// Calico, Cilium, Flannel and Antrea.
-fn traffic(cni: PodNetwork) -> Vec<Vec<Traffic>> {
-    match cni {
-        PodNetwork::None => vec![],
-        PodNetwork::Calico => vec![
-            vec![Traffic::tcp(179), Traffic::protocol("4")],
-            vec![Traffic::udp(4789)],
-        ],
-        PodNetwork::Cilium => {
-            let with = |tunnel| vec![Traffic::udp(tunnel), Traffic::tcp(4240), Traffic::range("icmp", 8, 8)];
-            vec![with(8472), with(6081)]
-        }
-        PodNetwork::Flannel => vec![vec![Traffic::udp(8472)]],
-        PodNetwork::Antrea => vec![vec![Traffic::udp(6081), Traffic::range("tcp", 10349, 10351)]],
-    }
-}
-
 fn pod_network(facts: &Facts) -> Checked {
-    let sets = traffic(facts.demand.cni.unwrap_or(PodNetwork::None));
+    let sets = of_pod_network(facts.demand.cni.unwrap_or(PodNetwork::None));
     if sets.is_empty() {
         return Err(Skipped::NotApplicable);
     }
