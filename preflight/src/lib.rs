@@ -6,6 +6,7 @@ mod lookup;
 mod reach;
 mod redact;
 mod report;
+mod requirements;
 mod rule;
 mod rules;
 mod topology;
@@ -15,6 +16,10 @@ use async_trait::async_trait;
 pub use reach::Traffic;
 pub use redact::redact;
 pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
+pub use requirements::{
+    GroupUse, Kind, Object, Peer, Requirement, Requirements, SubnetUse, Wanted, WayOut, Zone, requirements,
+    terraform as requirements_terraform, text as requirements_text,
+};
 pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
 pub use rules::traffic::AclTraffic;
 pub use rules::{rule, rules};

@@ -3,7 +3,7 @@
 use capa_api::cluster::preflight::PodNetwork;
 use capa_api::cluster::status::FindingSeverity::Blocking;
 
-use super::security_groups::{admits, groups_of, machines};
+use super::security_groups::{admits, groups_of, machines_by_role};
 use super::traffic::of_pod_network;
 use crate::facts::{Facts, RoleOfMachines};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped};
@@ -18,22 +18,27 @@ pub(super) const RULES: &[Rule] = &[Rule {
     check: pod_network,
 }];
 
+const ROLES: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
+
 fn pod_network(facts: &Facts) -> Checked {
     let sets = of_pod_network(facts.demand.cni.unwrap_or(PodNetwork::None));
     if sets.is_empty() {
         return Err(Skipped::NotApplicable);
     }
-    let peer = machines(facts, None)?;
+    let peers = machines_by_role(facts)?;
     let mut problems = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+    for role in ROLES {
         if matches!(groups_of(facts, role), Err(Skipped::NotApplicable)) {
             continue;
         }
         let mut refused: Vec<Option<Problem>> = Vec::new();
         for set in &sets {
             let mut first = None;
-            for traffic in set {
-                first = first.or(admits(facts, role, *traffic, ("all machines", &peer))?);
+            for (traffic, peer) in set
+                .iter()
+                .flat_map(|traffic| peers.iter().map(move |peer| (traffic, peer)))
+            {
+                first = first.or(admits(facts, role, *traffic, ("all machines", peer))?);
             }
             refused.push(first);
         }

@@ -13,7 +13,7 @@ use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Ski
 /// Security groups of a network interface, and rules of a security group, unless the account has other quotas. Source:
 /// the user guide of VPC, «Amazon VPC quotas».
 pub(crate) const GROUPS_OF_AN_INTERFACE: f64 = 5.0;
-pub(crate) const RULES_OF_A_GROUP: f64 = 60.0;
+const RULES_OF_A_GROUP: f64 = 60.0;
 pub(crate) const GROUPS_QUOTA: &str = "L-2AFB9258";
 const RULES_QUOTA: &str = "L-0EA8095F";
 
@@ -125,6 +125,16 @@ pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Pe
         group_ids: facts.demand.group_ids(role),
         ranges: ranges(facts.subnets_of(role)?),
     })
+}
+
+/// The machines of each role that has security groups. A rule that names a group of one role does not admit the other.
+pub(super) fn machines_by_role(facts: &Facts) -> Result<Vec<Peer<'_>>, Skipped> {
+    let mut peers = Vec::new();
+    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+        peers.push(machines(facts, Some(role))?);
+    }
+    peers.retain(|peer| !peer.group_ids.is_empty());
+    Ok(peers)
 }
 
 /// Whoever has an address in the ranges.

@@ -15,7 +15,7 @@ use crate::rules::routes::is_public;
 pub(crate) const ADDRESSES_OF_A_LOAD_BALANCER: i32 = 8;
 
 /// The most tags of a resource. Source: the user guide of EC2, «Tag your Amazon EC2 resources».
-pub(crate) const MOST_TAGS: usize = 50;
+const MOST_TAGS: usize = 50;
 
 /// Key of the tag with which the cloud controller finds subnets for load balancers of Services.
 pub(crate) const fn role_tag_key(is_public: bool) -> &'static str {

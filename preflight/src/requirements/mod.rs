@@ -1,0 +1,42 @@
+//! What has to be provided for a cluster: the rules turned around. The list comes from what users ask for alone, before
+//! anything exists in AWS.
+
+mod identity;
+mod list;
+mod load_balancer;
+mod machines;
+mod plan;
+mod requirement;
+mod security_groups;
+mod sentence;
+mod subnets;
+mod terraform;
+#[cfg(test)]
+mod tests;
+mod text;
+mod vpc;
+
+pub use requirement::{GroupUse, Kind, Object, Peer, Requirement, Requirements, SubnetUse, Wanted, WayOut, Zone};
+pub use terraform::terraform;
+pub use text::text;
+
+use crate::facts::Demand;
+use list::List;
+use plan::Plan;
+
+/// What has to be provided for a cluster.
+pub fn requirements(demand: &Demand) -> Requirements {
+    let plan = Plan::new(demand);
+    let mut list = List::default();
+    identity::add(&mut list, demand);
+    vpc::add(&mut list, demand, &plan);
+    subnets::add(&mut list, demand, &plan);
+    security_groups::add(&mut list, demand, &plan);
+    load_balancer::add(&mut list, demand, &plan);
+    machines::add(&mut list, demand);
+    Requirements {
+        cluster: demand.cluster_tag.clone(),
+        region: demand.region.clone(),
+        requirements: list.into_requirements(),
+    }
+}
