@@ -1,7 +1,8 @@
 //! Credentials, region and permissions.
 
 use super::list::List;
-use super::requirement::{Kind, Object, Wanted};
+use super::object::{Kind, Object};
+use super::wanted::Wanted;
 use crate::facts::Demand;
 use crate::rule::Category::Identity;
 

@@ -1,7 +1,9 @@
 //! The list of requirements while it is made.
 
-use super::requirement::{Object, Requirement, Wanted};
+use super::object::Object;
+use super::requirement::Requirement;
 use super::sentence::sentence;
+use super::wanted::Wanted;
 use crate::rule::Category;
 
 /// Requirements in the order in which they are added.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::list::List;
+use super::object::Object;
 use super::plan::{Balancer, Plan};
-use super::requirement::{GroupUse, Object, Peer, Wanted, Zone};
+use super::wanted::{GroupUse, Peer, Wanted, Zone};
 use crate::facts::{Demand, RoleOfMachines};
 use crate::reach::Traffic;
 use crate::rule::Category::{LoadBalancers, SecurityGroups};

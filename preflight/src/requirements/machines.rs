@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::identity::account;
 use super::list::List;
-use super::requirement::{Kind, Object, Wanted};
+use super::object::{Kind, Object};
+use super::wanted::Wanted;
 use crate::facts::{Demand, MachineDemand, RoleOfMachines};
 use crate::rule::Category::Machines;
 use crate::rules::machines::{ON_DEMAND_VCPUS, SPOT_VCPUS, image_id, is_spot, key_pair};

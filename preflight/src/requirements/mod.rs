@@ -5,6 +5,7 @@ mod identity;
 mod list;
 mod load_balancer;
 mod machines;
+mod object;
 mod plan;
 mod requirement;
 mod security_groups;
@@ -15,10 +16,13 @@ mod terraform;
 mod tests;
 mod text;
 mod vpc;
+mod wanted;
 
-pub use requirement::{GroupUse, Kind, Object, Peer, Requirement, Requirements, SubnetUse, Wanted, WayOut, Zone};
+pub use object::{Kind, Object};
+pub use requirement::{Requirement, Requirements};
 pub use terraform::terraform;
 pub use text::text;
+pub use wanted::{GroupUse, Peer, SubnetUse, Wanted, WayOut, Zone};
 
 use crate::facts::Demand;
 use list::List;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::requirement::{Kind, Object, Zone};
+use super::object::{Kind, Object};
+use super::wanted::Zone;
 use crate::facts::{Demand, MachineDemand, RoleOfMachines};
 use crate::rules::subnets::control_plane_zones;
 

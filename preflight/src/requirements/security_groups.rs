@@ -4,8 +4,9 @@ use capa_api::cluster::preflight::PodNetwork;
 
 use super::identity::account;
 use super::list::List;
+use super::object::Object;
 use super::plan::{Groups, Plan};
-use super::requirement::{GroupUse, Object, Peer, Wanted};
+use super::wanted::{GroupUse, Peer, Wanted};
 use crate::facts::{Demand, RoleOfMachines};
 use crate::reach::Traffic;
 use crate::rule::Category::SecurityGroups;

@@ -1,6 +1,7 @@
 //! Requirements in words.
 
-use super::requirement::{GroupUse, Object, Peer, SubnetUse, Wanted, WayOut, Zone};
+use super::object::Object;
+use super::wanted::{GroupUse, Peer, SubnetUse, Wanted, WayOut, Zone};
 
 /// What is wanted of an object, as a sentence.
 pub(super) fn sentence(object: &Object, wanted: &Wanted) -> String {
@@ -24,8 +25,8 @@ pub(super) fn sentence(object: &Object, wanted: &Wanted) -> String {
         | Wanted::RoomForRule
         | Wanted::Admits { .. }
         | Wanted::AdmitsPodNetwork
-        | Wanted::Allows { .. } => of_security_group(wanted),
-        _ => of_network(wanted),
+        | Wanted::Allows { .. } => of_security_group(object, wanted),
+        _ => of_network(object, wanted),
     };
     let mut sentence = object.to_string();
     if let Some(first) = sentence.get_mut(..1) {
@@ -34,12 +35,16 @@ pub(super) fn sentence(object: &Object, wanted: &Wanted) -> String {
     format!("{sentence} {rest}")
 }
 
-fn of_existence(object: &Object, wanted: &Wanted) -> String {
-    let exists = if object.exists {
+const fn exists(object: &Object) -> &'static str {
+    if object.exists {
         "exists and is available"
     } else {
         "has to be created"
-    };
+    }
+}
+
+fn of_existence(object: &Object, wanted: &Wanted) -> String {
+    let exists = exists(object);
     match wanted {
         Wanted::Vpc {
             cidr_block: Some(block),
@@ -76,7 +81,7 @@ fn of_account(wanted: &Wanted) -> String {
     }
 }
 
-fn of_network(wanted: &Wanted) -> String {
+fn of_network(object: &Object, wanted: &Wanted) -> String {
     match wanted {
         Wanted::DnsSupport => "has DNS support".to_owned(),
         Wanted::DnsHostnames => "gives instances DNS host names".to_owned(),
@@ -91,7 +96,13 @@ fn of_network(wanted: &Wanted) -> String {
         Wanted::OwnAccount => "belongs to the account of the cluster".to_owned(),
         Wanted::DefaultTenancy => "has the tenancy default".to_owned(),
         Wanted::Zone(Zone::Named(zone)) => format!("lies in zone {zone}"),
-        Wanted::Zone(Zone::Free(_)) => "lies in a zone in which no other subnet of its kind lies".to_owned(),
+        Wanted::Zone(Zone::Free(_)) if object.exists => "lies in a zone of its own".to_owned(),
+        Wanted::Zone(Zone::Free(number)) => {
+            format!(
+                "lies in free zone number {}, and no other subnet of its kind does",
+                number + 1
+            )
+        }
         Wanted::AvailabilityZone => "lies in an availability zone, and not on an Outpost".to_owned(),
         Wanted::FreeAddresses(count) => format!("has {count} free addresses, for machines and load balancers"),
         Wanted::Tag { key, value } => format!("has the tag {key}={value}"),
@@ -117,7 +128,7 @@ fn of_network(wanted: &Wanted) -> String {
     }
 }
 
-fn of_security_group(wanted: &Wanted) -> String {
+fn of_security_group(object: &Object, wanted: &Wanted) -> String {
     match wanted {
         Wanted::SecurityGroup(of) => {
             let owner = match of {
@@ -126,7 +137,7 @@ fn of_security_group(wanted: &Wanted) -> String {
                 GroupUse::Workers => "workers",
                 GroupUse::LoadBalancer => "the load balancer",
             };
-            format!("exists in the VPC, for {owner}")
+            format!("{} in the VPC, for {owner}", exists(object))
         }
         Wanted::RoomForRule => "has room for another rule".to_owned(),
         Wanted::Admits { traffic, from } => format!("admits {} from {}", traffic.text(), peer(from)),
@@ -154,7 +165,10 @@ fn peer(peer: &Peer) -> String {
 fn of_load_balancing(object: &Object, wanted: &Wanted) -> String {
     match wanted {
         Wanted::TargetGroup { port } => {
-            format!("exists in the VPC, with protocol TCP, port {port} and targets by instance or address")
+            format!(
+                "{} in the VPC, with protocol TCP, port {port} and targets by instance or address",
+                exists(object)
+            )
         }
         Wanted::HealthCheck {
             path,

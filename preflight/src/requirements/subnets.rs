@@ -1,8 +1,9 @@
 //! Subnets, their routes, and the name of the control plane endpoint.
 
 use super::list::List;
+use super::object::{Kind, Object};
 use super::plan::{MachineSubnet, Plan};
-use super::requirement::{Kind, Object, SubnetUse, Wanted, WayOut, Zone};
+use super::wanted::{SubnetUse, Wanted, WayOut, Zone};
 use crate::facts::{Demand, RoleOfMachines};
 use crate::rule::Category::{Endpoints, Subnets};
 use crate::rules::endpoints::SERVICES;

@@ -2,7 +2,7 @@
 
 use super::list::List;
 use super::plan::Plan;
-use super::requirement::Wanted;
+use super::wanted::Wanted;
 use crate::facts::Demand;
 use crate::reach::overlaps;
 use crate::rule::Category::Vpc;

@@ -2,6 +2,7 @@
 //! breaks a rule that its requirement names.
 
 mod demands;
+mod renderings;
 mod world;
 
 use std::collections::BTreeSet;
