@@ -22,8 +22,8 @@ const NAMED: [Named; 9] = [
     Named {
         kind: Kind::Image,
         rules: &["M1", "M2", "M9"],
-        condition: "is available in the region, fits the instance types, and has a snapshot that is not larger than the \
-                    root volumes",
+        condition: "is available in the region, fits the instance types, and has a snapshot that is not larger than \
+                    the root volumes",
         names: |_, machines| image_id(machines).into_iter().collect(),
     },
     Named {

@@ -118,8 +118,8 @@ fn of_network(object: &Object, wanted: &Wanted) -> String {
         Wanted::DefaultRoute(WayOut::NatGateway(gateway)) => format!("has a default route to {gateway}"),
         Wanted::DefaultRoute(WayOut::InternetGateway(_)) => "has a default route to an internet gateway".to_owned(),
         Wanted::DefaultRoute(WayOut::AnyOrEndpoints(services)) => format!(
-            "has a default route to a NAT gateway of its zone, a transit gateway or an appliance, or else VPC endpoints \
-             of {} to which nodes may connect",
+            "has a default route to a NAT gateway of its zone, a transit gateway or an appliance, or else VPC \
+             endpoints of {} to which nodes may connect",
             services.join(", ")
         ),
         Wanted::Resolves => "resolves, and leads to the API servers".to_owned(),
@@ -175,8 +175,8 @@ fn of_load_balancing(object: &Object, wanted: &Wanted) -> String {
             interval_seconds,
             threshold,
         } => format!(
-            "has a health check that decides within a minute, for example HTTPS {path} every {interval_seconds} seconds \
-             with threshold {threshold}"
+            "has a health check that decides within a minute, for example HTTPS {path} every {interval_seconds} \
+             seconds with threshold {threshold}"
         ),
         Wanted::Attribute { key, value } => format!("has the attribute {key}={value}"),
         Wanted::LoadBalancer if object.exists => "is an active Network Load Balancer".to_owned(),

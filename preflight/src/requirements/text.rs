@@ -10,9 +10,11 @@ use crate::rule::Category;
 /// The requirements, grouped by what they are about. `file` is the file with the objects of the cluster, which the last
 /// line names.
 pub fn text(requirements: &Requirements, file: &str) -> String {
+    let Requirements { cluster, region, .. } = requirements;
     let mut text = format!(
-        "Cluster {} in {} needs this. `+` has to be created, `=` is named by the cluster or there anyway, and has to be so.\n\n",
-        requirements.cluster, requirements.region
+        "Cluster {cluster} in {region} needs this.\n\
+         + has to be created\n\
+         = is named by the cluster, or there anyway\n\n"
     );
     for category in Category::iter() {
         let of_category = requirements.requirements.iter();

@@ -1,5 +1,5 @@
-//! The traffic that the rules ask for. Rules look for it in security groups and network ACLs, and the list of requirements
-//! names it.
+//! The traffic that the rules ask for. Rules look for it in security groups and network ACLs, and the list of
+//! requirements names it.
 
 use capa_api::cluster::preflight::PodNetwork;
 use serde::Serialize;
@@ -98,8 +98,8 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
     BOTH.into_iter().flat_map(of_role).chain(konnectivity).collect()
 }
 
-/// What the nodes of a pod network send each other: one of the sets must be admitted. Sources: the requirements pages of
-/// Calico, Cilium, Flannel and Antrea.
+/// What the nodes of a pod network send each other: one of the sets must be admitted. Sources: the requirements pages
+/// of Calico, Cilium, Flannel and Antrea.
 pub(crate) fn of_pod_network(cni: PodNetwork) -> Vec<Vec<Traffic>> {
     match cni {
         PodNetwork::None => vec![],

@@ -60,8 +60,8 @@ fn bits(subnets: usize) -> u32 {
     subnets.next_power_of_two().trailing_zeros().max(SUBNET_BITS)
 }
 
-/// The zones that no subnet names, in which new subnets can lie. Local and Wavelength Zones are none of them, because an
-/// account has to opt in to them.
+/// The zones that no subnet names, in which new subnets can lie. Local and Wavelength Zones are none of them, because
+/// an account has to opt in to them.
 fn zones(document: &Document<'_>) -> Vec<Block> {
     let all = document.requirements.requirements.iter();
     let named: BTreeSet<&str> = all

@@ -1,5 +1,5 @@
-//! The requirements of several clusters against the rules: what has everything keeps every rule, and whatever is missing
-//! breaks a rule that its requirement names.
+//! The requirements of several clusters against the rules: what has everything keeps every rule, and whatever is
+//! missing breaks a rule that its requirement names.
 
 mod demands;
 mod renderings;
