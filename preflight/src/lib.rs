@@ -1,27 +1,23 @@
 //! Checks of infrastructure in AWS: [`facts`] are gathered once, and [rules] are pure functions over them. The
-//! controller and the command line use the same facts and the same rules.
+//! controller and the command line use the same facts and the same rules. [`requirements`](mod@requirements) are what
+//! the rules ask for, before there are facts.
 
 pub mod facts;
 mod lookup;
 mod reach;
 mod redact;
 mod report;
-mod requirements;
+pub mod requirements;
 mod rule;
 mod rules;
 mod topology;
 
 use async_trait::async_trait;
 
-pub use reach::Traffic;
 pub use redact::redact;
 pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
-pub use requirements::{
-    GroupUse, Kind, Object, Peer, Requirement, Requirements, SubnetUse, Wanted, WayOut, Zone, requirements,
-    terraform as requirements_terraform, text as requirements_text,
-};
+pub use requirements::{Requirements, requirements};
 pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
-pub use rules::traffic::AclTraffic;
 pub use rules::{rule, rules};
 pub use topology::{dot, mermaid, svg};
 

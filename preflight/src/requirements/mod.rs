@@ -24,6 +24,9 @@ pub use terraform::terraform;
 pub use text::text;
 pub use wanted::{GroupUse, Peer, SubnetUse, Wanted, WayOut, Zone};
 
+pub use crate::reach::Traffic;
+pub use crate::rules::traffic::AclTraffic;
+
 use crate::facts::Demand;
 use list::List;
 use plan::Plan;

@@ -28,7 +28,6 @@ pub(super) fn add(list: &mut List, demand: &Demand, plan: &Plan) {
     add_outgoing(list, demand, plan);
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts of groups are small")]
 fn add_groups(list: &mut List, demand: &Demand, groups: &Groups) {
     let uses = [
         (&groups.all, GroupUse::Machines),
@@ -40,11 +39,11 @@ fn add_groups(list: &mut List, demand: &Demand, groups: &Groups) {
             list.add(SecurityGroups, &["G1"], group, Wanted::SecurityGroup(purpose));
         }
     }
-    let numbers = demand
-        .machines
-        .iter()
-        .map(|machines| machines.security_groups(&demand.network).len());
-    if let Some(most) = numbers.max().filter(|most| *most as f64 > GROUPS_OF_AN_INTERFACE) {
+    let numbers = demand.machines.iter().map(|machines| {
+        let number = machines.security_groups(&demand.network).len();
+        u32::try_from(number).unwrap_or(u32::MAX)
+    });
+    if let Some(most) = numbers.max().filter(|most| f64::from(*most) > GROUPS_OF_AN_INTERFACE) {
         let quota = Wanted::Quota {
             code: GROUPS_QUOTA,
             of: "security groups of a network interface".to_owned(),

@@ -32,7 +32,7 @@ pub enum Wanted {
         of: String,
         /// The least value; absent if only the types of the machines tell.
         #[serde(skip_serializing_if = "Option::is_none")]
-        at_least: Option<usize>,
+        at_least: Option<u32>,
     },
     /// The VPC exists.
     #[serde(rename_all = "camelCase")]

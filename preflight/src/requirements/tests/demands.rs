@@ -121,6 +121,7 @@ pub(super) fn all() -> Vec<(&'static str, Demand)> {
                 ..of_spec("cp", &[])
             },
         ),
+        ("everything", everything()),
     ]
 }
 
@@ -158,7 +159,7 @@ fn of_failure_domains() -> Demand {
 }
 
 /// The cluster of the good infrastructure, with a bucket and more security groups than usual.
-pub(super) fn everything() -> Demand {
+fn everything() -> Demand {
     let good: Facts = serde_json::from_str(include_str!("../../../fixtures/good.json")).unwrap();
     let mut demand = good.demand;
     let storage = json!({"s3": {"bucket": "bootstrap"}});

@@ -8,7 +8,7 @@ use ::hcl::{Body, Expression};
 use serde_json::json;
 
 use super::super::*;
-use super::demands::{all, everything, of_spec};
+use super::demands::{all, of_spec};
 
 fn configuration(demand: &Demand) -> (String, Body) {
     let text = terraform(&requirements(demand)).unwrap();
@@ -86,7 +86,7 @@ fn of_traversal(traversal: &Traversal) -> Option<String> {
 
 #[test]
 fn every_reference_of_a_configuration_leads_to_a_block() {
-    for (name, demand) in all().into_iter().chain([("everything", everything())]) {
+    for (name, demand) in all() {
         let (text, body) = configuration(&demand);
         let declared = declared(&body);
         let unique: BTreeSet<String> = declared.iter().cloned().collect();

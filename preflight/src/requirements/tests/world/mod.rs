@@ -122,6 +122,14 @@ impl<'a> World<'a> {
         tags.into_iter().collect()
     }
 
+    fn quotas(&self) -> BTreeMap<String, f64> {
+        let quotas = self.all(|_, wanted| match wanted {
+            Wanted::Quota { code, at_least, .. } => at_least.map(|least| ((*code).to_owned(), f64::from(least))),
+            _ => None,
+        });
+        quotas.into_iter().collect()
+    }
+
     /// The facts.
     pub(super) fn facts(&self) -> Facts {
         let subnets = self.subnets();
@@ -147,6 +155,7 @@ impl<'a> World<'a> {
             target_groups: Answer::Found(self.target_groups()),
             load_balancers: Answer::Found(self.load_balancers(&subnets)),
             endpoint_addresses: Answer::Found(resolves),
+            quotas: Answer::Found(self.quotas()),
             subnets: Answer::Found(subnets),
             ..Facts::default()
         }
