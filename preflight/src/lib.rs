@@ -1,11 +1,13 @@
 //! Checks of infrastructure in AWS: [`facts`] are gathered once, and [rules] are pure functions over them. The
-//! controller and the command line use the same facts and the same rules.
+//! controller and the command line use the same facts and the same rules. [`requirements`](mod@requirements) are what
+//! the rules ask for, before there are facts.
 
 pub mod facts;
 mod lookup;
 mod reach;
 mod redact;
 mod report;
+pub mod requirements;
 mod rule;
 mod rules;
 mod topology;
@@ -14,6 +16,7 @@ use async_trait::async_trait;
 
 pub use redact::redact;
 pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
+pub use requirements::{Requirements, requirements};
 pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
 pub use rules::{rule, rules};
 pub use topology::{dot, mermaid, svg};

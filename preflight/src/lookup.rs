@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::facts::{
-    Facts, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet, TargetGroup, Vpc,
+    Demand, Facts, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet, TargetGroup, Vpc,
 };
 use crate::rule::{Skipped, known};
 
@@ -59,6 +59,13 @@ impl Facts {
         let arns: BTreeSet<&String> = groups.iter().flat_map(|group| &group.load_balancer_arns).collect();
         let balancers = known(&self.load_balancers, "the load balancers")?.iter();
         Ok(balancers.filter(|balancer| arns.contains(&balancer.arn)).collect())
+    }
+}
+
+impl Demand {
+    /// Key of the tag of what belongs to the cluster.
+    pub(crate) fn cluster_tag_key(&self) -> String {
+        format!("kubernetes.io/cluster/{}", self.cluster_tag)
     }
 }
 

@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
+use serde::Serialize;
 
 use crate::facts::{AclEntry, NetworkAcl, SecurityGroup, SecurityGroupRule};
 
 /// Packets of a protocol to a range of ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Traffic {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Traffic {
     /// Name as security groups have it: `tcp`, `udp`, `icmp`, or the number of another IP protocol.
-    pub(crate) protocol: &'static str,
+    pub protocol: &'static str,
     /// First and last port, or type for ICMP; absent for protocols without ports.
-    pub(crate) ports: Option<(i32, i32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<(i32, i32)>,
 }
 
 impl Traffic {
@@ -37,7 +40,7 @@ impl Traffic {
     }
 
     /// The traffic in words, for example `TCP 6443`.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let protocol = match self.protocol {
             "4" => "IP in IP (protocol 4)".to_owned(),
             other => other.to_uppercase(),

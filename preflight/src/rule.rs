@@ -1,6 +1,7 @@
 //! What a rule is, and what it says about facts.
 
 use capa_api::cluster::status::FindingSeverity;
+use serde::Serialize;
 use strum::{Display, EnumIter};
 
 use crate::facts::{Answer, Facts};
@@ -24,7 +25,8 @@ pub struct Rule {
 }
 
 /// What a group of rules is about, in the order of reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Category {
     /// Credentials, region and permissions.
     #[strum(serialize = "credentials and permissions")]

@@ -93,7 +93,7 @@ impl From<RoleOfMachines> for MachineRole {
 
 impl MachineDemand {
     /// Ids of the subnets in which the machines may be launched: the one that their spec names, or else those of the
-    /// network that serve their role and failure domains.
+    /// network that serve their role and failure domains, and that are public if the machines get a public address.
     pub fn subnet_ids<'a>(&'a self, network: &'a MachineNetwork) -> BTreeSet<&'a str> {
         if let Some(id) = self.spec.subnet.as_ref().and_then(|subnet| subnet.id.as_deref()) {
             return [id].into();
@@ -107,7 +107,9 @@ impl MachineDemand {
             let zone = subnet.availability_zone.as_ref();
             self.failure_domains.is_empty() || zone.is_none_or(|zone| self.failure_domains.contains(zone))
         });
-        in_domain.map(|subnet| subnet.id.as_str()).collect()
+        let wants_public = self.spec.public_ip.unwrap_or(false);
+        let fitting = in_domain.filter(|subnet| subnet.public.is_none_or(|is_public| is_public == wants_public));
+        fitting.map(|subnet| subnet.id.as_str()).collect()
     }
 
     /// Ids of the security groups of the machines.

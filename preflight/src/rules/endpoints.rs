@@ -11,7 +11,7 @@ use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped,
 
 /// Services that nodes need without another way out of the VPC, with the type of the endpoint. Source: CAPA's page
 /// «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.
-const SERVICES: [(&str, &str); 6] = [
+pub(crate) const SERVICES: [(&str, &str); 6] = [
     ("ec2", "Interface"),
     ("elasticloadbalancing", "Interface"),
     ("sts", "Interface"),

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use super::security_groups::{admits, machines};
+use super::security_groups::{admits, machines, machines_by_role};
+use super::traffic::endpoint_port;
 use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
 use crate::lookup::DEFAULT_ROUTE;
 use crate::reach::{Peer, Traffic, allow, ingress};
@@ -13,6 +14,11 @@ use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skip
 /// The longest time after which a health check finds a dead API server or a new one, in seconds. kubeadm waits four
 /// minutes for the API server.
 const SLOWEST_HEALTH_CHECK: i32 = 60;
+
+/// Attributes of target groups: whether targets see the addresses of clients, and whether connections to deregistered
+/// targets end.
+pub(crate) const PRESERVE_CLIENT_ADDRESSES: &str = "preserve_client_ip.enabled";
+pub(crate) const CONNECTION_TERMINATION: &str = "deregistration_delay.connection_termination.enabled";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -161,11 +167,7 @@ fn registers_with_port(facts: &Facts, arn: &str) -> bool {
 
 fn listeners(facts: &Facts) -> Checked {
     asked(facts)?;
-    let port = facts
-        .demand
-        .endpoint
-        .as_ref()
-        .map_or(facts.demand.api_port, |endpoint| endpoint.port);
+    let port = endpoint_port(&facts.demand);
     let groups = facts.the_target_groups()?;
     let balancers = facts.the_load_balancers()?;
     let mut served = BTreeSet::new();
@@ -312,7 +314,7 @@ fn health_checks(facts: &Facts) -> Checked {
 /// Network Load Balancers, «Client IP preservation».
 fn preserves_client_addresses(group: &TargetGroup) -> Result<bool, Skipped> {
     let attributes = known(&group.attributes, "the attributes of the target group")?;
-    Ok(match attributes.get("preserve_client_ip.enabled") {
+    Ok(match attributes.get(PRESERVE_CLIENT_ADDRESSES) {
         Some(value) => value == "true",
         None => group.target_type == "instance",
     })
@@ -338,7 +340,7 @@ fn hairpin(facts: &Facts) -> Checked {
         Ok(Some(problem.mended_by(set_attribute(
             facts,
             group,
-            "preserve_client_ip.enabled",
+            PRESERVE_CLIENT_ADDRESSES,
             "false",
         ))))
     })
@@ -388,7 +390,7 @@ fn client_addresses(facts: &Facts) -> Checked {
 
 fn deregistration(facts: &Facts) -> Checked {
     each_group(facts, |group| {
-        let key = "deregistration_delay.connection_termination.enabled";
+        let key = CONNECTION_TERMINATION;
         let attributes: &BTreeMap<String, String> = known(&group.attributes, "the attributes of the target group")?;
         if attributes.get(key).is_some_and(|value| value == "true") {
             return Ok(None);
@@ -403,11 +405,7 @@ fn deregistration(facts: &Facts) -> Checked {
 }
 
 fn balancer_groups(facts: &Facts) -> Checked {
-    let port = facts
-        .demand
-        .endpoint
-        .as_ref()
-        .map_or(facts.demand.api_port, |endpoint| endpoint.port);
+    let port = endpoint_port(&facts.demand);
     each_balancer(facts, |balancer| {
         let ids: BTreeSet<&str> = balancer.security_group_ids.iter().map(String::as_str).collect();
         if ids.is_empty() {
@@ -415,7 +413,8 @@ fn balancer_groups(facts: &Facts) -> Checked {
         }
         let groups = facts.groups(&ids)?;
         let traffic = Traffic::tcp(port);
-        if allow(ingress(&groups), traffic, &machines(facts, None)?) {
+        let machines = machines_by_role(facts)?;
+        if machines.iter().all(|peer| allow(ingress(&groups), traffic, peer)) {
             return Ok(None);
         }
         let group = ids.iter().next().copied().unwrap_or_default();

@@ -6,13 +6,13 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use capa_api::machine::{HttpTokens, MarketType};
 use jiff::Timestamp;
 
-use crate::facts::{Facts, Image, InstanceType, MachineDemand};
+use crate::facts::{Demand, Facts, Image, InstanceType, MachineDemand};
 use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 
 /// Service quotas for the virtual CPUs of on-demand and spot instances of the standard families, and of other families.
 const STANDARD_FAMILIES: [char; 7] = ['a', 'c', 'd', 'h', 'i', 'm', 'r'];
-const ON_DEMAND_VCPUS: &str = "L-1216C47A";
-const SPOT_VCPUS: &str = "L-34B43A08";
+pub(crate) const ON_DEMAND_VCPUS: &str = "L-1216C47A";
+pub(crate) const SPOT_VCPUS: &str = "L-34B43A08";
 /// The largest user data of an instance, in bytes. Source: the user guide of EC2, «Instance user data».
 const MOST_USER_DATA: usize = 16 * 1024;
 
@@ -123,7 +123,8 @@ fn with<'a, T>(
     Ok(with)
 }
 
-fn image_id(machines: &MachineDemand) -> Option<&str> {
+/// Id of the image, if the machines name one.
+pub(crate) fn image_id(machines: &MachineDemand) -> Option<&str> {
     machines.spec.ami.as_ref()?.id.as_deref().filter(|id| !id.is_empty())
 }
 
@@ -256,7 +257,8 @@ fn offerings(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
-fn is_spot(machines: &MachineDemand) -> bool {
+/// Whether the machines are spot instances.
+pub(crate) fn is_spot(machines: &MachineDemand) -> bool {
     machines.spec.spot_market_options.is_some() || machines.spec.market_type == Some(MarketType::Spot)
 }
 
@@ -285,12 +287,15 @@ fn quotas(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
+/// Name of the key pair of the machines: their own, or else that of the network.
+pub(crate) fn key_pair<'a>(demand: &'a Demand, machines: &'a MachineDemand) -> Option<&'a str> {
+    let default = demand.network.ssh_key_name.as_deref();
+    let name = machines.spec.ssh_key_name.as_deref().or(default);
+    name.filter(|name| !name.is_empty())
+}
+
 fn key_pairs(facts: &Facts) -> Checked {
-    let default = facts.demand.network.ssh_key_name.as_deref();
-    let machines = with(facts, |machines| {
-        let name = machines.spec.ssh_key_name.as_deref().or(default);
-        name.filter(|name| !name.is_empty())
-    })?;
+    let machines = with(facts, |machines| key_pair(&facts.demand, machines))?;
     let names = known(&facts.key_pairs, "the key pairs")?;
     let missing = machines
         .into_iter()

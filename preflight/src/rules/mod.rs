@@ -1,18 +1,19 @@
 //! All rules.
 
-mod endpoints;
+pub(crate) mod endpoints;
 mod identity;
 mod kubernetes;
-mod load_balancers;
-mod machines;
+pub(crate) mod load_balancers;
+pub(crate) mod machines;
 mod pod_network;
 mod routes;
-mod security_groups;
+pub(crate) mod security_groups;
 mod storage;
-mod subnets;
+pub(crate) mod subnets;
 #[cfg(test)]
 mod tests;
-mod vpc;
+pub(crate) mod traffic;
+pub(crate) mod vpc;
 
 use crate::rule::Rule;
 

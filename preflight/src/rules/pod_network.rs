@@ -3,9 +3,9 @@
 use capa_api::cluster::preflight::PodNetwork;
 use capa_api::cluster::status::FindingSeverity::Blocking;
 
-use super::security_groups::{admits, groups_of, machines};
+use super::security_groups::{admits, groups_of, machines_by_role};
+use super::traffic::of_pod_network;
 use crate::facts::{Facts, RoleOfMachines};
-use crate::reach::Traffic;
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped};
 
 pub(super) const RULES: &[Rule] = &[Rule {
@@ -18,40 +18,27 @@ pub(super) const RULES: &[Rule] = &[Rule {
     check: pod_network,
 }];
 
-/// What the nodes of a pod network send each other: one of the sets must be admitted. Sources: the requirements pages of
-/// Calico, Cilium, Flannel and Antrea.
-fn traffic(cni: PodNetwork) -> Vec<Vec<Traffic>> {
-    match cni {
-        PodNetwork::None => vec![],
-        PodNetwork::Calico => vec![
-            vec![Traffic::tcp(179), Traffic::protocol("4")],
-            vec![Traffic::udp(4789)],
-        ],
-        PodNetwork::Cilium => {
-            let with = |tunnel| vec![Traffic::udp(tunnel), Traffic::tcp(4240), Traffic::range("icmp", 8, 8)];
-            vec![with(8472), with(6081)]
-        }
-        PodNetwork::Flannel => vec![vec![Traffic::udp(8472)]],
-        PodNetwork::Antrea => vec![vec![Traffic::udp(6081), Traffic::range("tcp", 10349, 10351)]],
-    }
-}
+const ROLES: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
 
 fn pod_network(facts: &Facts) -> Checked {
-    let sets = traffic(facts.demand.cni.unwrap_or(PodNetwork::None));
+    let sets = of_pod_network(facts.demand.cni.unwrap_or(PodNetwork::None));
     if sets.is_empty() {
         return Err(Skipped::NotApplicable);
     }
-    let peer = machines(facts, None)?;
+    let peers = machines_by_role(facts)?;
     let mut problems = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+    for role in ROLES {
         if matches!(groups_of(facts, role), Err(Skipped::NotApplicable)) {
             continue;
         }
         let mut refused: Vec<Option<Problem>> = Vec::new();
         for set in &sets {
             let mut first = None;
-            for traffic in set {
-                first = first.or(admits(facts, role, *traffic, ("all machines", &peer))?);
+            for (traffic, peer) in set
+                .iter()
+                .flat_map(|traffic| peers.iter().map(move |peer| (traffic, peer)))
+            {
+                first = first.or(admits(facts, role, *traffic, ("all machines", peer))?);
             }
             refused.push(first);
         }

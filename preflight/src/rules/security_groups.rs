@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
+use super::traffic::{self, Flow, Side};
 use crate::facts::{Facts, RoleOfMachines, SecurityGroup, SecurityGroupRule};
 use crate::lookup::{DEFAULT_ROUTE, ranges};
 use crate::reach::{Peer, Traffic, allow, egress, ingress};
@@ -11,9 +12,9 @@ use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Ski
 
 /// Security groups of a network interface, and rules of a security group, unless the account has other quotas. Source:
 /// the user guide of VPC, «Amazon VPC quotas».
-const GROUPS_OF_AN_INTERFACE: f64 = 5.0;
+pub(crate) const GROUPS_OF_AN_INTERFACE: f64 = 5.0;
 const RULES_OF_A_GROUP: f64 = 60.0;
-const GROUPS_QUOTA: &str = "L-2AFB9258";
+pub(crate) const GROUPS_QUOTA: &str = "L-2AFB9258";
 const RULES_QUOTA: &str = "L-0EA8095F";
 
 pub(super) const RULES: &[Rule] = &[
@@ -51,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "Control plane machines admit the port of the API server from workers, each other and the load balancer",
         breaks: "Machines hang while they join the cluster.",
         shown_by: ShownBy::Moto,
-        check: api_server,
+        check: |facts| admitted(facts, "G4"),
     },
     Rule {
         id: "G5",
@@ -60,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "Control plane machines admit TCP 2379-2380 from each other",
         breaks: "The second control plane machine cannot join etcd.",
         shown_by: ShownBy::Moto,
-        check: etcd,
+        check: |facts| admitted(facts, "G5"),
     },
     Rule {
         id: "G6",
@@ -69,7 +70,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "All machines admit TCP 10250 from control plane machines",
         breaks: "kubectl logs and exec fail, and webhooks in the cluster time out.",
         shown_by: ShownBy::Moto,
-        check: kubelet,
+        check: |facts| admitted(facts, "G6"),
     },
     Rule {
         id: "G7",
@@ -78,7 +79,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "Control plane machines admit TCP 10257 and 10259 from each other",
         breaks: "Metrics of the controller manager and the scheduler are not read from other control plane machines.",
         shown_by: ShownBy::Moto,
-        check: control_plane_metrics,
+        check: |facts| admitted(facts, "G7"),
     },
     Rule {
         id: "G9",
@@ -87,7 +88,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "Workers admit TCP 30000-32767 from the VPC",
         breaks: "Load balancers of Services reach no node.",
         shown_by: ShownBy::Moto,
-        check: node_ports,
+        check: |facts| admitted(facts, "G9"),
     },
     Rule {
         id: "G10",
@@ -124,6 +125,16 @@ pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Pe
         group_ids: facts.demand.group_ids(role),
         ranges: ranges(facts.subnets_of(role)?),
     })
+}
+
+/// The machines of each role that has security groups. A rule that names a group of one role does not admit the other.
+pub(super) fn machines_by_role(facts: &Facts) -> Result<Vec<Peer<'_>>, Skipped> {
+    let mut peers = Vec::new();
+    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+        peers.push(machines(facts, Some(role))?);
+    }
+    peers.retain(|peer| !peer.group_ids.is_empty());
+    Ok(peers)
 }
 
 /// Whoever has an address in the ranges.
@@ -268,132 +279,122 @@ fn rule_count(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
-fn api_server(facts: &Facts) -> Checked {
-    applies(facts.demand.has_control_plane_machines())?;
-    let control_plane = RoleOfMachines::ControlPlane;
-    let traffic = Traffic::tcp(facts.demand.api_port);
-    let mut problems = Vec::new();
-    for (name, role) in [
-        ("workers", RoleOfMachines::Worker),
-        ("control plane machines", control_plane),
-    ] {
-        let peer = machines(facts, Some(role))?;
-        problems.extend(admits(facts, control_plane, traffic, (name, &peer))?);
-    }
-    for balancer in facts.the_load_balancers().unwrap_or_default() {
-        let subnets = known(&facts.subnets, "the subnets")?.iter();
+/// The other sides of connections, with their names.
+fn peers(facts: &Facts, side: Side) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
+    let (name, peer) = match side {
+        Side::Workers => ("workers", machines(facts, Some(RoleOfMachines::Worker))?),
+        Side::ControlPlane => (
+            "control plane machines",
+            machines(facts, Some(RoleOfMachines::ControlPlane))?,
+        ),
+        Side::Machines => ("all machines", machines(facts, None)?),
+        Side::Vpc => ("the VPC", in_vpc(facts)?),
+        Side::Anywhere => ("everywhere", peer_in([DEFAULT_ROUTE])),
+        Side::LoadBalancers => return load_balancers(facts),
+    };
+    Ok(vec![(name.to_owned(), peer)])
+}
+
+fn in_vpc(facts: &Facts) -> Result<Peer<'_>, Skipped> {
+    Ok(peer_in(facts.the_vpc()?.cidr_blocks.iter().map(String::as_str)))
+}
+
+/// The load balancers of the control plane that have an address in a known subnet, or a security group.
+fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
+    let subnets = known(&facts.subnets, "the subnets")?;
+    let balancers = facts.the_load_balancers().unwrap_or_default().into_iter();
+    let peers = balancers.map(|balancer| {
         let ids: BTreeSet<&String> = balancer.zones.values().collect();
         let peer = Peer {
             group_ids: balancer.security_group_ids.iter().map(String::as_str).collect(),
-            ranges: ranges(subnets.filter(|subnet| ids.contains(&subnet.id))),
+            ranges: ranges(subnets.iter().filter(|subnet| ids.contains(&subnet.id))),
         };
-        if peer.ranges.is_empty() && peer.group_ids.is_empty() {
-            continue;
-        }
-        let name = format!("load balancer {}", balancer.name);
-        problems.extend(admits(facts, control_plane, traffic, (&name, &peer))?);
-    }
-    Ok(problems)
+        (format!("load balancer {}", balancer.name), peer)
+    });
+    Ok(peers
+        .filter(|(_, peer)| !peer.ranges.is_empty() || !peer.group_ids.is_empty())
+        .collect())
 }
 
-fn from_control_plane(facts: &Facts, role: RoleOfMachines, traffic: Traffic) -> Result<Option<Problem>, Skipped> {
-    let peer = machines(facts, Some(RoleOfMachines::ControlPlane))?;
-    admits(facts, role, traffic, ("control plane machines", &peer))
-}
-
-fn etcd(facts: &Facts) -> Checked {
-    // A single control plane machine gets a second one while it is replaced.
-    applies(facts.demand.has_control_plane_machines())?;
-    let problem = from_control_plane(facts, RoleOfMachines::ControlPlane, Traffic::range("tcp", 2379, 2380))?;
-    Ok(problem.into_iter().collect())
-}
-
-fn kubelet(facts: &Facts) -> Checked {
-    applies(facts.demand.has_control_plane_machines())?;
+/// What machines must admit by a rule of this table.
+fn admitted(facts: &Facts, rule: &str) -> Checked {
+    let flows: Vec<Flow> = traffic::incoming(&facts.demand)
+        .into_iter()
+        .filter(|flow| flow.rule == rule)
+        .collect();
+    applies(!flows.is_empty())?;
     let mut problems = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
-        problems.extend(from_control_plane(facts, role, Traffic::tcp(10250))?);
-    }
-    Ok(problems)
-}
-
-fn control_plane_metrics(facts: &Facts) -> Checked {
-    applies(facts.demand.has_control_plane_machines())?;
-    for port in [10257, 10259] {
-        if let Some(problem) = from_control_plane(facts, RoleOfMachines::ControlPlane, Traffic::tcp(port))? {
-            return Ok(vec![problem]);
+    for flow in flows {
+        for (name, peer) in peers(facts, flow.side)? {
+            problems.extend(admits(facts, flow.role, flow.traffic, (&name, &peer))?);
         }
     }
-    Ok(vec![])
-}
-
-fn node_ports(facts: &Facts) -> Checked {
-    let vpc = facts.the_vpc()?;
-    let peer = peer_in(vpc.cidr_blocks.iter().map(String::as_str));
-    let ports = Traffic::range("tcp", 30000, 32767);
-    let problem = admits(facts, RoleOfMachines::Worker, ports, ("the VPC", &peer))?;
-    Ok(problem.into_iter().collect())
+    Ok(problems)
 }
 
 fn outgoing(facts: &Facts) -> Checked {
-    let anywhere = peer_in([DEFAULT_ROUTE]);
-    let vpc = facts.the_vpc()?;
-    let in_vpc = peer_in(vpc.cidr_blocks.iter().map(String::as_str));
+    let in_vpc = in_vpc(facts)?;
     // Without a default route, the endpoints of the VPC and its own time and DNS servers are all that nodes reach.
     let has_default_route = facts.subnets_of(None)?.iter().any(|subnet| {
         let table = facts.route_table(&subnet.id).ok();
         table.is_some_and(|table| table.routes.iter().any(|route| route.destination == DEFAULT_ROUTE))
     });
-    let https = if has_default_route { &anywhere } else { &in_vpc };
+    let api = Peer {
+        group_ids: facts.demand.group_ids(Some(RoleOfMachines::ControlPlane)),
+        ..in_vpc.clone()
+    };
+    let peer_of = |side| match side {
+        Side::Anywhere if has_default_route => (peer_in([DEFAULT_ROUTE]), DEFAULT_ROUTE),
+        Side::Anywhere => (in_vpc.clone(), DEFAULT_ROUTE),
+        Side::ControlPlane => (api.clone(), "the control plane"),
+        Side::Machines => (api.clone(), "other machines"),
+        Side::Workers | Side::LoadBalancers | Side::Vpc => (in_vpc.clone(), "the VPC"),
+    };
     let mut problems = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         let groups = match groups_of(facts, role) {
             Err(Skipped::NotApplicable) => continue,
             groups => groups?,
         };
-        let api = Peer {
-            group_ids: facts.demand.group_ids(Some(RoleOfMachines::ControlPlane)),
-            ..in_vpc.clone()
-        };
-        let wanted = [
-            (Traffic::tcp(443), https, "0.0.0.0/0"),
-            // Amazon's DNS and time servers are reached past security groups; other servers lie in the VPC.
-            (Traffic::udp(53), &in_vpc, "the VPC"),
-            (Traffic::tcp(facts.demand.api_port), &api, "the control plane"),
-            (Traffic::tcp(10250), &api, "other machines"),
-        ];
-        for (traffic, peer, name) in wanted {
-            if !allow(egress(&groups), traffic, peer) {
-                let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
-                let message = format!(
-                    "the security groups {} do not allow {} to {name}",
-                    ids.join(", "),
-                    traffic.text()
-                );
-                let group = ids.last().copied().unwrap_or_default();
-                let range = peer.ranges.first().copied().unwrap_or_default();
-                let ports = match traffic.ports {
-                    Some((first, last)) => format!(",FromPort={first},ToPort={last}"),
-                    None => String::new(),
-                };
-                problems.push(
-                    Problem::new(ids.join(","), message, format!("allow {} to {name}", traffic.text())).mended_by(
-                        facts.aws(&format!(
-                            "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
-                             'IpProtocol={}{ports},IpRanges=[{{CidrIp={range}}}]'",
-                            traffic.protocol
-                        )),
-                    ),
-                );
-                break;
-            }
-        }
+        let of_role = traffic::outgoing(&facts.demand).into_iter();
+        let refused = of_role
+            .filter(|flow| flow.rule == "G10" && flow.role == role)
+            .map(|flow| (flow.traffic, peer_of(flow.side)))
+            .find(|(traffic, (peer, _))| !allow(egress(&groups), *traffic, peer));
+        problems.extend(refused.map(|(traffic, (peer, name))| egress_problem(facts, &groups, traffic, (name, &peer))));
     }
     Ok(problems)
 }
 
+/// The groups do not allow connections to the peer.
+fn egress_problem(
+    facts: &Facts,
+    groups: &[&SecurityGroup],
+    traffic: Traffic,
+    (name, peer): (&str, &Peer<'_>),
+) -> Problem {
+    let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+    let message = format!(
+        "the security groups {} do not allow {} to {name}",
+        ids.join(", "),
+        traffic.text()
+    );
+    let group = ids.last().copied().unwrap_or_default();
+    let range = peer.ranges.first().copied().unwrap_or_default();
+    let ports = match traffic.ports {
+        Some((first, last)) => format!(",FromPort={first},ToPort={last}"),
+        None => String::new(),
+    };
+    let fix = format!("allow {} to {name}", traffic.text());
+    Problem::new(ids.join(","), message, fix).mended_by(facts.aws(&format!(
+        "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
+         'IpProtocol={}{ports},IpRanges=[{{CidrIp={range}}}]'",
+        traffic.protocol
+    )))
+}
+
 fn cluster_tags(facts: &Facts) -> Checked {
-    let key = format!("kubernetes.io/cluster/{}", facts.demand.cluster_tag);
+    let key = facts.demand.cluster_tag_key();
     let mut problems = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         let groups = match groups_of(facts, role) {
@@ -436,26 +437,16 @@ fn cluster_tags(facts: &Facts) -> Checked {
 }
 
 fn konnectivity(facts: &Facts) -> Checked {
-    applies(facts.demand.has_hosted_control_plane)?;
-    let groups = groups_of(facts, RoleOfMachines::Worker)?;
+    let flows = traffic::outgoing(&facts.demand);
+    let Some(flow) = flows.iter().find(|flow| flow.rule == "G12") else {
+        return Err(Skipped::NotApplicable);
+    };
+    let groups = groups_of(facts, flow.role)?;
     let anywhere = peer_in([DEFAULT_ROUTE]);
-    let in_vpc = peer_in(facts.the_vpc()?.cidr_blocks.iter().map(String::as_str));
-    let traffic = Traffic::tcp(8132);
-    if allow(egress(&groups), traffic, &anywhere) || allow(egress(&groups), traffic, &in_vpc) {
+    // The hosted control plane may have addresses in the VPC.
+    if allow(egress(&groups), flow.traffic, &anywhere) || allow(egress(&groups), flow.traffic, &in_vpc(facts)?) {
         return Ok(vec![]);
     }
-    let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
-    let group = ids.last().copied().unwrap_or_default();
-    let problem = Problem::new(
-        ids.join(","),
-        format!(
-            "the security groups {} do not allow TCP 8132 to the hosted control plane",
-            ids.join(", ")
-        ),
-        "allow TCP 8132 to the control plane",
-    );
-    Ok(vec![problem.mended_by(facts.aws(&format!(
-        "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
-         'IpProtocol=tcp,FromPort=8132,ToPort=8132,IpRanges=[{{CidrIp=0.0.0.0/0}}]'"
-    )))])
+    let problem = egress_problem(facts, &groups, flow.traffic, ("the hosted control plane", &anywhere));
+    Ok(vec![problem])
 }

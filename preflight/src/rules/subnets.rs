@@ -4,17 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use crate::facts::{Facts, RoleOfMachines, Subnet};
-use crate::lookup::ranges;
-use crate::reach::{Traffic, acl_allows};
+use super::traffic::{AclTraffic, of_network_acls};
+use crate::facts::{Demand, Facts, RoleOfMachines, Subnet};
+use crate::lookup::{DEFAULT_ROUTE, ranges};
+use crate::reach::acl_allows;
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 use crate::rules::routes::is_public;
 
 /// Addresses that a load balancer needs in each of its subnets. Source: the user guide for Network Load Balancers.
-const ADDRESSES_OF_A_LOAD_BALANCER: i32 = 8;
+pub(crate) const ADDRESSES_OF_A_LOAD_BALANCER: i32 = 8;
 
 /// The most tags of a resource. Source: the user guide of EC2, «Tag your Amazon EC2 resources».
 const MOST_TAGS: usize = 50;
+
+/// Key of the tag with which the cloud controller finds subnets for load balancers of Services.
+pub(crate) const fn role_tag_key(is_public: bool) -> &'static str {
+    if is_public {
+        "kubernetes.io/role/elb"
+    } else {
+        "kubernetes.io/role/internal-elb"
+    }
+}
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -183,15 +193,19 @@ fn zones(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
-fn spread(facts: &Facts) -> Checked {
-    let machines = facts.demand.machines.iter();
+/// In how many zones the control plane machines should lie; `None` if none of their templates is known.
+pub(crate) fn control_plane_zones(demand: &Demand) -> Option<usize> {
+    let machines = demand.machines.iter();
     let replicas = machines
         .filter(|machines| machines.role == RoleOfMachines::ControlPlane)
         .map(|machines| machines.replicas)
-        .max();
-    let wanted = match replicas {
-        None => return Err(Skipped::NotApplicable),
-        Some(replicas) => usize::try_from(replicas).unwrap_or_default().min(3),
+        .max()?;
+    Some(usize::try_from(replicas).unwrap_or_default().min(3))
+}
+
+fn spread(facts: &Facts) -> Checked {
+    let Some(wanted) = control_plane_zones(&facts.demand) else {
+        return Err(Skipped::NotApplicable);
     };
     let subnets = facts.subnets_of(Some(RoleOfMachines::ControlPlane))?;
     let zones: BTreeSet<&str> = subnets.iter().map(|subnet| subnet.zone.as_str()).collect();
@@ -255,9 +269,9 @@ fn of_load_balancers<'a>(facts: &Facts, subnets: &[&'a Subnet]) -> Vec<&'a Subne
         .flat_map(|balancer| balancer.zones.values());
     let used: BTreeSet<&String> = used.collect();
     let is_tagged = |subnet: &Subnet| {
-        ["kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"]
+        [true, false]
             .iter()
-            .any(|key| subnet.tags.contains_key(*key))
+            .any(|is_public| subnet.tags.contains_key(role_tag_key(*is_public)))
     };
     let subnets = subnets.iter().copied();
     subnets
@@ -273,26 +287,31 @@ fn network_acls(facts: &Facts) -> Checked {
         let Some(list) = facts.network_acl(&subnet.id)? else {
             continue;
         };
-        let mut wanted = vec![
-            ("out", true, Traffic::tcp(443), "0.0.0.0/0"),
-            ("in", false, Traffic::range("tcp", 32768, 60999), "0.0.0.0/0"),
-        ];
-        for range in &all_ranges {
-            for traffic in [Traffic::tcp(facts.demand.api_port), Traffic::tcp(10250)] {
-                wanted.push(("in", false, traffic, range));
-                wanted.push(("out", true, traffic, range));
+        let meant = |wanted: &AclTraffic| {
+            if wanted.with_subnets {
+                all_ranges.clone()
+            } else {
+                vec![DEFAULT_ROUTE]
             }
-        }
-        let denied = wanted
+        };
+        let wanted = of_network_acls(&facts.demand);
+        let pairs = wanted
+            .iter()
+            .flat_map(|wanted| meant(wanted).into_iter().map(move |range| (wanted, range)));
+        let denied = pairs
             .into_iter()
-            .find(|(_, is_egress, traffic, range)| !acl_allows(list, *is_egress, *traffic, range));
-        if let Some((direction, _, traffic, range)) = denied {
-            let preposition = if direction == "in" { "from" } else { "to" };
+            .find(|(wanted, range)| !acl_allows(list, wanted.is_egress, wanted.traffic, range));
+        if let Some((wanted, range)) = denied {
+            let (direction, preposition) = if wanted.is_egress {
+                ("out", "to")
+            } else {
+                ("in", "from")
+            };
             let message = format!(
                 "{} of {} does not allow {} {direction} {preposition} {range}",
                 list.id,
                 subnet.id,
-                traffic.text()
+                wanted.traffic.text()
             );
             problems.push(
                 Problem::new(
@@ -308,7 +327,7 @@ fn network_acls(facts: &Facts) -> Checked {
 }
 
 fn cluster_tags(facts: &Facts) -> Checked {
-    let key = format!("kubernetes.io/cluster/{}", facts.demand.cluster_tag);
+    let key = facts.demand.cluster_tag_key();
     let untagged = facts
         .subnets_of(None)?
         .into_iter()
@@ -330,11 +349,9 @@ fn cluster_tags(facts: &Facts) -> Checked {
 fn role_tags(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for subnet in facts.subnets_of(None)? {
-        let (kind, key) = if is_public(facts, &subnet.id)? {
-            ("public", "kubernetes.io/role/elb")
-        } else {
-            ("private", "kubernetes.io/role/internal-elb")
-        };
+        let is_public = is_public(facts, &subnet.id)?;
+        let kind = if is_public { "public" } else { "private" };
+        let key = role_tag_key(is_public);
         if !subnet.tags.contains_key(key) {
             problems.push(
                 Problem::new(

@@ -4,7 +4,7 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use capa_api::common::HostnameType;
 use capa_api::machine::Tenancy;
 
-use crate::facts::{Facts, MachineDemand};
+use crate::facts::{Demand, Facts, MachineDemand};
 use crate::reach::overlaps;
 use crate::rule::{Category::Vpc, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 
@@ -142,6 +142,23 @@ fn attribute(facts: &Facts, name: &str, flag: &str, what: &str, is_on: fn(&Facts
     )))])
 }
 
+/// Domain of the private DNS names of instances in a region.
+pub(crate) fn region_domain(region: &str) -> String {
+    match region {
+        "us-east-1" => "ec2.internal".to_owned(),
+        region => format!("{region}.compute.internal"),
+    }
+}
+
+/// Whether nodes have the names of the domain of the region. They have not if all machines are named by their ids.
+pub(crate) fn needs_region_domain(demand: &Demand) -> bool {
+    let is_named_by_id = |machines: &MachineDemand| {
+        let name = machines.spec.private_dns_name.as_ref();
+        name.is_some_and(|name| name.hostname_type == Some(HostnameType::ResourceName))
+    };
+    demand.machines.is_empty() || !demand.machines.iter().all(is_named_by_id)
+}
+
 fn dhcp_options(facts: &Facts) -> Checked {
     let vpc = facts.the_vpc()?;
     let Some(options) = known(&facts.dhcp_options, "the DHCP options")? else {
@@ -151,22 +168,13 @@ fn dhcp_options(facts: &Facts) -> Checked {
             "associate DHCP options with the DNS server AmazonProvidedDNS",
         )]);
     };
-    let region = &facts.demand.region;
-    let domain = match region.as_str() {
-        "us-east-1" => "ec2.internal".to_owned(),
-        region => format!("{region}.compute.internal"),
-    };
+    let domain = region_domain(&facts.demand.region);
     let mut problems = Vec::new();
-    let is_named_by_id = |machines: &MachineDemand| {
-        let name = machines.spec.private_dns_name.as_ref();
-        name.is_some_and(|name| name.hostname_type == Some(HostnameType::ResourceName))
-    };
-    let all_named = !facts.demand.machines.is_empty() && facts.demand.machines.iter().all(is_named_by_id);
     let has_domain = options
         .domain_names
         .iter()
         .any(|name| name.split_whitespace().any(|name| name == domain));
-    if !has_domain && !all_named {
+    if !has_domain && needs_region_domain(&facts.demand) {
         problems.push(Problem::new(
             &options.id,
             format!("the domain name of {} is not {domain}", options.id),
@@ -238,13 +246,20 @@ fn owner(facts: &Facts) -> Checked {
     Ok(problem.into_iter().collect())
 }
 
+/// Whether the machines share the hardware of their hosts with other customers.
+pub(crate) fn wants_default_tenancy(machines: &MachineDemand) -> bool {
+    let tenancy = machines.spec.tenancy;
+    tenancy.is_none_or(|tenancy| tenancy == Tenancy::Default)
+}
+
 fn tenancy(facts: &Facts) -> Checked {
     let vpc = facts.the_vpc()?;
     applies(vpc.tenancy == "dedicated")?;
-    let shared = facts.demand.machines.iter().filter(|machines| {
-        let tenancy = machines.spec.tenancy;
-        tenancy.is_none_or(|tenancy| tenancy == Tenancy::Default)
-    });
+    let shared = facts
+        .demand
+        .machines
+        .iter()
+        .filter(|machines| wants_default_tenancy(machines));
     let problems = shared.map(|machines| {
         Problem::new(
             &machines.template,

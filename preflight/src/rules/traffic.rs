@@ -1,0 +1,155 @@
+//! The traffic that the rules ask for. Rules look for it in security groups and network ACLs, and the list of
+//! requirements names it.
+
+use capa_api::cluster::preflight::PodNetwork;
+use serde::Serialize;
+
+use crate::facts::{Demand, RoleOfMachines};
+use crate::reach::Traffic;
+
+/// The other side of a connection of machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Workers.
+    Workers,
+    /// Control plane machines.
+    ControlPlane,
+    /// All machines.
+    Machines,
+    /// The load balancers of the control plane.
+    LoadBalancers,
+    /// Every address of the VPC.
+    Vpc,
+    /// Every address.
+    Anywhere,
+}
+
+/// Connections that the security groups of machines must allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// The rule that asks for the connections.
+    pub(crate) rule: &'static str,
+    /// Role of the machines.
+    pub(crate) role: RoleOfMachines,
+    /// The packets.
+    pub(crate) traffic: Traffic,
+    /// The other side.
+    pub(crate) side: Side,
+}
+
+const BOTH: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
+const KUBELET: Traffic = Traffic::tcp(10250);
+
+/// What machines must admit, without the traffic of the pod network.
+pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
+    let flow = |rule, role, traffic, side| Flow {
+        rule,
+        role,
+        traffic,
+        side,
+    };
+    let (control_plane, worker) = (RoleOfMachines::ControlPlane, RoleOfMachines::Worker);
+    let mut flows = vec![flow("G9", worker, Traffic::range("tcp", 30000, 32767), Side::Vpc)];
+    if demand.has_control_plane_machines() {
+        let api = Traffic::tcp(demand.api_port);
+        flows.extend([
+            flow("G4", control_plane, api, Side::Workers),
+            flow("G4", control_plane, api, Side::ControlPlane),
+            flow("G4", control_plane, api, Side::LoadBalancers),
+            // A single control plane machine gets a second one while it is replaced.
+            flow(
+                "G5",
+                control_plane,
+                Traffic::range("tcp", 2379, 2380),
+                Side::ControlPlane,
+            ),
+            flow("G6", control_plane, KUBELET, Side::ControlPlane),
+            flow("G6", worker, KUBELET, Side::ControlPlane),
+            flow("G7", control_plane, Traffic::tcp(10257), Side::ControlPlane),
+            flow("G7", control_plane, Traffic::tcp(10259), Side::ControlPlane),
+        ]);
+    }
+    flows
+}
+
+/// What machines must be allowed to connect to.
+pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
+    let wanted = [
+        (Traffic::tcp(443), Side::Anywhere),
+        // Amazon's DNS and time servers are reached past security groups; other servers lie in the VPC.
+        (Traffic::udp(53), Side::Vpc),
+        (Traffic::tcp(demand.api_port), Side::ControlPlane),
+        (KUBELET, Side::Machines),
+    ];
+    let of_role = |role| {
+        wanted.map(|(traffic, side)| Flow {
+            rule: "G10",
+            role,
+            traffic,
+            side,
+        })
+    };
+    let konnectivity = demand.has_hosted_control_plane.then_some(Flow {
+        rule: "G12",
+        role: RoleOfMachines::Worker,
+        traffic: Traffic::tcp(8132),
+        side: Side::Anywhere,
+    });
+    BOTH.into_iter().flat_map(of_role).chain(konnectivity).collect()
+}
+
+/// What the nodes of a pod network send each other: one of the sets must be admitted. Sources: the requirements pages
+/// of Calico, Cilium, Flannel and Antrea.
+pub(crate) fn of_pod_network(cni: PodNetwork) -> Vec<Vec<Traffic>> {
+    match cni {
+        PodNetwork::None => vec![],
+        PodNetwork::Calico => vec![
+            vec![Traffic::tcp(179), Traffic::protocol("4")],
+            vec![Traffic::udp(4789)],
+        ],
+        PodNetwork::Cilium => {
+            let with = |tunnel| vec![Traffic::udp(tunnel), Traffic::tcp(4240), Traffic::range("icmp", 8, 8)];
+            vec![with(8472), with(6081)]
+        }
+        PodNetwork::Flannel => vec![vec![Traffic::udp(8472)]],
+        PodNetwork::Antrea => vec![vec![Traffic::udp(6081), Traffic::range("tcp", 10349, 10351)]],
+    }
+}
+
+/// Packets that the network ACL of a subnet must let pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AclTraffic {
+    /// Whether the packets leave the subnet.
+    pub is_egress: bool,
+    /// The packets.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// Whether the other side is every subnet of machines. Otherwise it is every address.
+    pub with_subnets: bool,
+}
+
+/// What network ACLs must let pass: HTTPS and the answers to it, the API server and the kubelet.
+pub(crate) fn of_network_acls(demand: &Demand) -> Vec<AclTraffic> {
+    let with = |is_egress, traffic, with_subnets| AclTraffic {
+        is_egress,
+        traffic,
+        with_subnets,
+    };
+    let mut wanted = vec![
+        with(true, Traffic::tcp(443), false),
+        with(false, Traffic::range("tcp", 32768, 60999), false),
+    ];
+    for traffic in [Traffic::tcp(demand.api_port), KUBELET] {
+        wanted.extend([with(false, traffic, true), with(true, traffic, true)]);
+    }
+    wanted
+}
+
+/// The port of the control plane endpoint, on which load balancers listen.
+pub(crate) fn endpoint_port(demand: &Demand) -> i32 {
+    demand
+        .endpoint
+        .as_ref()
+        .map_or(demand.api_port, |endpoint| endpoint.port)
+}
