@@ -29,7 +29,7 @@ pub(crate) fn of_file(file: &Path) -> Result<Facts> {
 }
 
 /// The facts about a Cluster, as the management cluster has it.
-pub(crate) fn of_cluster(name: &str, flags: &live::Flags) -> Result<Facts> {
+pub(crate) fn of_cluster(name: &str, flags: &live::ManagementFlags) -> Result<Facts> {
     runtime()?.block_on(async {
         let (objects, kubernetes) = live::read(name, flags).await?;
         let facts = gathered(&objects).await?;
@@ -48,6 +48,14 @@ fn runtime() -> Result<Runtime> {
 async fn gathered(objects: &Objects) -> Result<Facts> {
     let pool = pool().await;
     let demand = demanded(objects, &pool).await?;
+    if demand.region.is_empty() {
+        // There is nowhere to ask. The rules about the sources say why they give no region.
+        return Ok(Facts {
+            demand,
+            ..Facts::default()
+        });
+    }
+    announce(&objects.cluster, &demand.region);
     Ok(pool.facts(&identity(), &demand.region).facts(&demand).await)
 }
 
@@ -56,8 +64,6 @@ async fn demanded(objects: &Objects, pool: &SessionPool) -> Result<Demand> {
     let Objects { cluster, machines, .. } = objects;
     let aws_cluster = match &objects.infrastructure {
         Infrastructure::Described(network) => {
-            let region = network.region.as_deref();
-            announce(cluster, region.context("no source gives the region of the machines")?);
             return Ok(demand_of_network(cluster, *network.clone(), machines.clone()));
         }
         Infrastructure::Unmanaged(aws_cluster) => aws_cluster,
@@ -66,7 +72,6 @@ async fn demanded(objects: &Objects, pool: &SessionPool) -> Result<Demand> {
     let region = spec
         .region()
         .context("spec.region of the AWSCluster is missing, or is no name of a region")?;
-    announce(cluster, region);
     let cloud = pool.cluster(&identity(), region);
     let resolved = resolved_network(spec, &cluster.name_any(), cloud.as_ref()).await;
     // Without credentials, the facts tell what is wrong with them.

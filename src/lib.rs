@@ -12,6 +12,7 @@ mod manager;
 mod markdown;
 mod objects;
 mod preflight_rules;
+mod requirements;
 mod topology;
 mod unsupported_fields;
 mod version;
@@ -62,6 +63,8 @@ enum Command {
     Iam(iam::Flags),
     /// Print the rules of `capa-rs check` as Markdown, or write them into a file.
     PreflightRules(preflight_rules::Flags),
+    /// Print what has to be provided for an unmanaged AWSCluster, as a list or for Terraform.
+    Requirements(requirements::Flags),
     /// Draw the infrastructure of a cluster, with the findings of the checks.
     Topology(topology::Flags),
     /// Print the spec fields that have no effect yet as Markdown, or write them into a file.
@@ -85,6 +88,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Discover(flags) => discover::run(&flags),
         Command::Iam(flags) => iam::run(&flags),
         Command::PreflightRules(flags) => preflight_rules::run(&flags),
+        Command::Requirements(flags) => requirements::run(&flags),
         Command::Topology(flags) => topology::run(&flags),
         Command::UnsupportedFields(flags) => unsupported_fields::run(&flags),
         Command::Version => version::run(),

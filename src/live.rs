@@ -20,7 +20,7 @@ use crate::objects::{Infrastructure, Objects, machines_of, uses};
 
 /// Flags of commands that read from a management cluster, with the names of clusterctl's.
 #[derive(Debug, Args)]
-pub(crate) struct Flags {
+pub(crate) struct ManagementFlags {
     /// Namespace of the Cluster. Default: that of the kubeconfig's context.
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Flags {
 }
 
 /// The objects of a Cluster, and what the API server says of its sources of networks.
-pub(crate) async fn read(name: &str, flags: &Flags) -> Result<(Objects, KubernetesFacts)> {
+pub(crate) async fn read(name: &str, flags: &ManagementFlags) -> Result<(Objects, KubernetesFacts)> {
     let (client, namespace) = client(flags).await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &namespace);
     let cluster = clusters.get_opt(name).await.context("the Cluster cannot be read")?;
@@ -79,7 +79,7 @@ pub(crate) async fn read(name: &str, flags: &Flags) -> Result<(Objects, Kubernet
 }
 
 /// A client of the management cluster, and the namespace of the Cluster.
-async fn client(flags: &Flags) -> Result<(Client, String)> {
+async fn client(flags: &ManagementFlags) -> Result<(Client, String)> {
     let options = KubeConfigOptions {
         context: flags.kubeconfig_context.clone(),
         ..KubeConfigOptions::default()

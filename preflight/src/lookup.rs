@@ -3,30 +3,39 @@
 use std::collections::BTreeSet;
 
 use crate::facts::{
-    Demand, Facts, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet, TargetGroup, Vpc,
+    Answer, Demand, Facts, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet, TargetGroup,
+    Vpc,
 };
-use crate::rule::{Skipped, known};
+use crate::rule::{Skipped, applies, known};
 
 /// All packets to IPv4 addresses that no other route is for.
 pub(crate) const DEFAULT_ROUTE: &str = "0.0.0.0/0";
 
 impl Facts {
+    /// An answer about the network. A rule about the network says nothing while nobody names a network.
+    pub(crate) fn of_network<'a, T>(&self, answer: &'a Answer<T>, what: &str) -> Result<&'a T, Skipped> {
+        let demand = &self.demand;
+        let is_named = demand.network.vpc.is_some() || !demand.subnet_ids(None).is_empty();
+        applies(is_named || !demand.machines.is_empty())?;
+        known(answer, what)
+    }
+
     /// The VPC. A rule about the VPC says nothing if the VPC does not exist, which is a finding of rule V1.
     pub(crate) fn the_vpc(&self) -> Result<&Vpc, Skipped> {
-        let vpc = known(&self.vpc, "the VPC")?.as_ref();
+        let vpc = self.of_network(&self.vpc, "the VPC")?.as_ref();
         vpc.ok_or_else(|| Skipped::Unknown("the VPC does not exist: see V1".to_owned()))
     }
 
     /// The subnets of machines with a role, or with any, that exist.
     pub(crate) fn subnets_of(&self, role: Option<RoleOfMachines>) -> Result<Vec<&Subnet>, Skipped> {
         let ids = self.demand.subnet_ids(role);
-        let subnets = known(&self.subnets, "the subnets")?.iter();
+        let subnets = self.of_network(&self.subnets, "the subnets")?.iter();
         Ok(subnets.filter(|subnet| ids.contains(subnet.id.as_str())).collect())
     }
 
     /// The route table of a subnet: its own, or else the main one of the VPC.
     pub(crate) fn route_table(&self, subnet: &str) -> Result<&RouteTable, Skipped> {
-        let tables = known(&self.route_tables, "the route tables")?;
+        let tables = self.of_network(&self.route_tables, "the route tables")?;
         let own = tables
             .iter()
             .find(|table| table.subnet_ids.iter().any(|id| id == subnet));
@@ -36,7 +45,7 @@ impl Facts {
 
     /// The network access control list of a subnet.
     pub(crate) fn network_acl(&self, subnet: &str) -> Result<Option<&NetworkAcl>, Skipped> {
-        let lists = known(&self.network_acls, "the network ACLs")?;
+        let lists = self.of_network(&self.network_acls, "the network ACLs")?;
         Ok(lists.iter().find(|list| list.subnet_ids.iter().any(|id| id == subnet)))
     }
 

@@ -14,7 +14,9 @@ use std::time::Duration;
 use capa_cloud::Timing;
 use capa_cloud::session::{EndedCall, SessionKey, perform};
 use capa_cloud::targets::TargetPolicy;
-use capa_controllers::awscluster::{ClusterContext, ClusterReconciler, FactsSources, LookupCache, WarningDedup};
+use capa_controllers::awscluster::{
+    CheckTimes, ClusterContext, ClusterReconciler, FactsSources, LookupCache, WarningDedup,
+};
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::orphans::OrphanScanner;
 use capa_preflight::SavedFacts;
@@ -133,6 +135,7 @@ impl Process {
                 clouds: Arc::new(manager.clone()),
                 facts: good_facts(),
                 lookups: LookupCache::default(),
+                checks: CheckTimes::default(),
                 warnings: WarningDedup::default(),
                 timing,
                 identity_namespace: IDENTITY_NAMESPACE.to_owned(),

@@ -67,7 +67,7 @@ struct ClusterFlags {
     name: Option<String>,
 
     #[command(flatten)]
-    live: live::Flags,
+    live: live::ManagementFlags,
 
     #[command(flatten)]
     output: OutputFlags,

@@ -167,6 +167,7 @@ impl Wiring {
                 clouds: Arc::new(self.clouds.clone()),
                 facts: self.facts_sources(),
                 lookups: awscluster::LookupCache::default(),
+                checks: awscluster::CheckTimes::default(),
                 warnings: awscluster::WarningDedup::default(),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),

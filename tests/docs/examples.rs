@@ -10,7 +10,9 @@ fn ours(schemas: &Schemas, place: &str, yaml: &str) -> (usize, Vec<String>) {
     let objects: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap_or_else(|error| panic!("{place}: {error}"));
     let is_ours = |object: &&Value| {
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        // Other infrastructure providers have kinds in the same group.
         api_version.starts_with(&format!("{GROUP}/"))
+            && object["kind"].as_str().is_some_and(|kind| kind.starts_with("AWS"))
     };
     let ours: Vec<&Value> = objects.iter().filter(is_ours).collect();
     let problems = ours.iter().flat_map(|object| schemas.problems(object));

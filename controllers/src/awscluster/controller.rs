@@ -43,6 +43,7 @@ impl Reconciler for ClusterReconciler {
     fn forget(&self, object: &AWSCluster) {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         self.context.lookups.remove(uid);
+        self.context.checks.forget(uid);
         self.context.warnings.forget(uid);
     }
 }

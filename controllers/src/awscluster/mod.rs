@@ -3,6 +3,8 @@
 //! The reconciler has read-only access to AWS (`ClusterClouds`), so the compiler checks that it never writes to AWS for
 //! an unmanaged cluster.
 
+mod check_results;
+mod check_times;
 mod controller;
 mod demand;
 mod facts;
@@ -30,6 +32,7 @@ use capa_cloud::{ClusterClouds, ResolvedIdentity, Timing};
 use capa_preflight::FactsSource;
 use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError};
 
+pub use check_times::CheckTimes;
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
 pub use demand::{demand, demand_of_network, resolved_network};
 pub use lookup_cache::LookupCache;
@@ -53,6 +56,8 @@ pub struct ClusterContext {
     pub facts: FactsSources,
     /// The last lookups of incomplete networks.
     pub lookups: LookupCache,
+    /// The times of the last checks of the infrastructure.
+    pub checks: CheckTimes,
     /// Warnings published about the incomplete status of externally managed AWSClusters.
     pub warnings: WarningDedup,
     /// Periods and ages.
@@ -93,9 +98,9 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
     let cluster = ensure_finalizer_removed(cluster, context).await?;
     // An unmanaged AWSCluster has no finalizer, and this provider owns nothing in AWS for it: deletion needs no work.
     if cluster.metadata.deletion_timestamp.is_some() {
-        context
-            .lookups
-            .remove(cluster.metadata.uid.as_deref().unwrap_or_default());
+        let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+        context.lookups.remove(uid);
+        context.checks.forget(uid);
         return Ok(Outcome::done(cluster).because("the AWSCluster is being deleted"));
     }
     let Some(owner) = owner else {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::preflight::PreflightMode;
-use capa_api::cluster::status::{AWSClusterStatus, FindingSeverity, PreflightFinding, PreflightStatus};
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::cluster::status::{PreflightFinding, PreflightStatus};
 use capa_api::contract::Cluster;
 use capa_api::network::MachineNetwork;
 use capa_preflight::facts::Facts;
@@ -41,7 +40,9 @@ pub(super) async fn checked(
     }
     let is_known = matches!(facts.lookup, NetworkLookup::Found(_) | NetworkLookup::Recorded(..));
     let now = context.kubernetes.now();
-    if facts.identity.is_err() || !is_known || !is_due(cluster, network, now) {
+    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+    let last_check = context.checks.last(uid);
+    if facts.identity.is_err() || !is_known || !is_due(cluster, network, last_check, now) {
         return last;
     }
     let reference = cluster.spec.effective_identity_ref();
@@ -53,12 +54,26 @@ pub(super) async fn checked(
     let demand = demand(cluster, owner, network, vec![]);
     let source = (context.facts)(&identity, &demand.region);
     let facts = source.facts(&demand).await;
-    Some(result(cluster, &facts, now))
+    context.checks.record(uid, now);
+    let checked = result(cluster, &facts, now);
+    Some(match last {
+        Some(last) if is_same(&last, &checked) => last,
+        _ => checked,
+    })
+}
+
+/// Whether two checks have the same result. The status is not written for the time of a check alone.
+fn is_same(one: &PreflightStatus, other: &PreflightStatus) -> bool {
+    let without_time = |status: &PreflightStatus| PreflightStatus {
+        checked_at: None,
+        ..status.clone()
+    };
+    without_time(one) == without_time(other)
 }
 
 /// Whether the checks are to run: after a change of the spec or of the published network, on request, and from time to
-/// time.
-fn is_due(cluster: &AWSCluster, network: &MachineNetwork, now: Timestamp) -> bool {
+/// time. `last_check` is the time of the last check by this process.
+fn is_due(cluster: &AWSCluster, network: &MachineNetwork, last_check: Option<Timestamp>, now: Timestamp) -> bool {
     let Some(status) = &cluster.status else {
         return true;
     };
@@ -73,12 +88,13 @@ fn is_due(cluster: &AWSCluster, network: &MachineNetwork, now: Timestamp) -> boo
     if status.network.as_ref() != Some(network) {
         return true;
     }
-    let Some(checked_at) = &last.checked_at else {
+    let recorded = last.checked_at.as_ref().map(|time| time.0);
+    let Some(checked_at) = recorded.max(last_check) else {
         return true;
     };
     let is_complete = last.findings.is_empty() && last.unchecked_rules.is_empty();
     // The clock of another process may be behind.
-    let age = Duration::try_from(now.duration_since(checked_at.0)).unwrap_or_default();
+    let age = Duration::try_from(now.duration_since(checked_at)).unwrap_or_default();
     age >= if is_complete { REPEAT } else { RETRY }
 }
 
@@ -118,63 +134,4 @@ fn findings(report: &Report) -> Vec<PreflightFinding> {
     findings.sort_by_key(|finding| finding.severity);
     findings.truncate(MOST_FINDINGS);
     findings
-}
-
-/// The condition `PreflightPassed`, which names fields without effect as well; `None` if there is nothing to say, because
-/// nothing is checked.
-pub(super) fn condition(status: Option<&PreflightStatus>, unsupported: Option<String>) -> Option<ConditionUpdate> {
-    let of_rules = status.map(of_rules);
-    let Some(unsupported) = unsupported else {
-        return of_rules;
-    };
-    let broken = of_rules.filter(|of_rules| of_rules.reason == Reason::RulesFailing);
-    Some(match broken {
-        Some(broken) => {
-            let message = format!("{}; {unsupported}", broken.message);
-            broken.with_message(message)
-        }
-        None => ConditionType::PreflightPassed.is_false(Reason::UnsupportedField, unsupported),
-    })
-}
-
-fn of_rules(status: &PreflightStatus) -> ConditionUpdate {
-    let blocking = rules(status, FindingSeverity::Blocking);
-    let mut parts = Vec::new();
-    for (what, rules) in [
-        ("blocking", &blocking),
-        ("warnings", &rules(status, FindingSeverity::Warning)),
-    ] {
-        if !rules.is_empty() {
-            parts.push(format!("{what}: {}", rules.join(", ")));
-        }
-    }
-    if !parts.is_empty() {
-        parts.push("see status.preflight.findings".to_owned());
-    }
-    if !status.unchecked_rules.is_empty() {
-        parts.push(format!("not checked: {}", status.unchecked_rules.join(", ")));
-    }
-    let message = parts.join("; ");
-    if blocking.is_empty() {
-        ConditionType::PreflightPassed
-            .is_true(Reason::Ready)
-            .with_message(message)
-    } else {
-        ConditionType::PreflightPassed.is_false(Reason::RulesFailing, message)
-    }
-}
-
-/// The ids of the rules with findings of a severity.
-fn rules(status: &PreflightStatus, severity: FindingSeverity) -> Vec<&str> {
-    let of_severity = status.findings.iter().filter(|finding| finding.severity == severity);
-    let mut rules: Vec<&str> = of_severity.map(|finding| finding.rule.as_str()).collect();
-    rules.dedup();
-    rules
-}
-
-/// Whether findings keep the AWSCluster from being provisioned. An AWSCluster that is provisioned stays so.
-pub(super) fn holds_back(cluster: &AWSCluster, status: Option<&PreflightStatus>, before: &AWSClusterStatus) -> bool {
-    let is_required = cluster.spec.effective_preflight_mode() == PreflightMode::Require;
-    let is_blocked = status.is_none_or(|status| !rules(status, FindingSeverity::Blocking).is_empty());
-    is_required && is_blocked && !before.provisioned()
 }

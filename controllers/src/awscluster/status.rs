@@ -15,9 +15,9 @@ use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use kube::Resource as _;
 
+use super::check_results;
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
 use super::load_balancer::{USUAL_PORT, api_port};
-use super::preflight;
 use super::ready::ReadyInputs;
 use super::resolve::{Published, Resolution, resolve};
 use crate::machine_networks::MachineNetworks;
@@ -98,13 +98,13 @@ pub(super) fn unmanaged(
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
-    let held_back = preflight::holds_back(cluster, checked.as_ref(), &before);
+    let held_back = check_results::holds_back(cluster, checked.as_ref(), &before);
     let may_provision = may_provision(&cluster.spec, facts, network_failing_for, timing) && !held_back;
     let provisioned = before.provisioned() || may_provision;
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
     let discovery = discovery(cluster, facts, &resolution.condition);
     let endpoint = endpoint(cluster, owner);
-    let preflight = preflight::condition(checked.as_ref(), unsupported_fields(&found));
+    let preflight = check_results::condition(checked.as_ref(), unsupported_fields(&found));
     let others: Vec<&ConditionUpdate> = [&identity, &resolution.condition, &endpoint]
         .into_iter()
         .chain(&preflight)

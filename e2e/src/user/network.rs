@@ -31,6 +31,10 @@ pub struct Network {
     pub control_plane_security_group_id: String,
     /// The internet gateway.
     pub internet_gateway_id: String,
+    /// The NAT gateway, in the public subnet of the first zone.
+    pub nat_gateway_id: String,
+    /// The route table of the private subnets.
+    pub private_route_table_id: String,
 }
 
 /// The subnets of a zone.
@@ -73,6 +77,14 @@ impl Network {
 impl User {
     /// Creates a network.
     pub async fn create_network(&self, plan: &NetworkPlan) -> anyhow::Result<Network> {
+        let network = self.create_incomplete_network(plan).await?;
+        self.complete_network(&network).await?;
+        Ok(network)
+    }
+
+    /// Creates a network with three usual mistakes: instances get no DNS names, private subnets have no default route, and
+    /// the security group of the control plane admits nobody to the API server.
+    pub async fn create_incomplete_network(&self, plan: &NetworkPlan) -> anyhow::Result<Network> {
         let name = &plan.name;
         let vpc_id = self.create_vpc(name).await?;
         let internet_gateway_id = self.create_internet_gateway(name, &vpc_id).await?;
@@ -102,14 +114,11 @@ impl User {
                 });
             }
         }
-        if let Some(zone) = zones.first() {
-            self.create_nat_gateway(name, &zone.public_subnet_id, &private_routes)
-                .await?;
-        }
+        let first = zones.first().context("a network needs a zone")?;
+        let nat_gateway_id = self.create_nat_gateway(name, &first.public_subnet_id).await?;
         let control_plane = self
             .create_security_group(&vpc_id, &format!("{name}-control-plane"))
             .await?;
-        self.allow_from_vpc(&control_plane, 6443).await?;
         let node = self.create_security_group(&vpc_id, &format!("{name}-node")).await?;
         for source in [&node, &control_plane] {
             self.allow_from_group(&node, source).await?;
@@ -120,7 +129,33 @@ impl User {
             node_security_group_id: node,
             control_plane_security_group_id: control_plane,
             internet_gateway_id,
+            nat_gateway_id,
+            private_route_table_id: private_routes,
         })
+    }
+
+    /// Corrects the mistakes of an incomplete network.
+    pub async fn complete_network(&self, network: &Network) -> anyhow::Result<()> {
+        self.give_dns_names(&network.vpc_id).await?;
+        self.route_to_nat_gateway(&network.private_route_table_id, &network.nat_gateway_id)
+            .await?;
+        self.allow_from_vpc(&network.control_plane_security_group_id, 6443)
+            .await
+    }
+
+    async fn give_dns_names(&self, vpc: &str) -> anyhow::Result<()> {
+        self.announce(&format!("modify-vpc-attribute --vpc-id {vpc} --enable-dns-hostnames"));
+        let hostnames = AttributeBooleanValue::builder().value(true).build();
+        let modify = self
+            .ec2
+            .modify_vpc_attribute()
+            .vpc_id(vpc)
+            .enable_dns_hostnames(hostnames);
+        modify
+            .send()
+            .await
+            .with_context(|| format!("giving DNS names to instances of {vpc}"))?;
+        Ok(())
     }
 
     async fn create_vpc(&self, name: &str) -> anyhow::Result<String> {
@@ -137,19 +172,7 @@ impl User {
             .send()
             .await;
         let vpc = created.context("creating a VPC")?.vpc;
-        let id = vpc.and_then(|vpc| vpc.vpc_id).context("no id of the VPC")?;
-        self.announce(&format!("modify-vpc-attribute --vpc-id {id} --enable-dns-hostnames"));
-        let hostnames = AttributeBooleanValue::builder().value(true).build();
-        let modify = self
-            .ec2
-            .modify_vpc_attribute()
-            .vpc_id(&id)
-            .enable_dns_hostnames(hostnames);
-        modify
-            .send()
-            .await
-            .with_context(|| format!("giving DNS names to instances of {id}"))?;
-        Ok(id)
+        vpc.and_then(|vpc| vpc.vpc_id).context("no id of the VPC")
     }
 
     async fn create_internet_gateway(&self, name: &str, vpc: &str) -> anyhow::Result<String> {
@@ -237,7 +260,7 @@ impl User {
         Ok(())
     }
 
-    async fn create_nat_gateway(&self, name: &str, subnet: &str, routes: &str) -> anyhow::Result<()> {
+    async fn create_nat_gateway(&self, name: &str, subnet: &str) -> anyhow::Result<String> {
         let tags = self.announce_tagged("allocate-address --domain vpc", &ResourceType::ElasticIp, name);
         let address = self
             .ec2
@@ -263,9 +286,12 @@ impl User {
             .await
             .context("creating a NAT gateway")?
             .nat_gateway;
-        let gateway = created
+        created
             .and_then(|gateway| gateway.nat_gateway_id)
-            .context("no id of the NAT gateway")?;
+            .context("no id of the NAT gateway")
+    }
+
+    async fn route_to_nat_gateway(&self, routes: &str, gateway: &str) -> anyhow::Result<()> {
         self.announce(&format!(
             "create-route --route-table-id {routes} --destination-cidr-block 0.0.0.0/0 --nat-gateway-id {gateway}"
         ));
@@ -275,7 +301,7 @@ impl User {
             .route_table_id(routes)
             .destination_cidr_block("0.0.0.0/0");
         route
-            .nat_gateway_id(&gateway)
+            .nat_gateway_id(gateway)
             .send()
             .await
             .with_context(|| format!("adding a route to {routes}"))?;

@@ -48,6 +48,7 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
 
         let expected: BTreeSet<Published> = [
             ("AWSCluster", "dev", "Warning", "NotFound"),
+            ("AWSCluster", "dev", "Warning", "RulesFailing"),
             ("AWSCluster", "other", "Warning", "NotManagedYet"),
             ("AWSMachine", "first", "Warning", "UnsupportedFormat"),
             ("AWSMachine", "first", "Normal", "SuccessfulCreate"),

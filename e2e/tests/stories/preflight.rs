@@ -9,11 +9,12 @@ use aws_sdk_ec2::types;
 use aws_sdk_elasticloadbalancingv2::types::{
     LoadBalancerSchemeEnum, LoadBalancerTypeEnum, ProtocolEnum, TargetTypeEnum,
 };
-use capa_e2e::{Story, eventually, provider_program};
+use capa_e2e::{Story, eventually, fixtures, provider_program};
 use capa_preflight::{ShownBy, rules};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::scenario::{REGION, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, REGION, Scenario, WITHIN, story, tell};
 
 /// The most calls of the checks of a network.
 const MOST_CALLS: usize = 15;
@@ -21,6 +22,13 @@ const MOST_CALLS: usize = 15;
 #[test]
 fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Result<()> {
     story("preflight", async |s| {
+        let names = async |are_given: bool| -> anyhow::Result<()> {
+            let value = types::AttributeBooleanValue::builder().value(are_given).build();
+            let vpc = s.user.ec2().modify_vpc_attribute().vpc_id(&s.network.vpc_id);
+            vpc.enable_dns_hostnames(value).send().await?;
+            Ok(())
+        };
+        names(false).await?;
         s.owned("dev", &s.unmanaged("dev", "  preflight: {mode: Require}"))
             .await?;
         let said = s.says("dev", "PreflightPassed", "False", "RulesFailing").await?;
@@ -29,11 +37,7 @@ fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Resu
         let calls = s.aws().checks_journal();
         assert!(!calls.is_empty() && calls.len() <= MOST_CALLS, "{calls}");
 
-        let hostnames = types::AttributeBooleanValue::builder().value(true).build();
-        let vpc = s.user.ec2().modify_vpc_attribute().vpc_id(&s.network.vpc_id);
-        vpc.enable_dns_hostnames(hostnames).send().await?;
-        let skipped = json!({"spec": {"preflight": {"skipRules": ["S5", "E2"]}}});
-        s.change("dev", skipped).await?;
+        names(true).await?;
         let annotation = json!({"infrastructure.cluster.x-k8s.io/preflight-requested": "mended"});
         s.change("dev", json!({"metadata": {"annotations": annotation}}))
             .await?;
@@ -57,12 +61,26 @@ fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Resu
 }
 
 /// Runs `capa-rs check network` with the credentials of the story, and gives its exit code and its report.
-fn check(s: &Scenario, objects: &str, secret: Option<&str>) -> anyhow::Result<(i32, Value)> {
+fn check(s: &Scenario, objects: &str, access_key_id: Option<&str>) -> anyhow::Result<(i32, Value)> {
+    let arguments = ["check", "network", "--output", "json", "--file", "-"];
+    let (code, report) = provider(s, &arguments, objects, access_key_id)?;
+    let parsed = serde_json::from_str(&report).with_context(|| report.clone())?;
+    Ok((code, parsed))
+}
+
+/// Runs the provider's program with the credentials of the story, and gives its exit code and what it prints.
+fn provider(
+    s: &Scenario,
+    arguments: &[&str],
+    input: &str,
+    access_key_id: Option<&str>,
+) -> anyhow::Result<(i32, String)> {
     let key = s.aws().key();
     let mut program = Command::new(provider_program()?)
-        .args(["check", "network", "--output", "json", "--file", "-"])
+        .args(arguments)
+        .env("KUBECONFIG", s.environment.world().admin_kubeconfig())
         .env("AWS_ENDPOINT_URL", s.aws().url())
-        .env("AWS_ACCESS_KEY_ID", secret.unwrap_or(&key.access_key_id))
+        .env("AWS_ACCESS_KEY_ID", access_key_id.unwrap_or(&key.access_key_id))
         .env("AWS_SECRET_ACCESS_KEY", &key.secret_access_key)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -72,12 +90,93 @@ fn check(s: &Scenario, objects: &str, secret: Option<&str>) -> anyhow::Result<(i
         .stdin
         .take()
         .context("standard input")?
-        .write_all(objects.as_bytes())?;
+        .write_all(input.as_bytes())?;
     let output = program.wait_with_output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    let report = serde_json::from_str(&text).with_context(|| format!("{text}{errors}"))?;
-    Ok((output.status.code().context("an exit code")?, report))
+    let code = output.status.code().with_context(|| errors.to_string())?;
+    Ok((code, String::from_utf8(output.stdout)? + &errors))
+}
+
+#[test]
+fn the_command_checks_a_cluster_and_the_sources_of_its_machines() -> anyhow::Result<()> {
+    tell(Story::new("check-cluster"), async |s| {
+        s.apply(&fixtures::cluster("dev", None)).await?;
+        let template = "
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: AWSMachineTemplate
+metadata: {name: md}
+spec: {template: {spec: {instanceType: m5.large, networkSources: [{kind: ConfigMap, name: network}]}}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: md}
+spec:
+  clusterName: dev
+  selector: {matchLabels: {role: worker}}
+  template:
+    metadata: {labels: {role: worker}}
+    spec:
+      clusterName: dev
+      bootstrap: {dataSecretName: none}
+      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachineTemplate, name: md}
+";
+        s.apply(template).await?;
+        let checked = |output: &str| {
+            let namespace = s.namespace().to_owned();
+            let arguments = ["check", "cluster", "dev", "--namespace", &namespace, "--output", output];
+            provider(s, &arguments, "", None)
+        };
+        let labelled = async || {
+            let api = s.api(CORE, "MachineDeployment").await?;
+            let deployment = api.get("md").await?;
+            ensure!(
+                deployment.labels().get("cluster.x-k8s.io/cluster-name").is_some(),
+                "no label"
+            );
+            Ok(())
+        };
+        eventually(
+            WITHIN,
+            "the MachineDeployment to have the label of its Cluster",
+            labelled,
+        )
+        .await?;
+        let (code, said) = checked("text")?;
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("× K3") && said.contains("ConfigMap/network"), "{said}");
+
+        let subnets: Vec<Value> = s
+            .network
+            .private_subnet_ids()
+            .iter()
+            .map(|id| json!({"id": id}))
+            .collect();
+        let network = |region: Value| {
+            let network = json!({"region": region, "subnets": subnets,
+                "securityGroups": {"all": [s.network.node_security_group_id]}});
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "network"},
+                "data": {"network.yaml": network.to_string()}})
+            .to_string()
+        };
+        s.apply(&network(json!(REGION))).await?;
+        let (_, report) = checked("json")?;
+        let report: Value = serde_json::from_str(&report).with_context(|| report.clone())?;
+        let passed = report["passed"].as_array().context("rules")?;
+        for rule in ["K1", "K2", "K3", "S1", "G1"] {
+            assert!(passed.contains(&json!(rule)), "{rule}: {report}");
+        }
+        let namespace = s.namespace().to_owned();
+        let drawn = provider(
+            s,
+            &["topology", "dev", "--namespace", &namespace, "--output", "dot"],
+            "",
+            None,
+        )?;
+        assert_eq!(drawn.0, 0, "{}", drawn.1);
+        assert!(drawn.1.contains(s.network.private_subnet_ids()[0]), "{}", drawn.1);
+        s.assert_mutating(&[]);
+        Ok(())
+    })
 }
 
 fn found(report: &Value) -> BTreeSet<String> {

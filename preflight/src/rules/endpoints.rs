@@ -43,7 +43,7 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The services without a usable endpoint for a subnet.
 pub(super) fn missing_services(facts: &Facts, subnet: &Subnet) -> Result<Vec<&'static str>, Skipped> {
-    let endpoints = known(&facts.vpc_endpoints, "the VPC endpoints")?;
+    let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?;
     let table = facts.route_table(&subnet.id)?;
     let serves = |endpoint: &VpcEndpoint| match endpoint.endpoint_type.as_str() {
         "Gateway" => endpoint.route_table_ids.contains(&table.id),
@@ -105,7 +105,7 @@ fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
         ranges: ranges(subnets.iter().copied()),
     };
     let mut problems = Vec::new();
-    let endpoints = known(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
+    let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
     let wanted = endpoints.filter(|endpoint| SERVICES.contains(&(endpoint.service.as_str(), "Interface")));
     for endpoint in wanted.filter(|endpoint| endpoint.endpoint_type == "Interface") {
         let ids: BTreeSet<&str> = endpoint.security_group_ids.iter().map(String::as_str).collect();

@@ -218,7 +218,7 @@ fn fitting_images(facts: &Facts) -> Checked {
 /// The zones in which the machines may be launched.
 fn zones<'a>(facts: &'a Facts, machines: &MachineDemand) -> Result<BTreeSet<&'a str>, Skipped> {
     let ids = machines.subnet_ids(&facts.demand.network);
-    let subnets = known(&facts.subnets, "the subnets")?.iter();
+    let subnets = facts.of_network(&facts.subnets, "the subnets")?.iter();
     Ok(subnets
         .filter(|subnet| ids.contains(subnet.id.as_str()))
         .map(|subnet| subnet.zone.as_str())
@@ -226,8 +226,8 @@ fn zones<'a>(facts: &'a Facts, machines: &MachineDemand) -> Result<BTreeSet<&'a 
 }
 
 fn offerings(facts: &Facts) -> Checked {
-    let offerings = known(&facts.offerings, "the zones of the instance types")?;
     applies(!facts.demand.machines.is_empty())?;
+    let offerings = known(&facts.offerings, "the zones of the instance types")?;
     let mut problems = Vec::new();
     for machines in &facts.demand.machines {
         let name = &machines.spec.instance_type;

@@ -6,7 +6,7 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use crate::facts::{Facts, Route, RouteTarget, Subnet};
 use crate::lookup::DEFAULT_ROUTE;
-use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies};
 use crate::rules::endpoints::missing_services;
 
 pub(super) const RULES: &[Rule] = &[
@@ -109,7 +109,7 @@ fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Sk
     let RouteTarget::NatGateway(id) = target else {
         return Ok(None);
     };
-    let gateways = known(&facts.nat_gateways, "the NAT gateways")?;
+    let gateways = facts.of_network(&facts.nat_gateways, "the NAT gateways")?;
     Ok(match gateways.iter().find(|gateway| gateway.id == *id) {
         None => Some(format!("{id}, which does not exist")),
         Some(gateway) if !matches!(gateway.state.as_str(), "available" | "pending") => {
@@ -141,8 +141,8 @@ fn public_routes(facts: &Facts) -> Checked {
 }
 
 fn nat_zones(facts: &Facts) -> Checked {
-    let all = known(&facts.subnets, "the subnets")?;
-    let gateways = known(&facts.nat_gateways, "the NAT gateways")?;
+    let all = facts.of_network(&facts.subnets, "the subnets")?;
+    let gateways = facts.of_network(&facts.nat_gateways, "the NAT gateways")?;
     let mut problems = Vec::new();
     let mut used = BTreeSet::new();
     for subnet in facts.subnets_of(None)? {

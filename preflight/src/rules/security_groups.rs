@@ -197,6 +197,8 @@ fn exist(facts: &Facts) -> Checked {
     let ids = facts.demand.group_ids(None);
     let vpc = facts.vpc.found().and_then(Option::as_ref);
     let mut problems = Vec::new();
+    // Machines whose templates are not known may name groups of their own.
+    applies(!ids.is_empty() || !facts.demand.machines.is_empty())?;
     if ids.is_empty() {
         let fix = "name security groups: the default group of the VPC is never used";
         problems.push(Problem::new("machines", "machines have no security group", fix));
@@ -301,7 +303,7 @@ fn in_vpc(facts: &Facts) -> Result<Peer<'_>, Skipped> {
 
 /// The load balancers of the control plane that have an address in a known subnet, or a security group.
 fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
-    let subnets = known(&facts.subnets, "the subnets")?;
+    let subnets = facts.of_network(&facts.subnets, "the subnets")?;
     let balancers = facts.the_load_balancers().unwrap_or_default().into_iter();
     let peers = balancers.map(|balancer| {
         let ids: BTreeSet<&String> = balancer.zones.values().collect();

@@ -120,7 +120,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn exist(facts: &Facts) -> Checked {
-    let subnets = known(&facts.subnets, "the subnets")?;
+    let subnets = facts.of_network(&facts.subnets, "the subnets")?;
     let vpc = facts.vpc.found().and_then(Option::as_ref);
     let ids = facts.demand.subnet_ids(None);
     applies(!ids.is_empty())?;

@@ -91,7 +91,7 @@ fn exists(facts: &Facts) -> Checked {
         .vpc
         .as_ref()
         .map_or("the VPC", |vpc| vpc.id.as_str());
-    let problem = match known(&facts.vpc, "the VPC")? {
+    let problem = match facts.of_network(&facts.vpc, "the VPC")? {
         None => Some(Problem::new(
             wanted,
             format!("{wanted} does not exist in {}", facts.demand.region),
@@ -117,7 +117,7 @@ fn dns_support(facts: &Facts) -> Checked {
         "enableDnsSupport",
         "enable-dns-support",
         "DNS support",
-        |facts| Ok(known(&facts.vpc_dns, "the DNS settings of the VPC")?.support),
+        |facts| Ok(facts.of_network(&facts.vpc_dns, "the DNS settings of the VPC")?.support),
     )
 }
 
@@ -127,7 +127,11 @@ fn dns_hostnames(facts: &Facts) -> Checked {
         "enableDnsHostnames",
         "enable-dns-hostnames",
         "DNS host names",
-        |facts| Ok(known(&facts.vpc_dns, "the DNS settings of the VPC")?.hostnames),
+        |facts| {
+            Ok(facts
+                .of_network(&facts.vpc_dns, "the DNS settings of the VPC")?
+                .hostnames)
+        },
     )
 }
 
@@ -161,7 +165,7 @@ pub(crate) fn needs_region_domain(demand: &Demand) -> bool {
 
 fn dhcp_options(facts: &Facts) -> Checked {
     let vpc = facts.the_vpc()?;
-    let Some(options) = known(&facts.dhcp_options, "the DHCP options")? else {
+    let Some(options) = facts.of_network(&facts.dhcp_options, "the DHCP options")? else {
         return Ok(vec![Problem::new(
             &vpc.id,
             format!("{} has no DHCP options, so instances get no DNS server", vpc.id),

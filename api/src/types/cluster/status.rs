@@ -186,8 +186,8 @@ pub struct PreflightStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub observed_request: String,
-    /// Time of the last checks. The checks are repeated after an hour while rules are broken or could not be checked, and
-    /// after a day otherwise.
+    /// Time of the first checks with this result. The checks are repeated after an hour while rules are broken or could not
+    /// be checked, and after a day otherwise; a repeated check with the same result changes nothing here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<Time>,
     /// Ids of rules that could not be checked, because AWS refused or did not answer a call.

@@ -22,7 +22,7 @@ use capa_preflight::SavedFacts;
 use capa_preflight::facts::Facts;
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::{ClusterContext, FactsSources, LookupCache, WarningDedup, reconcile};
+use super::{CheckTimes, ClusterContext, FactsSources, LookupCache, WarningDedup, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role. [`Scene::new`] creates all of them.
@@ -81,6 +81,7 @@ impl Scene {
             clouds: Arc::new(aws.clone()),
             facts: saved_facts(good_facts()),
             lookups: LookupCache::default(),
+            checks: CheckTimes::default(),
             warnings: WarningDedup::default(),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),

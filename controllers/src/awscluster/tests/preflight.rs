@@ -115,13 +115,36 @@ async fn disabled_checks_leave_no_trace() {
 
 #[tokio::test]
 async fn checks_are_repeated_hourly_while_rules_are_broken_and_daily_otherwise() {
-    for (facts, period) in [(bad_facts(), HOUR), (good_facts(), HOUR * 24)] {
-        let scene = with(facts);
+    for (facts, changed, period) in [
+        (bad_facts(), good_facts(), HOUR),
+        (good_facts(), bad_facts(), HOUR * 24),
+    ] {
+        let mut scene = with(facts);
         let first = scene.pass(&aws_cluster(NETWORK)).await;
+        scene.context.facts = saved_facts(changed);
         let early = scene.after(&first, period / 2).await;
         assert!(!early.wrote);
         let due = scene.after(&early, period / 2).await;
+        assert_ne!(due.says(PASSED), first.says(PASSED));
         assert!(checked_at(&due) > checked_at(&first));
+    }
+}
+
+#[tokio::test]
+async fn repeated_checks_with_the_same_result_write_nothing() {
+    for (facts, changed, period) in [
+        (bad_facts(), good_facts(), HOUR),
+        (good_facts(), bad_facts(), HOUR * 24),
+    ] {
+        let mut scene = with(facts);
+        let first = scene.pass(&aws_cluster(NETWORK)).await;
+        let same = scene.after(&first, period).await;
+        assert!(!same.wrote);
+        scene.context.facts = saved_facts(changed);
+        let early = scene.after(&same, period / 2).await;
+        assert!(!early.wrote, "the checks have been repeated half a period ago");
+        let due = scene.after(&early, period / 2).await;
+        assert_ne!(due.says(PASSED), first.says(PASSED));
     }
 }
 

@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{ClusterContext, LookupCache, NETWORK, Scene, WarningDedup, aws_cluster, owner};
+use super::{CheckTimes, ClusterContext, LookupCache, NETWORK, Scene, WarningDedup, aws_cluster, owner};
 use crate::testing::refused;
 
 /// An event between two passes.
@@ -95,6 +95,7 @@ fn happen(event: Event, scene: &mut Scene, cluster: &mut AWSCluster) {
         Event::Restart => {
             scene.context = ClusterContext {
                 lookups: LookupCache::default(),
+                checks: CheckTimes::default(),
                 warnings: WarningDedup::default(),
                 ..scene.context.clone()
             };

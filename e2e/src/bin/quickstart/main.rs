@@ -3,6 +3,7 @@
 //!
 //! `KEEP=1` stops before the deletion and leaves everything running.
 
+mod check;
 mod keep;
 mod news;
 mod plan;

@@ -18,7 +18,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    CONTROL_PLANE, INSTANCE_TAKES, MORE_WORKERS, REGION, WITHIN, WORKERS,
+    CONTROL_PLANE, INSTANCE_TAKES, MORE_WORKERS, REGION, WITHIN, WORKERS, check,
     keep::Kept,
     plan, report,
     screen::{self, Screen},
@@ -55,7 +55,9 @@ impl<'a> Stage<'a> {
 
         screen.section("Your part: a VPC and a load balancer, made with plain AWS calls and your own key")?;
         screen.say("Any tool would do, Terraform for one. The Name tags of these calls are left out here.")?;
-        let network = user.create_network(&NetworkPlan::new("yours", REGION, 3)).await?;
+        let network = user
+            .create_incomplete_network(&NetworkPlan::new("yours", REGION, 3))
+            .await?;
         let load_balancer = user.create_network_load_balancer(&network, "yours").await?;
         let group = &load_balancer.target_group_arn;
         user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
@@ -84,7 +86,7 @@ impl<'a> Stage<'a> {
     }
 
     pub(crate) async fn bring_up(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
-        screen.section("You generate a cluster, and apply it")?;
+        screen.section("You generate a cluster")?;
         let clusterctl = self.management.clusterctl();
         let with_variables = plan::with_variables(clusterctl, &self.user, &self.network, &self.load_balancer, screen)?;
         let arguments = plan::generate();
@@ -94,6 +96,12 @@ impl<'a> Stage<'a> {
         arguments.push(&namespace);
         let manifest = with_variables.run(&arguments).await?;
         let path = plan::keep("demo.yaml", &manifest)?;
+
+        screen.section("You check what you have made, before anything depends on it")?;
+        check::find_and_mend(screen, self.environment.aws(), &self.user, &self.network, &path).await?;
+        self.before = self.user.dump().await?;
+
+        screen.section("You apply the cluster")?;
         screen.show(&format!("$ kubectl apply -f {path}"))?;
         screen.say("In it is the AWSCluster, which says what you bring:")?;
         screen.show("")?;

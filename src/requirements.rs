@@ -1,0 +1,58 @@
+//! `capa-rs requirements`: what has to be provided for a cluster.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use capa_api::network::MachineNetwork;
+use capa_controllers::awscluster::demand;
+use capa_preflight::requirements;
+use clap::{Args, ValueEnum};
+
+use crate::objects::{self, Infrastructure, Objects};
+
+/// Flags of `capa-rs requirements`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  capa-rs requirements -f cluster.yaml\n  \
+                  capa-rs requirements -f cluster.yaml -o terraform > main.tf")]
+pub(crate) struct Flags {
+    /// File with the unmanaged AWSCluster, and with the Cluster, templates, control plane and deployments as far as they
+    /// exist; `-` for standard input.
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+
+    /// Format of the list.
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+/// Format of a list of requirements.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// A Terraform configuration that provides what does not exist yet.
+    Terraform,
+    /// For programs.
+    Json,
+}
+
+/// Prints what the objects in the file require. Asks neither AWS nor Kubernetes.
+pub(crate) fn run(flags: &Flags) -> Result<()> {
+    let Objects {
+        infrastructure,
+        cluster,
+        machines,
+    } = objects::read(&flags.file)?;
+    let Infrastructure::Unmanaged(aws_cluster) = infrastructure else {
+        bail!("{} has no unmanaged AWSCluster", flags.file.display());
+    };
+    let demand = demand(&aws_cluster, &cluster, &MachineNetwork::default(), machines);
+    let required = requirements(&demand);
+    let text = match flags.output {
+        Format::Text => requirements::text(&required, &flags.file.display().to_string()),
+        Format::Terraform => requirements::terraform(&required)?,
+        Format::Json => serde_json::to_string_pretty(&required)? + "\n",
+    };
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
