@@ -98,3 +98,19 @@ fn what_is_not_known_is_drawn_as_such() {
         assert!(text.contains("not known") && text.contains("subnet-0000000a"), "{text}");
     }
 }
+
+/// The facts that `make quickstart` saves, with its ids redacted.
+#[test]
+fn the_documentation_has_the_picture_of_the_quickstart() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/pictures/quickstart.svg");
+    let facts: Facts = serde_json::from_str(include_str!("../../fixtures/quickstart.json")).unwrap();
+    let drawn = svg(&facts, &check(&facts, &Selection::default()));
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        std::fs::write(file, &drawn).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(file).unwrap(),
+        drawn,
+        "run the test with UPDATE_FIXTURES=1"
+    );
+}

@@ -15,7 +15,7 @@ use capa_e2e::{
 use serde_json::Value;
 
 use crate::{
-    plan::repository,
+    plan::{keep, repository},
     screen::{self, Screen},
 };
 
@@ -41,26 +41,49 @@ pub(crate) async fn find_and_mend(
     ensure!(code == 1, "the check ended with {code}");
     let found = findings(&check(account, file, "json")?.1)?;
     ensure!(found == BROKEN.map(str::to_owned).into(), "the check found {found:?}");
-    screen.say("You mend them, with the commands that the report gives:")?;
+    screen.say("You mend them:")?;
     user.complete_network(network).await?;
     screen::command(&format!("$ capa-rs check network -f {file} --only {RULES} -o json"));
     let (code, report) = check(account, file, "json")?;
     ensure!(code == 0, "the check ended with {code}: {report}");
-    screen.say("Nothing is found any more.")
+    screen.say("Nothing is found any more. A picture shows what there is, with the rules that warn:")?;
+    let picture = keep(
+        "demo.svg",
+        &provider(account, &["topology", "--file", file, "--output", "svg"])?.1,
+    )?;
+    screen.show(&format!("$ capa-rs topology -f {file} -o svg > {picture}"))
 }
 
 /// The exit code and the report of the check.
 fn check(account: &Account, file: &str, format: &str) -> anyhow::Result<(i32, String)> {
+    let facts = keep("facts.json", "")?;
+    let arguments = [
+        "check",
+        "network",
+        "--file",
+        file,
+        "--only",
+        RULES,
+        "--output",
+        format,
+        "--save-facts",
+        &facts,
+    ];
+    provider(account, &arguments)
+}
+
+/// Runs the provider's program, and gives its exit code and what it prints.
+fn provider(account: &Account, arguments: &[&str]) -> anyhow::Result<(i32, String)> {
     let key = account.key();
     let output = Command::new(provider_program()?)
         .current_dir(repository())
-        .args(["check", "network", "--file", file, "--only", RULES, "--output", format])
+        .args(arguments)
         .env("AWS_ENDPOINT_URL", account.url())
         .env("AWS_ACCESS_KEY_ID", &key.access_key_id)
         .env("AWS_SECRET_ACCESS_KEY", &key.secret_access_key)
         .stdin(Stdio::null())
         .output()
-        .context("run capa-rs check")?;
+        .context("run capa-rs")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     let code = output
         .status

@@ -11,6 +11,9 @@ use crate::stories::scenario::{CORE, WITHIN};
 /// The expected output of `clusterctl describe cluster --show-conditions all` for a cluster that has come up.
 const DESCRIBED: &str = include_str!("described.txt");
 
+/// The characters of the tree before a name.
+const TREE: [char; 5] = ['│', '├', '└', '─', ' '];
+
 impl Installed {
     /// Compares the description of a cluster that has come up with the expected one.
     pub(super) async fn is_described(&self) -> anyhow::Result<()> {
@@ -38,17 +41,23 @@ impl Installed {
 }
 
 /// The tree of clusterctl: this provider's objects with their conditions, and other objects without, because their
-/// conditions change. Random parts of names become x, and ages are left out; all columns keep their places.
+/// conditions change. Random parts of names become x, and ages and messages are left out; all columns keep their places.
 fn comparable(described: &str, namespace: &str, machines: &[String]) -> String {
     let mut described = described.replace(namespace, &without_random_parts(namespace));
     for machine in machines {
         described = described.replace(machine.as_str(), &without_random_parts(machine));
     }
+    let before_messages = described.find("MESSAGE").unwrap_or_default();
     let mut lines = String::new();
     let mut shows_conditions = true;
     for line in described.lines() {
+        let line: String = line.chars().take(before_messages).collect();
+        // A long message has lines of its own.
+        if line.chars().all(|character| TREE.contains(&character)) {
+            continue;
+        }
         let words: String = line.split_inclusive(' ').map(without_age).collect();
-        let name = words.trim_start_matches(['│', '├', '└', '─', ' ']).trim_end();
+        let name = words.trim_start_matches(TREE).trim_end();
         let is_object = name.contains('/') || ["Workers", "Other"].contains(&name);
         if is_object {
             shows_conditions = name.starts_with("AWS");
