@@ -144,6 +144,12 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
             Some("controlPlaneTargets"),
             !network.control_plane_targets.is_empty(),
         ),
+        // Whoever announces targets holds the control plane's machines back.
+        (
+            "pendingControlPlaneTargets",
+            Some("controlPlaneTargets"),
+            network.pending_control_plane_targets.is_some(),
+        ),
     ];
     let (field, of_machine, _) = named.into_iter().find(|(_, _, present)| *present)?;
     let instead = of_machine.map_or_else(String::new, |field| {
@@ -423,6 +429,7 @@ mod tests {
             "instanceProfiles: {worker: admin}",
             "bootstrapStorage: {s3: {bucket: mine}}",
             "controlPlaneTargets: [{classicLoadBalancerName: other}]",
+            "pendingControlPlaneTargets: load balancer api",
         ] {
             let merged = merge(&[source(
                 "ConfigMap/c",
