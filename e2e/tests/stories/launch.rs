@@ -172,8 +172,12 @@ fn a_plain_machine_gets_safe_defaults_and_records_its_launch() -> anyhow::Result
         assert_eq!(text(&plain, "/status/instanceState"), "running");
         assert_eq!(at(&plain, "/status/initialization/provisioned"), &json!(true));
         let instance = s.user.instance(&id).await?;
-        let address = json!({"type": "InternalIP", "address": instance.private_ip_address()});
-        assert_eq!(at(&plain, "/status/addresses/0"), &address);
+        let interface = instance.network_interfaces().first().context("an interface")?;
+        let addresses = json!([
+            {"type": "InternalDNS", "address": interface.private_dns_name()},
+            {"type": "InternalIP", "address": instance.private_ip_address()},
+        ]);
+        assert_eq!(at(&plain, "/status/addresses"), &addresses);
         core_follows(s, "plain", &plain).await?;
         assert_eq!(
             row(s, "plain").await?,
