@@ -7,7 +7,7 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use capa_controllers::awscluster::{
 };
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::orphans::OrphanScanner;
-use capa_preflight::SavedFacts;
+use capa_preflight::{FactsSource, SavedFacts};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
 use capa_runtime::reconcile::{Next, ReconcileError, ReconcileErrorKind};
 use capa_runtime::writes::Freshness;
@@ -468,9 +468,12 @@ impl Process {
     }
 }
 
-/// The checks of the infrastructure find nothing: histories are about machines.
+/// The checks of the infrastructure find nothing: histories are about machines. The facts are parsed once, and not by each
+/// process.
 fn good_facts() -> FactsSources {
-    let saved = include_str!("../../preflight/fixtures/good.json");
-    let source = Arc::new(SavedFacts(serde_json::from_str(saved).expect("facts")));
-    Arc::new(move |_, _| source.clone())
+    static FACTS: LazyLock<Arc<SavedFacts>> = LazyLock::new(|| {
+        let saved = include_str!("../../preflight/fixtures/good.json");
+        Arc::new(SavedFacts(serde_json::from_str(saved).expect("facts")))
+    });
+    Arc::new(|_, _| Arc::clone(&*FACTS) as Arc<dyn FactsSource>)
 }
