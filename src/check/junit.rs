@@ -75,14 +75,21 @@ fn failure(writer: &mut Writer<Vec<u8>>, finding: &Finding) -> std::io::Result<(
 
 #[cfg(test)]
 mod tests {
-    use capa_preflight::facts::{Answer, Facts, Vpc};
+    use capa_api::network::NetworkVpc;
+    use capa_preflight::facts::{Answer, Demand, Facts, Vpc};
     use capa_preflight::{Selection, check};
 
     use super::*;
 
     #[test]
     fn each_rule_is_a_test_and_texts_are_escaped() {
+        let mut demand = Demand::default();
+        demand.network.vpc = Some(NetworkVpc {
+            id: "vpc-<\"&".to_owned(),
+            ..NetworkVpc::default()
+        });
         let facts = Facts {
+            demand,
             vpc: Answer::Found(Some(Vpc {
                 id: "vpc-<\"&".to_owned(),
                 state: "pending".to_owned(),

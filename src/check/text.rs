@@ -141,13 +141,20 @@ pub(super) fn explanation(rule: &Rule) -> String {
 
 #[cfg(test)]
 mod tests {
-    use capa_preflight::facts::{Answer, Facts, Vpc, VpcDns};
+    use capa_api::network::NetworkVpc;
+    use capa_preflight::facts::{Answer, Demand, Facts, Vpc, VpcDns};
     use capa_preflight::{Selection, check, rule};
 
     use super::*;
 
     fn facts() -> Facts {
+        let mut demand = Demand::default();
+        demand.network.vpc = Some(NetworkVpc {
+            id: "vpc-0000000a".to_owned(),
+            ..NetworkVpc::default()
+        });
         Facts {
+            demand,
             vpc: Answer::Found(Some(Vpc {
                 id: "vpc-0000000a".to_owned(),
                 state: "available".to_owned(),
