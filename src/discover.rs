@@ -31,8 +31,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ID")]
     vpc: Option<String>,
 
-    /// Tag of the subnets of machines as KEY=VALUE; may be given several times. Default: all private subnets of the VPC,
-    /// or all subnets if none is private.
+    /// Tag of the subnets of machines as KEY=VALUE; may be given several times. Default: all private subnets of the
+    /// VPC, or all subnets if none is private.
     #[arg(long, value_name = "TAG")]
     subnet_tag: Vec<String>,
 

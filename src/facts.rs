@@ -4,17 +4,16 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use capa_api::contract::Cluster;
 use capa_aws::SessionPool;
 use capa_cloud::ClusterClouds as _;
-use capa_controllers::awscluster::{demand, demand_of_network, resolved_network};
+use capa_controllers::awscluster::resolved_network;
 use capa_preflight::facts::{Demand, Facts};
 use kube::ResourceExt as _;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::aws_access::{identity, pool};
-use crate::live;
-use crate::objects::{self, Infrastructure, Objects};
+use crate::live::{self, Described};
+use crate::objects::{self, Objects};
 
 /// The facts that an earlier check has saved.
 pub(crate) fn saved(file: &Path) -> Result<Facts> {
@@ -25,17 +24,24 @@ pub(crate) fn saved(file: &Path) -> Result<Facts> {
 /// The facts about the objects in a file.
 pub(crate) fn of_file(file: &Path) -> Result<Facts> {
     let objects = objects::read(file)?;
-    runtime()?.block_on(gathered(&objects))
+    runtime()?.block_on(async {
+        let pool = pool().await;
+        Ok(gathered(&pool, demanded(&objects, &pool).await?).await)
+    })
 }
 
 /// The facts about a Cluster, as the management cluster has it.
 pub(crate) fn of_cluster(name: &str, flags: &live::ManagementFlags) -> Result<Facts> {
     runtime()?.block_on(async {
-        let (objects, kubernetes) = live::read(name, flags).await?;
-        let facts = gathered(&objects).await?;
+        let (described, kubernetes) = live::read(name, flags).await?;
+        let pool = pool().await;
+        let demand = match described {
+            Described::ByAWSCluster(objects) => demanded(&objects, &pool).await?,
+            Described::BySources(demand) => *demand,
+        };
         Ok(Facts {
             kubernetes: Some(kubernetes),
-            ..facts
+            ..gathered(&pool, demand).await
         })
     })
 }
@@ -44,49 +50,36 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Resolves the network that the objects describe, and gathers the facts about it.
-async fn gathered(objects: &Objects) -> Result<Facts> {
-    let pool = pool().await;
-    let demand = demanded(objects, &pool).await?;
+/// The facts about what is demanded.
+async fn gathered(pool: &SessionPool, demand: Demand) -> Facts {
     if demand.region.is_empty() {
         // There is nowhere to ask. The rules about the sources say why they give no region.
-        return Ok(Facts {
+        return Facts {
             demand,
             ..Facts::default()
-        });
+        };
     }
-    announce(&objects.cluster, &demand.region);
-    Ok(pool.facts(&identity(), &demand.region).facts(&demand).await)
+    progress(&format!(
+        "asking AWS about the infrastructure of {} in {}",
+        demand.cluster_tag, demand.region
+    ));
+    pool.facts(&identity(), &demand.region).facts(&demand).await
 }
 
 /// What the objects ask of the infrastructure, with the ids of what their filters and discovery find.
 async fn demanded(objects: &Objects, pool: &SessionPool) -> Result<Demand> {
-    let Objects { cluster, machines, .. } = objects;
-    let aws_cluster = match &objects.infrastructure {
-        Infrastructure::Described(network) => {
-            return Ok(demand_of_network(cluster, *network.clone(), machines.clone()));
-        }
-        Infrastructure::Unmanaged(aws_cluster) => aws_cluster,
-    };
-    let spec = &aws_cluster.spec;
+    let spec = &objects.aws_cluster.spec;
     let region = spec
         .region()
         .context("spec.region of the AWSCluster is missing, or is no name of a region")?;
     let cloud = pool.cluster(&identity(), region);
-    let resolved = resolved_network(spec, &cluster.name_any(), cloud.as_ref()).await;
+    let resolved = resolved_network(spec, &objects.cluster.name_any(), cloud.as_ref()).await;
     // Without credentials, the facts tell what is wrong with them.
     let (network, problem) = resolved.unwrap_or_default();
     if let Some(problem) = problem {
         progress(&format!("the network is not complete: {problem}"));
     }
-    Ok(demand(aws_cluster, cluster, &network, machines.clone()))
-}
-
-fn announce(cluster: &Cluster, region: &str) {
-    progress(&format!(
-        "asking AWS about the infrastructure of {} in {region}",
-        cluster.name_any()
-    ));
+    Ok(objects.demand(&network))
 }
 
 /// Tells a person at a terminal what takes so long.

@@ -7,8 +7,9 @@ use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, ContractReference};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
+use capa_controllers::awscluster::demand_of_network;
 use capa_controllers::kubernetes::SourceChecks;
-use capa_preflight::facts::{KubernetesFacts, RoleOfMachines, SourceAccess};
+use capa_preflight::facts::{Demand, KubernetesFacts, RoleOfMachines, SourceAccess};
 use clap::Args;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,7 +17,7 @@ use kube::{Api, Client, Config, discovery};
 use serde_json::Value;
 
 use crate::joined_network::joined;
-use crate::objects::{Infrastructure, Objects, machines_of, uses};
+use crate::objects::{Objects, machines_of, uses};
 
 /// Flags of commands that read from a management cluster, with the names of clusterctl's.
 #[derive(Debug, Args)]
@@ -38,8 +39,16 @@ pub(crate) struct ManagementFlags {
     service_account: String,
 }
 
-/// The objects of a Cluster, and what the API server says of its sources of networks.
-pub(crate) async fn read(name: &str, flags: &ManagementFlags) -> Result<(Objects, KubernetesFacts)> {
+/// What describes the network of a Cluster.
+pub(crate) enum Described {
+    /// An unmanaged AWSCluster: its network is looked up in AWS.
+    ByAWSCluster(Box<Objects>),
+    /// Sources of any kind, which say what is demanded.
+    BySources(Box<Demand>),
+}
+
+/// What describes the network of a Cluster, and what the API server says of its sources of networks.
+pub(crate) async fn read(name: &str, flags: &ManagementFlags) -> Result<(Described, KubernetesFacts)> {
     let (client, namespace) = client(flags).await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &namespace);
     let cluster = clusters.get_opt(name).await.context("the Cluster cannot be read")?;
@@ -66,16 +75,15 @@ pub(crate) async fn read(name: &str, flags: &ManagementFlags) -> Result<(Objects
         let unknown = described.sources.into_iter().filter(|source| !sources.contains(source));
         sources.extend(unknown.collect::<Vec<_>>());
     }
-    let infrastructure = match unmanaged {
-        Some(aws_cluster) => Infrastructure::Unmanaged(Box::new(aws_cluster)),
-        None => Infrastructure::Described(Box::new(joined(networks))),
+    let described = match unmanaged {
+        Some(aws_cluster) => Described::ByAWSCluster(Box::new(Objects {
+            aws_cluster,
+            cluster,
+            machines,
+        })),
+        None => Described::BySources(Box::new(demand_of_network(&cluster, joined(networks), machines))),
     };
-    let objects = Objects {
-        infrastructure,
-        cluster,
-        machines,
-    };
-    Ok((objects, KubernetesFacts { sources }))
+    Ok((described, KubernetesFacts { sources }))
 }
 
 /// A client of the management cluster, and the namespace of the Cluster.

@@ -1,9 +1,18 @@
 //! Generated parts of Markdown files. Each part is between two markers with its name.
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+
+/// Prints a text, or makes it the part with this name of a Markdown file.
+pub(crate) fn print_or_update(file: Option<&Path>, name: &str, text: &str) -> Result<()> {
+    match file {
+        None => Ok(io::stdout().lock().write_all(text.as_bytes())?),
+        Some(file) => update(file, name, text),
+    }
+}
 
 /// Replaces the part with this name.
 pub(crate) fn update(file: &Path, name: &str, content: &str) -> Result<()> {

@@ -10,27 +10,26 @@ use capa_api::contract::{Cluster, ClusterSpec, ContractReference};
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_preflight::facts::{MachineDemand, RoleOfMachines};
+use capa_controllers::awscluster::demand;
+use capa_preflight::facts::{Demand, MachineDemand, RoleOfMachines};
 use kube::ResourceExt as _;
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The objects of one cluster.
+/// The objects of one cluster on an unmanaged AWSCluster.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    pub(crate) infrastructure: Infrastructure,
+    pub(crate) aws_cluster: AWSCluster,
     pub(crate) cluster: Cluster,
     pub(crate) machines: Vec<MachineDemand>,
 }
 
-/// What describes the network of a cluster.
-#[derive(Debug)]
-pub(crate) enum Infrastructure {
-    /// An unmanaged AWSCluster: its network is looked up in AWS.
-    Unmanaged(Box<AWSCluster>),
-    /// Sources of any kind, which describe this network.
-    Described(Box<MachineNetwork>),
+impl Objects {
+    /// What the objects ask of the infrastructure. `network` has the ids of what their filters and discovery find.
+    pub(crate) fn demand(&self, network: &MachineNetwork) -> Demand {
+        demand(&self.aws_cluster, &self.cluster, network, self.machines.clone())
+    }
 }
 
 /// Reads the objects of the only cluster in a YAML file, or on standard input for `-`.
@@ -84,7 +83,7 @@ pub(crate) fn of_documents(documents: &[Value]) -> Result<Objects> {
     });
     let cluster = owner.unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default()));
     Ok(Objects {
-        infrastructure: Infrastructure::Unmanaged(Box::new(aws_cluster)),
+        aws_cluster,
         cluster,
         machines: machines_of(documents)?,
     })

@@ -1,7 +1,6 @@
 //! `capa-rs preflight-rules`: the rules of the checks, in the form of docs/preflight.md.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -23,10 +22,7 @@ pub(crate) struct Flags {
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<()> {
-    match &flags.update {
-        None => Ok(io::stdout().lock().write_all(document().as_bytes())?),
-        Some(file) => markdown::update(file, PART, &document()),
-    }
+    markdown::print_or_update(flags.update.as_deref(), PART, &document())
 }
 
 /// A section for each category, with a subsection for each rule, whose anchor is the id of the rule.

@@ -3,21 +3,20 @@
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use capa_api::network::MachineNetwork;
-use capa_controllers::awscluster::demand;
 use capa_preflight::requirements;
 use clap::{Args, ValueEnum};
 
-use crate::objects::{self, Infrastructure, Objects};
+use crate::objects;
 
 /// Flags of `capa-rs requirements`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  capa-rs requirements -f cluster.yaml\n  \
                   capa-rs requirements -f cluster.yaml -o terraform > main.tf")]
 pub(crate) struct Flags {
-    /// File with the unmanaged AWSCluster, and with the Cluster, templates, control plane and deployments as far as they
-    /// exist; `-` for standard input.
+    /// File with the unmanaged AWSCluster, and with the Cluster, templates, control plane and deployments as far as
+    /// they exist; `-` for standard input.
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
 
@@ -39,16 +38,8 @@ enum Format {
 
 /// Prints what the objects in the file require. Asks neither AWS nor Kubernetes.
 pub(crate) fn run(flags: &Flags) -> Result<()> {
-    let Objects {
-        infrastructure,
-        cluster,
-        machines,
-    } = objects::read(&flags.file)?;
-    let Infrastructure::Unmanaged(aws_cluster) = infrastructure else {
-        bail!("{} has no unmanaged AWSCluster", flags.file.display());
-    };
-    let demand = demand(&aws_cluster, &cluster, &MachineNetwork::default(), machines);
-    let required = requirements(&demand);
+    let objects = objects::read(&flags.file)?;
+    let required = requirements(&objects.demand(&MachineNetwork::default()));
     let text = match flags.output {
         Format::Text => requirements::text(&required, &flags.file.display().to_string()),
         Format::Terraform => requirements::terraform(&required)?,

@@ -1,6 +1,5 @@
 //! `capa-rs unsupported-fields`: the spec fields that have no effect yet, in the form of docs/fields-without-effect.md.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -21,10 +20,7 @@ pub(crate) struct Flags {
 }
 
 pub(crate) fn run(flags: &Flags) -> Result<()> {
-    match &flags.update {
-        None => Ok(io::stdout().lock().write_all(unsupported::document().as_bytes())?),
-        Some(file) => markdown::update(file, PART, &unsupported::document()),
-    }
+    markdown::print_or_update(flags.update.as_deref(), PART, &unsupported::document())
 }
 
 #[cfg(test)]

@@ -66,8 +66,8 @@ pub const ADOPT_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/ado
 pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
-/// Annotation of this provider's CRDs and policies: a hash of the definition, by which a manager recognises those of its
-/// own release. The hash stays if somebody changes the installed object.
+/// Annotation of this provider's CRDs and policies: a hash of the definition, by which a manager recognises those of
+/// its own release. The hash stays if somebody changes the installed object.
 pub const DEFINITION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/definition-hash";
 
 /// Names of this provider's ValidatingAdmissionPolicies, and of their bindings.

@@ -57,8 +57,8 @@ pub trait MachineCloud: Send + Sync {
     /// (`Timing::launch_lookup_age`); then AWS is asked again.
     async fn account_id(&self) -> Result<String, CloudError>;
     /// The account that AWS last told for the present credentials, whatever its age: AWS may not answer for a while.
-    /// Makes no call. `None` if AWS was never asked or has refused the credentials since. The pass uses this account from
-    /// then on.
+    /// Makes no call. `None` if AWS was never asked or has refused the credentials since. The pass uses this account
+    /// from then on.
     fn last_account_id(&self) -> Option<String>;
     /// Subnets; equal queries within `Timing::lookup_cache` share one answer.
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;

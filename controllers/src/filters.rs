@@ -1,4 +1,5 @@
-//! Filters of specs, by which AWS resources are found instead of by their ids. The wildcards in them are EC2's own. Pure.
+//! Filters of specs, by which AWS resources are found instead of by their ids. The wildcards in them are EC2's own.
+//! Pure.
 
 use capa_api::common::Filter;
 use capa_cloud::Query;

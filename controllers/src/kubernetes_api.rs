@@ -35,8 +35,8 @@ pub struct KubernetesError {
 }
 
 impl KubernetesError {
-    /// Status code and reason of the API server's answer, for conditions. The message of the answer is left out, because
-    /// it names the user of the manager.
+    /// Status code and reason of the API server's answer, for conditions. The message of the answer is left out,
+    /// because it names the user of the manager.
     pub fn answer(&self) -> String {
         match self.source.downcast_ref() {
             Some(kube::Error::Api(status)) => format!("{} {}", status.code, status.reason),

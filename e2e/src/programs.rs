@@ -56,8 +56,9 @@ pub(crate) fn kustomize(folder: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The program under test, whose manager and other commands stories start: `CAPA_RS_BINARY`, or the binary that cargo built beside the running program.
-pub fn provider_program() -> anyhow::Result<PathBuf> {
+/// The program under test, whose manager and other commands stories start: `CAPA_RS_BINARY`, or the binary that cargo
+/// built beside the running program.
+pub(crate) fn provider_program() -> anyhow::Result<PathBuf> {
     if let Some(path) = std::env::var_os("CAPA_RS_BINARY") {
         return Ok(PathBuf::from(path));
     }

@@ -27,9 +27,9 @@ pub enum Contribution {
     Network(Box<MachineNetwork>),
     /// The kind of the object does not publish networks: later sources supply all fields.
     Unlabelled(UnlabelledKind),
-    /// The source exists in name but cannot be used: it is deleted, forbidden, malformed or not ready. If a field that it
-    /// could supply is still lacking, the merge stops here, so that a typo never lets a later source place the machine
-    /// in another network.
+    /// The source exists in name but cannot be used: it is deleted, forbidden, malformed or not ready. If a field that
+    /// it could supply is still lacking, the merge stops here, so that a typo never lets a later source place the
+    /// machine in another network.
     Unusable {
         /// The reason.
         problem: Problem,

@@ -1,5 +1,5 @@
-//! An upper bound of the work of an evaluation, from the expression and the sizes of the source. CEL's interpreter has no
-//! limit of its own.
+//! An upper bound of the work of an evaluation, from the expression and the sizes of the source. CEL's interpreter has
+//! no limit of its own.
 
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 use serde_json::Value;

@@ -31,7 +31,8 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
 
     /// The groups of an object whose passes may wait for the same resource, such as an AWS account. Passes of one group
-    /// never occupy all workers. A group has a name that no other group has. Default: the objects of one Cluster, or of one namespace without a Cluster.
+    /// never occupy all workers. A group has a name that no other group has. Default: the objects of one Cluster, or of
+    /// one namespace without a Cluster.
     fn groups(&self, object: &Self::Kind) -> Vec<String> {
         vec![cluster_group(object.meta())]
     }

@@ -468,8 +468,8 @@ impl Process {
     }
 }
 
-/// The checks of the infrastructure find nothing: histories are about machines. The facts are parsed once, and not by each
-/// process.
+/// The checks of the infrastructure find nothing: histories are about machines. The facts are parsed once, and not by
+/// each process.
 fn good_facts() -> FactsSources {
     static FACTS: LazyLock<Arc<SavedFacts>> = LazyLock::new(|| {
         let saved = include_str!("../../preflight/fixtures/good.json");

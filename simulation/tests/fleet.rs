@@ -44,8 +44,8 @@ fn a_thousand_refused_machines_hold_no_other_cluster_up() {
     let waited = flood.launched_after.unwrap_or(Duration::MAX);
     // A turn is half a second. Nearly a thousand machines have asked before.
     assert!(waited <= Duration::from_secs(5), "{waited:?}");
-    // Two a second for a minute. Then the newcomer's Cluster names the targets of the flood's control plane too, so that
-    // only the workers of the flood go on.
+    // Two a second for a minute. Then the newcomer's Cluster names the targets of the flood's control plane too, so
+    // that only the workers of the flood go on.
     assert!(flood.refused >= 135, "two a second: {}", flood.refused);
 }
 

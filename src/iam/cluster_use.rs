@@ -15,8 +15,8 @@ type Purposes = BTreeMap<&'static str, bool>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterUse {
     region: String,
-    /// Ids or names of resources by the type in their ARN. A type that is absent may be any: the objects do not name its
-    /// resources.
+    /// Ids or names of resources by the type in their ARN. A type that is absent may be any: the objects do not name
+    /// its resources.
     named: BTreeMap<&'static str, BTreeSet<String>>,
     purposes: Purposes,
     has_targets: bool,

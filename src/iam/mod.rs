@@ -8,9 +8,8 @@ mod policy;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use capa_api::network::MachineNetwork;
-use capa_controllers::awscluster::demand;
 use clap::{Args, ValueEnum};
 use kube::ResourceExt as _;
 
@@ -18,7 +17,7 @@ use self::cluster_use::ClusterUse;
 use self::nodes::Nodes;
 use self::policy::{Given, Partition, Policy};
 use crate::markdown;
-use crate::objects::{self, Infrastructure, Objects};
+use crate::objects;
 
 /// Flags of `capa-rs iam`.
 #[derive(Debug, Args)]
@@ -160,19 +159,12 @@ fn given(flags: &Flags) -> Result<Given> {
 
 /// Namespace and name of the cluster whose objects are in a file, and what it uses.
 fn of_cluster(file: &Path) -> Result<(String, ClusterUse)> {
-    let Objects {
-        infrastructure,
-        cluster,
-        machines,
-    } = objects::read(file)?;
-    let Infrastructure::Unmanaged(aws_cluster) = infrastructure else {
-        bail!("{} has no unmanaged AWSCluster", file.display());
-    };
-    let demand = demand(&aws_cluster, &cluster, &MachineNetwork::default(), machines);
+    let objects = objects::read(file)?;
+    let demand = objects.demand(&MachineNetwork::default());
     // Without a namespace, the objects are applied to whatever namespace the user names.
-    let namespace = cluster.namespace().or_else(|| aws_cluster.namespace());
-    let name = format!("{}/{}", namespace.as_deref().unwrap_or("*"), cluster.name_any());
-    Ok((name, ClusterUse::new(&aws_cluster, &demand)))
+    let namespace = objects.cluster.namespace().or_else(|| objects.aws_cluster.namespace());
+    let name = format!("{}/{}", namespace.as_deref().unwrap_or("*"), objects.cluster.name_any());
+    Ok((name, ClusterUse::new(&objects.aws_cluster, &demand)))
 }
 
 #[cfg(test)]

@@ -55,8 +55,8 @@ pub struct AWSNetworkMappingSpec {
     #[schemars(length(min = 1, max = 2048))]
     pub ready_when: Option<String>,
     /// CEL expressions, one for each field of the network that the objects supply. `self` is the object; `data` has the
-    /// values of a ConfigMap or Secret, with JSON lists and objects parsed. A field whose expression reads a missing key
-    /// is absent.
+    /// values of a ConfigMap or Secret, with JSON lists and objects parsed. A field whose expression reads a missing
+    /// key is absent.
     pub fields: MappedFields,
 }
 

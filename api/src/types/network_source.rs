@@ -57,7 +57,8 @@ pub struct NetworkSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<MachineRole>,
     /// Name of the AWSNetworkMapping that reads the object. Absent: the AWSNetworkMapping named
-    /// `<kind in lower case>.<API group, or core>`, or else the provider's own mapping of the kind, or else the object's
+    /// `<kind in lower case>.<API group, or core>`, or else the provider's own mapping of the kind, or else the
+    /// object's
     /// `status.network` if the CRD of the kind has the label `infrastructure.cluster.x-k8s.io/machine-network: v1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(

@@ -14,7 +14,8 @@ use super::record::Record;
 /// longer for its turn.
 const MOST: usize = 40;
 
-/// The instances of one TerminateInstances call, all of one cluster. The answer goes to [`super::InstanceInformer::termination_ended`].
+/// The instances of one TerminateInstances call, all of one cluster. The answer goes to
+/// [`super::InstanceInformer::termination_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminationBatch {
     cluster: ClusterKey,

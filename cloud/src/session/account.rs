@@ -23,7 +23,8 @@ pub struct AccountCache {
     retry: Duration,
     retry_cap: Duration,
     last: Option<Last>,
-    /// The last account that AWS told, for the credentials after so many replacements, unless AWS has refused them since.
+    /// The last account that AWS told, for the credentials after so many replacements, unless AWS has refused them
+    /// since.
     told: Option<(u64, String)>,
 }
 

@@ -5,8 +5,8 @@ use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::status::{AWSClusterStatus, FindingSeverity, PreflightStatus};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 
-/// The condition `PreflightPassed`, which names fields without effect as well; `None` if there is nothing to say, because
-/// nothing is checked.
+/// The condition `PreflightPassed`, which names fields without effect as well; `None` if there is nothing to say,
+/// because nothing is checked.
 pub(super) fn condition(status: Option<&PreflightStatus>, unsupported: Option<String>) -> Option<ConditionUpdate> {
     let of_rules = status.map(of_rules);
     let Some(unsupported) = unsupported else {

@@ -15,8 +15,8 @@ use super::resolve::resolve;
 /// The control plane providers whose control planes do not run on machines of the cluster.
 const HOSTED: [&str; 3] = ["K0smotronControlPlane", "KamajiControlPlane", "HostedControlPlane"];
 
-/// The network that an AWSCluster describes, as the controller would publish it, and what `NetworkReady` would say of it
-/// if something is missing. For commands that ask AWS without Kubernetes.
+/// The network that an AWSCluster describes, as the controller would publish it, and what `NetworkReady` would say of
+/// it if something is missing. For commands that ask AWS without Kubernetes.
 ///
 /// # Errors
 /// A call that AWS refuses or does not answer.
@@ -36,8 +36,8 @@ pub async fn resolved_network(
     Ok((resolution.network, problem))
 }
 
-/// What an AWSCluster and its machines ask of the infrastructure. `network` is the network that the controller publishes;
-/// what the spec declares and AWS does not have is added, because the checks look for it.
+/// What an AWSCluster and its machines ask of the infrastructure. `network` is the network that the controller
+/// publishes; what the spec declares and AWS does not have is added, because the checks look for it.
 pub fn demand(cluster: &AWSCluster, owner: &Cluster, network: &MachineNetwork, machines: Vec<MachineDemand>) -> Demand {
     let spec = &cluster.spec;
     let of_cluster = owner

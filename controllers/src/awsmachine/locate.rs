@@ -128,9 +128,9 @@ async fn resolved(
     Ok(LocationInputs::of_sources(merged.network, pending_targets))
 }
 
-/// Whether a deletion goes on without the network sources, as it does without a Cluster: the source is gone and may never
-/// come back, and the spec itself says where the instance is looked for. A source that exists is waited for, because it
-/// may say under which cluster's tag the instance was launched.
+/// Whether a deletion goes on without the network sources, as it does without a Cluster: the source is gone and may
+/// never come back, and the spec itself says where the instance is looked for. A source that exists is waited for,
+/// because it may say under which cluster's tag the instance was launched.
 fn goes_on_without(problem: &Problem, scope: &MachineScope) -> bool {
     let is_gone = matches!(problem.reason, Reason::NotFound | Reason::NoKindMatch);
     let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
@@ -201,8 +201,8 @@ fn cluster_name(scope: &MachineScope) -> String {
     name.or_else(label).unwrap_or_default().to_owned()
 }
 
-/// The account of the credentials. While AWS does not answer, a machine whose instance has run keeps the account that AWS
-/// told before, so that an outage does not take `Ready` from it. Every other machine waits for the answer.
+/// The account of the credentials. While AWS does not answer, a machine whose instance has run keeps the account that
+/// AWS told before, so that an outage does not take `Ready` from it. Every other machine waits for the answer.
 async fn account_id(
     scope: &MachineScope,
     cloud: &dyn MachineCloud,

@@ -16,8 +16,8 @@ use thiserror::Error;
 use super::machine_tags::MachineTags;
 use super::spec;
 
-/// The most by which the clock of the manager, which dates a recorded call, may be ahead of the clock of EC2, which dates
-/// the launch. With a clock that is further ahead, the instance of a call counts as that of an earlier one.
+/// The most by which the clock of the manager, which dates a recorded call, may be ahead of the clock of EC2, which
+/// dates the launch. With a clock that is further ahead, the instance of a call counts as that of an earlier one.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// The ownership of an instance.

@@ -14,7 +14,6 @@ use kube::api::{ListParams, PostParams};
 use kube::runtime::{reflector, watcher};
 use kube::{Api, Client, ResourceExt as _};
 
-use super::discovery::discover;
 use super::sources::SourceReader;
 use crate::kubernetes_api::{SourceObjects, SourceOutcome, SourceRead, SourceRequest};
 use crate::launching::network::requests;
@@ -100,8 +99,8 @@ impl SourceChecks {
             Contribution::Unusable { problem, .. } if is_served && is_described => Some(problem.message.clone()),
             _ => None,
         };
-        let kind = discover(&self.client, &request.kind).await.ok().flatten();
-        let resource = kind.map_or_else(|| request.kind.kind.to_lowercase(), |kind| kind.resource.plural);
+        let resource = self.reader.resource(&request.kind).await;
+        let resource = resource.unwrap_or_else(|| request.kind.kind.to_lowercase());
         let access = SourceAccess {
             object: request.to_string(),
             group: request.kind.group.clone(),

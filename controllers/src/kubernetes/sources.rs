@@ -85,6 +85,12 @@ impl SourceReader {
         Arc::clone(&self.requests).read(namespace, request).await
     }
 
+    /// The name of a kind's resource, if the API server serves the kind.
+    pub(super) async fn resource(&self, kind: &SourceKind) -> Option<String> {
+        let kind = self.requests.kind(kind).await.ok().flatten();
+        kind.map(|kind| kind.resource.plural)
+    }
+
     /// The key of a read: another version of the mapping is another read.
     fn key(&self, namespace: &str, request: &SourceRequest) -> Key {
         let mapping = self.requests.mapping(request);

@@ -1,7 +1,7 @@
 //! Which Secrets are bootstrap data. Pure.
 //!
-//! A user who may create Machines chooses the Secret that an instance gets, and reads the Secret with the instance. So a
-//! Secret counts as bootstrap data only if its author has marked it: by its owner, by its type, or by a label.
+//! A user who may create Machines chooses the Secret that an instance gets, and reads the Secret with the instance. So
+//! a Secret counts as bootstrap data only if its author has marked it: by its owner, by its type, or by a label.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::ContractReference;

@@ -8,9 +8,9 @@ use capa_network::{Merged, merge};
 use super::network_sources::{self, NamedBy};
 use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, SourceRequest};
 
-/// The network from a machine spec, its `networkSources` and the cluster's infrastructure object. `reader` is the object
-/// of the spec, and `role` the role of the machine, if the spec belongs to one machine. Subnet filters of the spec are
-/// not resolved.
+/// The network from a machine spec, its `networkSources` and the cluster's infrastructure object. `reader` is the
+/// object of the spec, and `role` the role of the machine, if the spec belongs to one machine. Subnet filters of the
+/// spec are not resolved.
 pub(crate) async fn read_network(
     reader: &NetworkReader,
     spec: &AWSMachineSpec,

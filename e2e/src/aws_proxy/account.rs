@@ -219,7 +219,8 @@ impl Account {
         self.journal_since(Mark(0))
     }
 
-    /// The calls of this account without those of its [user](Account::user_key) and of [checks](Account::checks_journal).
+    /// The calls of this account without those of its [user](Account::user_key) and of
+    /// [checks](Account::checks_journal).
     pub fn manager_journal(&self) -> Journal {
         let others = self.journal().except(&self.user_key.access_key_id);
         others.matching(|call| !call.is_check)

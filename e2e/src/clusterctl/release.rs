@@ -52,7 +52,8 @@ impl Release {
         Ok(())
     }
 
-    /// Adds a file of templates. Its parts are folders of kustomize, each of which may be based on files of this checkout.
+    /// Adds a file of templates. Its parts are folders of kustomize, each of which may be based on files of this
+    /// checkout.
     pub fn add_templates(&self, file: &str, parts: &[PathBuf]) -> anyhow::Result<()> {
         let rendered = parts.iter().map(|part| programs::kustomize(part));
         let rendered = rendered.collect::<anyhow::Result<Vec<_>>>()?;

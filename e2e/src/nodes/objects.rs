@@ -31,8 +31,8 @@ pub(super) struct NodeFacts {
     pub(super) kubelet_port: Option<u16>,
 }
 
-/// Creates the ready Node and its static pods. Of a Node that exists only the readiness changes: others have written its
-/// labels, taints and conditions meanwhile.
+/// Creates the ready Node and its static pods. Of a Node that exists only the readiness changes: others have written
+/// its labels, taints and conditions meanwhile.
 pub(super) async fn register(client: &Client, facts: &NodeFacts) -> anyhow::Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     if nodes.get_opt(&facts.name).await?.is_some_and(|node| has_status(&node)) {

@@ -82,8 +82,8 @@ impl User {
         Ok(network)
     }
 
-    /// Creates a network with three usual mistakes: instances get no DNS names, private subnets have no default route, and
-    /// the security group of the control plane admits nobody to the API server.
+    /// Creates a network with three usual mistakes: instances get no DNS names, private subnets have no default route,
+    /// and the security group of the control plane admits nobody to the API server.
     pub async fn create_incomplete_network(&self, plan: &NetworkPlan) -> anyhow::Result<Network> {
         let name = &plan.name;
         let vpc_id = self.create_vpc(name).await?;

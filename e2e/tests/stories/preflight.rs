@@ -1,15 +1,13 @@
 //! The checks of infrastructure, by the controller and on the command line, with answers of an AWS API.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use aws_sdk_ec2::types;
 use aws_sdk_elasticloadbalancingv2::types::{
     LoadBalancerSchemeEnum, LoadBalancerTypeEnum, ProtocolEnum, TargetTypeEnum,
 };
-use capa_e2e::{Story, eventually, fixtures, provider_program};
+use capa_e2e::{ProviderCommand, Story, eventually, fixtures};
 use capa_preflight::{ShownBy, rules};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -75,26 +73,13 @@ fn provider(
     input: &str,
     access_key_id: Option<&str>,
 ) -> anyhow::Result<(i32, String)> {
-    let key = s.aws().key();
-    let mut program = Command::new(provider_program()?)
-        .args(arguments)
-        .env("KUBECONFIG", s.environment.world().admin_kubeconfig())
-        .env("AWS_ENDPOINT_URL", s.aws().url())
-        .env("AWS_ACCESS_KEY_ID", access_key_id.unwrap_or(&key.access_key_id))
-        .env("AWS_SECRET_ACCESS_KEY", &key.secret_access_key)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    program
-        .stdin
-        .take()
-        .context("standard input")?
-        .write_all(input.as_bytes())?;
-    let output = program.wait_with_output()?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let code = output.status.code().with_context(|| errors.to_string())?;
-    Ok((code, String::from_utf8(output.stdout)? + &errors))
+    let mut command = ProviderCommand::new(s.aws(), arguments)?;
+    command = command.env("KUBECONFIG", s.environment.world().admin_kubeconfig());
+    if let Some(id) = access_key_id {
+        command = command.env("AWS_ACCESS_KEY_ID", id);
+    }
+    let ran = command.run(input)?;
+    Ok((ran.code, ran.printed + &ran.errors))
 }
 
 #[test]
@@ -186,7 +171,8 @@ fn found(report: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// A Cluster, its AWSCluster with this spec, a control plane and workers with further fields of the spec of their template.
+/// A Cluster, its AWSCluster with this spec, a control plane and workers with further fields of the spec of their
+/// template.
 fn objects(cluster: &Value, aws_cluster: &Value, control_plane: &Value, workers: &Value, kind: &str) -> String {
     let reference = |group: &str, kind: &str, name: &str| json!({"apiGroup": group, "kind": kind, "name": name});
     let ours = "infrastructure.cluster.x-k8s.io";

@@ -63,7 +63,8 @@ fn a_conversion_webhook_that_hangs_holds_up_no_other_cluster() -> anyhow::Result
         try_join_all(stuck.iter().map(|name| s.bootstrap_secret(name))).await?;
         s.bootstrap_secret("free").await?;
         s.machine_ready("free").await?;
-        // Where their reads occupied all workers, the other machine would be launched after their first failure at best.
+        // Where their reads occupied all workers, the other machine would be launched after their first failure at
+        // best.
         let machines = s.machines().await?;
         let free = machines.iter().find(|machine| machine.name_any() == "free");
         let launched_at = text(free.context("the machine free")?, "/status/launch/requestedAt");

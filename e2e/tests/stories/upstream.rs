@@ -76,8 +76,8 @@ const TEMPLATES: [(&str, &[&str]); 11] = [
     ),
 ];
 
-/// The limits for one spec, on a busy computer with two cores: for its steps, and for the program, which writes evidence
-/// and a report when the steps take too long.
+/// The limits for one spec, on a busy computer with two cores: for its steps, and for the program, which writes
+/// evidence and a report when the steps take too long.
 const STEPS_WITHIN: Duration = Duration::from_mins(30);
 const WITHIN: Duration = Duration::from_mins(45);
 
@@ -100,8 +100,8 @@ fn each_spec_of_the_suite_has_a_story_and_a_row() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the spec with this label. At its end nothing is left in AWS, the user's network is as it was, and the only writes
-/// were one launch and one termination for each machine, and registrations of what was launched.
+/// Runs the spec with this label. At its end nothing is left in AWS, the user's network is as it was, and the only
+/// writes were one launch and one termination for each machine, and registrations of what was launched.
 fn passes(label: &str) -> anyhow::Result<()> {
     mostly_waits();
     in_management_cluster("upstream", async |cluster, environment| {
@@ -156,8 +156,8 @@ fn variables() -> anyhow::Result<BTreeMap<String, String>> {
     Ok(serde_json::from_value(configuration["variables"].clone())?)
 }
 
-/// Installs the version of Kubernetes from which clusters are upgraded on an image of its own, whose id is returned, and
-/// the version of all other clusters on the image that exists.
+/// Installs the version of Kubernetes from which clusters are upgraded on an image of its own, whose id is returned,
+/// and the version of all other clusters on the image that exists.
 async fn install_images(s: &Scenario, variables: &BTreeMap<String, String>) -> anyhow::Result<String> {
     let version = |name: &str| {
         variables

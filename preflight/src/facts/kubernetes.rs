@@ -24,8 +24,8 @@ pub struct SourceAccess {
     pub resource: String,
     /// Whether the API server serves the kind.
     pub is_served: bool,
-    /// Whether the CRD has the label of the network contract, or an AWSNetworkMapping describes the kind, or the provider
-    /// knows it.
+    /// Whether the CRD has the label of the network contract, or an AWSNetworkMapping describes the kind, or the
+    /// provider knows it.
     pub is_described: bool,
     /// Whether the manager may read the object.
     pub is_readable_by_manager: Answer<bool>,

@@ -145,8 +145,8 @@ fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
     }
 }
 
-/// The security groups of machines of a role. The rules of groups that do not exist are unknown, so nothing is said about
-/// them beside G1.
+/// The security groups of machines of a role. The rules of groups that do not exist are unknown, so nothing is said
+/// about them beside G1.
 pub(super) fn groups_of(facts: &Facts, role: RoleOfMachines) -> Result<Vec<&SecurityGroup>, Skipped> {
     let ids = facts.demand.group_ids(Some(role));
     applies(!ids.is_empty())?;

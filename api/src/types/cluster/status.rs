@@ -181,13 +181,13 @@ pub struct PreflightStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
-    /// Value of the annotation `infrastructure.cluster.x-k8s.io/preflight-requested` that the last checks answered; at most
-    /// its first 256 characters.
+    /// Value of the annotation `infrastructure.cluster.x-k8s.io/preflight-requested` that the last checks answered; at
+    /// most its first 256 characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub observed_request: String,
-    /// Time of the first checks with this result. The checks are repeated after an hour while rules are broken or could not
-    /// be checked, and after a day otherwise; a repeated check with the same result changes nothing here.
+    /// Time of the first checks with this result. The checks are repeated after an hour while rules are broken or could
+    /// not be checked, and after a day otherwise; a repeated check with the same result changes nothing here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<Time>,
     /// Ids of rules that could not be checked, because AWS refused or did not answer a call.

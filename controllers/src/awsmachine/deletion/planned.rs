@@ -1,7 +1,7 @@
 //! The worth of a record that says that EC2 was never asked for an instance. Pure.
 //!
-//! It is true of the AWSMachine as it is stored. That may be an older state, restored from a backup that was made before
-//! the launch.
+//! It is true of the AWSMachine as it is stored. That may be an older state, restored from a backup that was made
+//! before the launch.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::awsmachine::time::remaining;
 pub(super) enum Worth {
     /// It stands in for a lookup that cannot be made.
     Proof,
-    /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a restored
-    /// one: what keeps AWS from being asked may pass, and there is time to mend it.
+    /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a
+    /// restored one: what keeps AWS from being asked may pass, and there is time to mend it.
     ProofLater,
     /// It stands in for no lookup, because an earlier pass of the deletion has found instances. One lookup that finds
     /// none is enough.
@@ -27,8 +27,8 @@ pub(super) enum Worth {
     Nothing,
 }
 
-/// The worth of the record of a machine with that verified owner. `tried_for` is how long this process has tried to look
-/// the instance up in vain; the record of an old machine is believed after `long_enough`.
+/// The worth of the record of a machine with that verified owner. `tried_for` is how long this process has tried to
+/// look the instance up in vain; the record of an old machine is believed after `long_enough`.
 pub(super) fn worth(
     machine: &AWSMachine,
     owner: Option<&Machine>,

@@ -156,8 +156,8 @@ impl LaunchMemory {
         self.refusals.forget(uid);
     }
 
-    /// Records that the instance of a deleted machine could not be looked up. After a pause of more than `longest_pause`
-    /// the tries begin anew.
+    /// Records that the instance of a deleted machine could not be looked up. After a pause of more than
+    /// `longest_pause` the tries begin anew.
     pub(super) fn could_not_look(&self, uid: &str, at: Duration, longest_pause: Duration) {
         let mut state = self.state();
         let (first, last) = state.tries.entry(uid.to_owned()).or_insert((at, at));

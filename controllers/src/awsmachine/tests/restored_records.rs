@@ -433,8 +433,8 @@ async fn another_instance_with_the_recorded_token_is_adopted() {
     assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
 }
 
-/// A backup from before the launch was restored, and credentials of another account recorded an attempt there, whose call
-/// was never made.
+/// A backup from before the launch was restored, and credentials of another account recorded an attempt there, whose
+/// call was never made.
 #[tokio::test]
 async fn an_attempt_without_a_call_in_another_account_hides_no_instance() {
     let scene = Scene::running().await;

@@ -1,21 +1,18 @@
 //! The check of the infrastructure before the cluster: it finds the mistakes in the network, and passes once they are
 //! mended.
 
-use std::{
-    collections::BTreeSet,
-    process::{Command, Stdio},
-};
+use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
 use capa_e2e::{
+    ProviderCommand,
     aws_proxy::Account,
-    provider_program,
     user::{Network, User},
 };
 use serde_json::Value;
 
 use crate::{
-    plan::{keep, repository},
+    plan::keep,
     screen::{self, Screen},
 };
 
@@ -34,63 +31,32 @@ pub(crate) async fn find_and_mend(
     network: &Network,
     file: &str,
 ) -> anyhow::Result<()> {
+    let facts = keep("facts.json", "")?;
+    let check_file = ["check", "network", "-f", file, "--only", RULES, "--save-facts", &facts];
     screen.say("Your network has three mistakes. The provider's program finds them before a machine does:")?;
-    screen::command(&format!("$ capa-rs check network -f {file} --only {RULES}"));
-    let (code, report) = check(account, file, "text")?;
+    screen::command(&format!("$ capa-rs {}", check_file.join(" ")));
+    let (code, report) = provider(account, &check_file)?;
     screen.show(report.trim_end())?;
     ensure!(code == 1, "the check ended with {code}");
-    let found = findings(&check(account, file, "json")?.1)?;
+    let check_facts = ["check", "network", "--facts", &facts, "--only", RULES, "-o", "json"];
+    let found = findings(&provider(account, &check_facts)?.1)?;
     ensure!(found == BROKEN.map(str::to_owned).into(), "the check found {found:?}");
     screen.say("You mend them:")?;
     user.complete_network(network).await?;
-    screen::command(&format!("$ capa-rs check network -f {file} --only {RULES} -o json"));
-    let (code, report) = check(account, file, "json")?;
+    screen::command(&format!("$ capa-rs {}", check_file.join(" ")));
+    let (code, report) = provider(account, &check_file)?;
     ensure!(code == 0, "the check ended with {code}: {report}");
     screen.say("Nothing is found any more. A picture shows what there is, with the rules that warn:")?;
-    let picture = keep(
-        "demo.svg",
-        &provider(account, &["topology", "--file", file, "--output", "svg"])?.1,
-    )?;
-    screen.show(&format!("$ capa-rs topology -f {file} -o svg > {picture}"))
-}
-
-/// The exit code and the report of the check.
-fn check(account: &Account, file: &str, format: &str) -> anyhow::Result<(i32, String)> {
-    let facts = keep("facts.json", "")?;
-    let arguments = [
-        "check",
-        "network",
-        "--file",
-        file,
-        "--only",
-        RULES,
-        "--output",
-        format,
-        "--save-facts",
-        &facts,
-    ];
-    provider(account, &arguments)
+    let draw_facts = ["topology", "--facts", &facts, "-o", "svg"];
+    let picture = keep("demo.svg", &provider(account, &draw_facts)?.1)?;
+    screen.show(&format!("$ capa-rs {} > {picture}", draw_facts.join(" ")))
 }
 
 /// Runs the provider's program, and gives its exit code and what it prints.
 fn provider(account: &Account, arguments: &[&str]) -> anyhow::Result<(i32, String)> {
-    let key = account.key();
-    let output = Command::new(provider_program()?)
-        .current_dir(repository())
-        .args(arguments)
-        .env("AWS_ENDPOINT_URL", account.url())
-        .env("AWS_ACCESS_KEY_ID", &key.access_key_id)
-        .env("AWS_SECRET_ACCESS_KEY", &key.secret_access_key)
-        .stdin(Stdio::null())
-        .output()
-        .context("run capa-rs")?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let code = output
-        .status
-        .code()
-        .with_context(|| format!("the check was killed: {errors}"))?;
-    ensure!(code != 2, "the check could not be done: {errors}");
-    Ok((code, String::from_utf8(output.stdout)?))
+    let ran = ProviderCommand::new(account, arguments)?.run("")?;
+    ensure!(ran.code != 2, "the check could not be done: {}", ran.errors);
+    Ok((ran.code, ran.printed))
 }
 
 /// The rules with findings in a report.

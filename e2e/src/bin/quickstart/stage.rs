@@ -38,7 +38,7 @@ pub(crate) struct Stage<'a> {
     user: User,
     network: Network,
     load_balancer: LoadBalancer,
-    /// The dump of the user's network before the cluster was created.
+    /// The dump of the user's network before the cluster was created; null until then.
     before: Value,
     manager: Manager,
     watch: Watch,
@@ -62,7 +62,6 @@ impl<'a> Stage<'a> {
         let group = &load_balancer.target_group_arn;
         user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
         user.create_instance_profiles().await?;
-        let before = user.dump().await?;
 
         screen.section("Our manager starts")?;
         screen.show(&format!("$ capa-rs manager --namespace={} …", environment.namespace()))?;
@@ -79,7 +78,7 @@ impl<'a> Stage<'a> {
             user,
             network,
             load_balancer,
-            before,
+            before: Value::Null,
             manager,
             watch,
         })

@@ -41,7 +41,8 @@ impl Installed {
 }
 
 /// The tree of clusterctl: this provider's objects with their conditions, and other objects without, because their
-/// conditions change. Random parts of names become x, and ages and messages are left out; all columns keep their places.
+/// conditions change. Random parts of names become x, and ages and messages are left out; all columns keep their
+/// places.
 fn comparable(described: &str, namespace: &str, machines: &[String]) -> String {
     let mut described = described.replace(namespace, &without_random_parts(namespace));
     for machine in machines {

@@ -9,7 +9,8 @@ use crate::stories::machines::text;
 use crate::stories::scenario::{OURS, REGION, Scenario};
 use crate::stories::sources::{FOR_CORE, FOR_US, ack, apply_with_status, definition};
 
-/// An object of a foreign infrastructure kind with the endpoint of a cluster, and the line of the Cluster that names it.
+/// An object of a foreign infrastructure kind with the endpoint of a cluster, and the line of the Cluster that names
+/// it.
 async fn foreign_infrastructure(
     cluster: &KubeadmCluster<'_>,
     kind: &Kind,

@@ -20,8 +20,8 @@ pub(super) const GROUP_ARN: &str =
 const BALANCER_ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/net/api/0000000000000002";
 const ZONES: [&str; 3] = ["eu-west-1a", "eu-west-1b", "eu-west-1c"];
 
-/// Three private subnets, two with NAT gateways in their zones and one with VPC endpoints; one public subnet. An internal
-/// load balancer with a security group. A control plane, workers, and workers with public addresses.
+/// Three private subnets, two with NAT gateways in their zones and one with VPC endpoints; one public subnet. An
+/// internal load balancer with a security group. A control plane, workers, and workers with public addresses.
 pub(super) fn good() -> Facts {
     Facts {
         gathered_at: "2026-11-01T12:00:00Z".to_owned(),
