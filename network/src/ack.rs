@@ -6,14 +6,25 @@ use capa_api::network::MachineNetwork;
 use serde_json::{Value, json};
 
 use crate::Field;
-use crate::parse::{WrongType, parse};
+use crate::parse::{WrongType, in_contract, parse};
 
 /// The API group of the controller for EC2.
 const EC2: &str = "ec2.services.k8s.aws";
 /// The API group of the controller for Elastic Load Balancing.
 const LOAD_BALANCING: &str = "elbv2.services.k8s.aws";
 /// The condition that says whether AWS has what the spec asks for.
-const SYNCED: &str = "ACK.ResourceSynced";
+pub(crate) const SYNCED: &str = "ACK.ResourceSynced";
+
+/// Why an object describes no network.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoNetwork {
+    /// AWS does not have yet what the spec asks for.
+    NotSynced,
+    /// The object is synchronised and lacks this field.
+    Missing(&'static str),
+    /// A field, or what is made of it, has another type.
+    WrongType(WrongType),
+}
 
 /// A kind of ACK that describes a part of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,24 +69,32 @@ impl AckKind {
         vec![Field::Region, own]
     }
 
-    /// The network of an object; `None` while the object is not synchronised with AWS or has no id.
-    pub(crate) fn network(
-        self,
-        object: &Value,
-        role: Option<MachineRole>,
-    ) -> Result<Option<MachineNetwork>, WrongType> {
+    /// Path of the field with the id that AWS has given, or with the ARN.
+    fn id_path(self) -> &'static str {
+        match self {
+            Self::Vpc | Self::LoadBalancer => "status.vpcID",
+            Self::Subnet => "status.subnetID",
+            Self::SecurityGroup => "status.id",
+            Self::TargetGroup => "status.ackResourceMetadata.arn",
+        }
+    }
+
+    /// The network of an object.
+    pub(crate) fn network(self, object: &Value, role: Option<MachineRole>) -> Result<MachineNetwork, NoNetwork> {
         if !is_synced(object) {
-            return Ok(None);
+            return Err(NoNetwork::NotSynced);
         }
         let at = |pointer: &str| object.pointer(pointer).filter(|value| !value.is_null());
-        let arn = at("/status/ackResourceMetadata/arn");
-        let id = match self {
-            Self::Vpc | Self::LoadBalancer => at("/status/vpcID"),
-            Self::Subnet => at("/status/subnetID"),
-            Self::SecurityGroup => at("/status/id"),
-            Self::TargetGroup => arn,
+        let path = self.id_path();
+        let Some(id) = at(&format!("/{}", path.replace('.', "/"))) else {
+            return Err(NoNetwork::Missing(path));
         };
-        let Some(id) = id else { return Ok(None) };
+        if !id.is_string() {
+            return Err(NoNetwork::WrongType(WrongType {
+                path: path.to_owned(),
+                expected: "a string".to_owned(),
+            }));
+        }
         let mut network = match self {
             Self::Vpc => json!({"vpc": {
                 "id": id,
@@ -94,7 +113,7 @@ impl AckKind {
         if let (Some(region), Some(fields)) = (at("/status/ackResourceMetadata/region"), network.as_object_mut()) {
             fields.insert("region".to_owned(), region.clone());
         }
-        parse(&network).map(Some)
+        parse(&network).map_err(|wrong| NoNetwork::WrongType(in_contract(wrong)))
     }
 }
 
@@ -133,7 +152,7 @@ mod tests {
 
     fn network(group: &str, kind: &str, role: Option<MachineRole>, status: &Value) -> Value {
         let kind = AckKind::find(group, kind).unwrap();
-        let network = kind.network(&object(status), role).unwrap().unwrap();
+        let network = kind.network(&object(status), role).unwrap();
         let network = serde_json::to_value(network).unwrap();
         assert_eq!(network["region"], "eu-west-1");
         for field in kind.fields(role) {
@@ -173,15 +192,24 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_not_synchronised_is_waited_for() {
+    fn an_object_without_an_id_of_aws_is_no_network() {
         let group = AckKind::SecurityGroup;
-        for status in [
-            json!({"id": "sg-0000000a", "conditions": [{"type": "ACK.ResourceSynced", "status": "False"}]}),
-            json!({"id": "sg-0000000a", "conditions": []}),
-            json!({}),
-            json!({"id": null}),
+        let wrong = WrongType {
+            path: "status.id".to_owned(),
+            expected: "a string".to_owned(),
+        };
+        let unsynced = json!([{"type": "ACK.ResourceSynced", "status": "False"}]);
+        for (status, expected) in [
+            (
+                json!({"id": "sg-0000000a", "conditions": unsynced}),
+                NoNetwork::NotSynced,
+            ),
+            (json!({"id": "sg-0000000a", "conditions": []}), NoNetwork::NotSynced),
+            (json!({}), NoNetwork::Missing("status.id")),
+            (json!({"id": null}), NoNetwork::Missing("status.id")),
+            (json!({"id": 5}), NoNetwork::WrongType(wrong)),
         ] {
-            assert_eq!(group.network(&object(&status), None), Ok(None), "{status}");
+            assert_eq!(group.network(&object(&status), None), Err(expected), "{status}");
         }
     }
 }

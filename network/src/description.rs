@@ -10,12 +10,12 @@ use capa_api::network::MachineNetwork;
 use capa_api::network_mapping::MappingAuthority;
 use serde_json::{Value, json};
 
-use crate::ack::AckKind;
+use crate::ack::{AckKind, NoNetwork, SYNCED};
 use crate::data;
 use crate::infrastructure_network::infrastructure_network;
 use crate::joined::joined;
 use crate::mapping::{Mapping, Unmapped};
-use crate::parse::{WrongType, parse};
+use crate::parse::{WrongType, in_contract, parse};
 use crate::{Field, Problem, Trust, trust_of};
 
 /// The largest object that is read as a source, in bytes of its JSON form.
@@ -134,7 +134,10 @@ impl Description {
                     .map(Some)
                     .map_err(|unmapped| of_mapping(described, mapping, unmapped))
             }
-            Self::Ack(ack) => ack.network(object, role).map_err(|wrong| in_object(in_contract(wrong))),
+            Self::Ack(ack) => {
+                let network = ack.network(object, role).map(Some);
+                network.map_err(|reason| of_ack(described, reason))
+            }
             Self::Data => data::network(&kind.kind, object).map(Some).map_err(in_object),
             Self::Status => {
                 let network = infrastructure_network(&kind.group, &kind.kind, object);
@@ -143,15 +146,6 @@ impl Description {
             }
         }
     }
-}
-
-/// The same wrong type with its path below `status.network`.
-fn in_contract(wrong: WrongType) -> WrongType {
-    let path = match wrong.path.as_str() {
-        "" => "status.network".to_owned(),
-        path => format!("status.network.{path}"),
-    };
-    WrongType { path, ..wrong }
 }
 
 fn name(object: &Value) -> &str {
@@ -192,6 +186,17 @@ fn wrong_type(described: &str, WrongType { path, expected }: &WrongType, remedy:
             "{described}: {path} does not have the type of the network contract: it has to be {expected}; {remedy}"
         ),
     )
+}
+
+fn of_ack(described: &str, reason: NoNetwork) -> Problem {
+    match reason {
+        NoNetwork::NotSynced => Problem::new(
+            Reason::NotReady,
+            format!("{described} is not synchronised with AWS: its condition {SYNCED} is not True yet"),
+        ),
+        NoNetwork::Missing(path) => Problem::new(Reason::NotReady, format!("{described} has no {path} yet")),
+        NoNetwork::WrongType(wrong) => wrong_type(described, &wrong, "correct it there"),
+    }
 }
 
 fn of_mapping(described: &str, mapping: &Mapping, unmapped: Unmapped) -> Problem {

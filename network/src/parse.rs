@@ -17,6 +17,15 @@ pub(crate) struct WrongType {
     pub(crate) expected: String,
 }
 
+/// The same wrong type with its path below `status.network`.
+pub(crate) fn in_contract(wrong: WrongType) -> WrongType {
+    let path = match wrong.path.as_str() {
+        "" => "status.network".to_owned(),
+        path => format!("status.network.{path}"),
+    };
+    WrongType { path, ..wrong }
+}
+
 /// Reads a network. A field that is null counts as absent.
 pub(crate) fn parse(network: &Value) -> Result<MachineNetwork, WrongType> {
     serde_path_to_error::deserialize(&without_nulls(network)).map_err(|error| {

@@ -15,6 +15,10 @@ pub(crate) const SOURCES: &str = "      networkSources:
       - {apiGroup: ec2.services.k8s.aws, kind: Subnet, selector: {matchLabels: {cluster: dev}}}
       - {apiGroup: ec2.services.k8s.aws, kind: SecurityGroup, name: nodes}";
 
+/// The same sources as entries of a list in YAML's flow style.
+pub(super) const ENTRIES: &str = "{apiGroup: ec2.services.k8s.aws, kind: Subnet, selector: {matchLabels: \
+                                  {cluster: dev}}}, {apiGroup: ec2.services.k8s.aws, kind: SecurityGroup, name: nodes}";
+
 /// The source of the subnets of [`network`], as recorded on machines.
 pub(crate) const SUBNETS: &str = "Subnet/private-eu-west-1a,private-eu-west-1b,private-eu-west-1c";
 
@@ -61,7 +65,7 @@ pub(crate) async fn network(scenario: &Scenario) -> anyhow::Result<()> {
 }
 
 /// The status of an ACK object: whether it is synchronised with AWS, and further fields.
-fn status(synced: &str, fields: Value) -> Value {
+pub(super) fn status(synced: &str, fields: Value) -> Value {
     let mut status = json!({
         "ackResourceMetadata": {"ownerAccountID": "111122223333", "region": REGION},
         "conditions": [{"type": "ACK.ResourceSynced", "status": synced}],
@@ -72,7 +76,14 @@ fn status(synced: &str, fields: Value) -> Value {
     status
 }
 
-async fn put(scenario: &Scenario, kind: &Kind, name: &str, spec: Value, status: Value) -> anyhow::Result<()> {
+/// Applies an ACK object with its status.
+pub(super) async fn put(
+    scenario: &Scenario,
+    kind: &Kind,
+    name: &str,
+    spec: Value,
+    status: Value,
+) -> anyhow::Result<()> {
     apply_with_status(scenario, &kind.api_version(), &kind.name, name, spec, status).await?;
     let labelled = json!({"metadata": {"labels": {"cluster": "dev"}}});
     scenario.patch(&kind.api_version(), &kind.name, name, labelled).await
@@ -84,11 +95,7 @@ fn ack_objects_by_name_and_selector_place_a_machine() -> anyhow::Result<()> {
         let foreign = Kind::new("ack.example.org", "AckCluster");
         foreign_cluster(s, &foreign, "dev").await?;
         let [subnet, group] = kinds(s).await?;
-        let sources = format!(
-            "{{apiGroup: {GROUP}, kind: Subnet, selector: {{matchLabels: {{cluster: dev}}}}}}, {{apiGroup: {GROUP}, \
-             kind: SecurityGroup, name: nodes}}"
-        );
-        machine(s, "composed", "dev", &sources).await?;
+        machine(s, "composed", "dev", ENTRIES).await?;
         s.machine_lacks("composed", "NetworkReady", "NotFound").await?;
         put_nodes(s, &group, "False").await?;
         put_subnets(s, &subnet).await?;

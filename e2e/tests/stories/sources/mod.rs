@@ -3,6 +3,7 @@
 pub(super) mod ack;
 mod kinds;
 mod mappings;
+mod mistakes;
 mod objects;
 
 use capa_e2e::fixtures;
