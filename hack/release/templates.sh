@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Writes the cluster templates, three files for each flavor, from the objects in templates/parts:
-# `hack/release/templates.sh <folder>`. `make generate` writes them into templates/, and a test holds them equal.
+# Writes the cluster templates from the objects in templates/parts: `hack/release/templates.sh <folder>`.
+# `make generate` writes them into templates/, and a test holds them equal.
+#
+# A flavor that names subnets has three files. A part is one or more whole objects. `+part` is the further lines of the
+# object before it.
 set -euo pipefail
 export LC_ALL=C
 
@@ -21,12 +24,16 @@ flavor() { # flavor <name> <description> <part…>: with three, two and one subn
   with_subnets "$1-one-subnet" "$2 With one subnet in place of three." '[BC]' "${@:3}"
 }
 
+flavor_without_subnets() { # flavor_without_subnets <name> <description> <part…>: its subnets are named elsewhere
+  with_subnets "$1" "$2" none "${@:3}"
+}
+
 with_subnets() { # with_subnets <name> <description> <letters of subnets to leave out> <part…>
-  local name="$1" description="$2" separator="" objects file
+  local name="$1" description="$2" separator="" objects part
   objects="$(mktemp)"
-  for file in "${@:4}"; do
-    printf '%s' "$separator"
-    grep -v "[$]{AWS_SUBNET_ID_$3}" "$parts/$file.yaml"
+  for part in "${@:4}"; do
+    [[ "$part" == +* ]] || printf '%s' "$separator"
+    grep -v "[$]{AWS_SUBNET_ID_$3}" "$parts/${part#+}.yaml"
     separator=$'---\n'
   done >"$objects"
   {
@@ -41,13 +48,14 @@ with_subnets() { # with_subnets <name> <description> <letters of subnets to leav
 
 flavor unmanaged "A kubeadm cluster on infrastructure that you bring: three subnets, best in three zones, and a target \
 group in which the control plane machines are registered." \
-  cluster aws-cluster-target-group control-plane workers
+  cluster +cluster-on-aws-cluster aws-cluster +aws-cluster-targets +aws-cluster-network control-plane workers
 flavor unmanaged-external-endpoint "A kubeadm cluster on infrastructure that you bring, whose endpoint needs no \
 registration: a DNS name, kube-vip, or a load balancer that finds its targets itself." \
-  cluster aws-cluster-external-endpoint control-plane workers
+  cluster +cluster-on-aws-cluster aws-cluster +aws-cluster-network control-plane workers
 flavor unmanaged-machine-health-check "The flavor unmanaged with MachineHealthChecks, which replace a machine whose \
 node does not come up or stops being ready." \
-  cluster aws-cluster-target-group control-plane workers machine-health-checks
+  cluster +cluster-on-aws-cluster aws-cluster +aws-cluster-targets +aws-cluster-network control-plane workers \
+  machine-health-checks
 flavor unmanaged-clusterclass "The flavor unmanaged as a Cluster of the ClusterClass in clusterclass-unmanaged.yaml. \
 clusterctl adds the ClusterClass where it is missing. Install Cluster API with CLUSTER_TOPOLOGY=true." \
   cluster-of-class
