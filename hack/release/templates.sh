@@ -62,5 +62,25 @@ clusterctl adds the ClusterClass where it is missing. Install Cluster API with C
 flavor unmanaged-external-control-plane "Workers on infrastructure that you bring, for a control plane that another \
 provider runs elsewhere. You create the control plane object." \
   cluster-external-control-plane workers
+flavor_without_subnets unmanaged-discovery "A kubeadm cluster on infrastructure that you bring, whose VPC, subnets, \
+security groups and target group are found by their tags." \
+  cluster +cluster-on-aws-cluster aws-cluster +aws-cluster-discovery control-plane workers
+flavor no-infrastructure-object "A kubeadm cluster without an infrastructure object: a ConfigMap has the network." \
+  cluster +cluster-endpoint network-config-map control-plane +machine-targets +machine-network-config-map \
+  workers +machine-network-config-map
+flavor_without_subnets terraform "A kubeadm cluster on a network whose Terraform outputs are in a Secret. You create \
+the infrastructure object, which may be of any kind." \
+  cluster +cluster-on-foreign-kind control-plane +machine-targets +machine-network-secret \
+  workers +machine-network-secret
+flavor_without_subnets crossplane "A kubeadm cluster on a network that Crossplane makes from a composite. An \
+administrator first installs its definition, its Composition and an AWSNetworkMapping." \
+  cluster +cluster-on-composite composite control-plane +machine-public-ip workers +machine-public-ip
+flavor_without_subnets ack "A kubeadm cluster on a network of VPC, Subnet and SecurityGroup objects of AWS \
+Controllers for Kubernetes. It has no infrastructure object." \
+  cluster +cluster-endpoint control-plane +machine-targets +machine-network-ack +machine-network-ack-control-plane \
+  workers +machine-network-ack
+flavor_without_subnets managed-by "A kubeadm cluster on an AWSCluster whose network another controller makes, which \
+also writes the status of the AWSCluster." \
+  cluster +cluster-on-aws-cluster aws-cluster-managed-by control-plane workers
 # `clusterctl generate cluster` without --flavor takes this one.
 cp "$folder/cluster-template-unmanaged.yaml" "$folder/cluster-template.yaml"
