@@ -14,7 +14,7 @@ use super::installed::in_management_cluster;
 
 /// Each flavor with its letters in docs/templates.md, and the variables of subnets that it lacks. The other flavors for
 /// fewer subnets differ by these subnets alone, which a test of `templates/` shows.
-const FLAVORS: [(&str, &str, &[&str]); 7] = [
+const FLAVORS: [(&str, &str, &[&str]); 13] = [
     ("unmanaged", "U", &[]),
     ("unmanaged-two-subnets", "U", &["AWS_SUBNET_ID_C"]),
     ("unmanaged-one-subnet", "U", &["AWS_SUBNET_ID_B", "AWS_SUBNET_ID_C"]),
@@ -22,10 +22,16 @@ const FLAVORS: [(&str, &str, &[&str]); 7] = [
     ("unmanaged-machine-health-check", "UH", &[]),
     ("unmanaged-clusterclass", "T", &[]),
     ("unmanaged-external-control-plane", "W", &[]),
+    ("unmanaged-discovery", "D", &[]),
+    ("no-infrastructure-object", "N", &[]),
+    ("terraform", "F", &[]),
+    ("crossplane", "X", &[]),
+    ("ack", "K", &[]),
+    ("managed-by", "M", &[]),
 ];
 
 /// The values of all variables without a default, as a user sets them.
-const VALUES: [(&str, &str); 12] = [
+const VALUES: [(&str, &str); 14] = [
     ("AWS_REGION", "eu-west-1"),
     ("AWS_VPC_ID", "vpc-0a1b2c3d"),
     ("AWS_SUBNET_ID_A", "subnet-0000000a"),
@@ -40,12 +46,18 @@ const VALUES: [(&str, &str); 12] = [
     ("AWS_AMI_ID", "ami-0123456789abcdef0"),
     ("CONTROL_PLANE_ENDPOINT_HOST", "api.dev.example.org"),
     ("CONTROL_PLANE_KIND", "KamajiControlPlane"),
+    ("INFRASTRUCTURE_KIND", "StackCluster"),
+    ("AWS_CLUSTER_MANAGED_BY", "my-controller"),
     ("KUBERNETES_VERSION", "v1.36.3"),
 ];
+
+/// The kind of the composite that the flavor `crossplane` makes.
+const COMPOSITE: &str = include_str!("../../../../config/samples/crossplane-v2-composite/kind.yaml");
 
 #[test]
 fn a_generated_cluster_is_accepted_and_its_variables_documented() -> anyhow::Result<()> {
     in_management_cluster("generate", async |cluster, environment| {
+        environment.apply(COMPOSITE).await?;
         let namespace = environment.namespace();
         let clusterctl = VALUES
             .iter()
