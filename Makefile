@@ -152,7 +152,7 @@ mutants: ## Break the pure files expression by expression, and show what no test
 	@simulation/mutants/survivors.sh "$(dir $(PROGRAMS))" $(MUTANTS)
 
 .PHONY: quickstart
-quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow, heal and go (KEEP=1 keeps it)
+quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow, heal and go (KEEP=1 keeps it; FLAVOR=)
 	@"$(PROGRAMS)/quickstart"
 
 .PHONY: docs

@@ -28,6 +28,7 @@ mod directory;
 mod environment;
 mod evidence;
 pub mod fixtures;
+mod flavor;
 pub mod hostile;
 mod left_behind;
 mod local_world;
@@ -51,6 +52,7 @@ mod wait;
 
 pub use directory::Directory;
 pub use environment::TestEnvironment;
+pub use flavor::{Brought, Flavor};
 pub use local_world::LocalWorld;
 pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;

@@ -1,7 +1,7 @@
 //! The quickstart: a cluster with three control plane machines and workers comes up in a VPC that the user provides,
 //! scales, replaces an unhealthy machine, and is deleted without leftovers. Exits 0 only if every check succeeded.
 //!
-//! `KEEP=1` stops before the deletion and leaves everything running.
+//! `KEEP=1` stops before the deletion and leaves everything running. `FLAVOR` chooses what describes the infrastructure.
 
 mod check;
 mod keep;
@@ -15,6 +15,7 @@ mod watch;
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
 use capa_e2e::{
+    Flavor,
     clusterctl::ManagementCluster,
     detached::{self, Detached, Part},
 };
@@ -36,13 +37,17 @@ const INSTANCE_TAKES: Duration = Duration::from_secs(4);
 
 fn main() -> anyhow::Result<ExitCode> {
     let keep = std::env::var_os("KEEP").is_some_and(|keep| !keep.is_empty() && keep != "0");
+    let flavor = match std::env::var("FLAVOR") {
+        Ok(name) if !name.is_empty() => Flavor::parse(&name)?,
+        _ => Flavor::UnmanagedMachineHealthCheck,
+    };
     let detached = match keep.then(detached::run).transpose()? {
         Some(Part::First(code)) => return Ok(code),
         Some(Part::Second(detached)) => Some(detached),
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(run(detached));
+    let outcome = runtime.block_on(run(flavor, detached));
     if let Err(error) = &outcome {
         // Printed here rather than returned: with a backtrace the reason would scroll off the screen.
         writeln!(std::io::stderr(), "\nThe quickstart failed: {error:#}")?;
@@ -50,7 +55,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(outcome.is_err())))
 }
 
-async fn run(detached: Option<Detached>) -> anyhow::Result<()> {
+async fn run(flavor: Flavor, detached: Option<Detached>) -> anyhow::Result<()> {
     let mut screen = Screen::new();
     screen.introduce(
         "A cluster on a VPC that you bring: the real Cluster API, kubeadm's providers, clusterctl and our manager, \
@@ -69,10 +74,12 @@ async fn run(detached: Option<Detached>) -> anyhow::Result<()> {
     )?;
     management.world().start_nodes()?;
 
-    let mut stage = Stage::set(&mut screen, &management).await?;
+    let mut stage = Stage::set(&mut screen, &management, flavor).await?;
     stage.bring_up(&mut screen).await?;
     stage.grow(&mut screen).await?;
-    stage.heal(&mut screen).await?;
+    if flavor.has_health_checks() {
+        stage.heal(&mut screen).await?;
+    }
     stage.look_around(&mut screen).await?;
     if let Some(detached) = detached {
         return stage.keep(&mut screen, &detached).await;

@@ -1,21 +1,15 @@
 //! The clusterctl commands of the user, and their result.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context;
-use capa_e2e::{
-    clusterctl::Clusterctl,
-    moto,
-    user::{LoadBalancer, Network, User},
-};
+use capa_e2e::{Brought, Flavor, clusterctl::Clusterctl, moto};
 
 use crate::{CONTROL_PLANE, WORKERS, screen::Screen};
-
-/// The template of the cluster.
-const FLAVOR: &str = "unmanaged-machine-health-check";
 
 /// The version of Kubernetes on the cluster's nodes.
 const VERSION: &str = "v1.36.3";
@@ -38,13 +32,23 @@ pub(crate) fn keep(name: &str, content: &str) -> anyhow::Result<String> {
 }
 
 /// clusterctl with the template's variables in its environment.
-pub(crate) fn with_variables(
+pub(crate) async fn with_variables(
     clusterctl: &Clusterctl,
-    user: &User,
-    network: &Network,
-    load_balancer: &LoadBalancer,
+    flavor: Flavor,
+    brought: &Brought<'_>,
     screen: &Screen,
 ) -> anyhow::Result<Clusterctl> {
+    let Brought {
+        user,
+        network,
+        load_balancer,
+        ..
+    } = brought;
+    let mut arguments = generate(flavor);
+    arguments.push("--list-variables".to_owned());
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let listed = clusterctl.run(&arguments).await?;
+    let of_flavor: BTreeSet<&str> = listed.split_whitespace().collect();
     let mut variables = vec![
         ("AWS_REGION".to_owned(), user.region()),
         ("AWS_VPC_ID".to_owned(), network.vpc_id.as_str()),
@@ -65,6 +69,9 @@ pub(crate) fn with_variables(
     for (letter, subnet) in ('A'..='Z').zip(network.private_subnet_ids()) {
         variables.push((format!("AWS_SUBNET_ID_{letter}"), subnet));
     }
+    let own = flavor.variables().iter();
+    variables.extend(own.map(|(name, value)| ((*name).to_owned(), *value)));
+    variables.retain(|(name, _)| of_flavor.contains(name.as_str()));
     let mut clusterctl = clusterctl.clone();
     let mut exports = String::new();
     for (name, value) in variables {
@@ -79,25 +86,25 @@ pub(crate) fn with_variables(
 }
 
 /// The arguments of `clusterctl generate cluster`.
-pub(crate) fn generate() -> Vec<String> {
+pub(crate) fn generate(flavor: Flavor) -> Vec<String> {
     vec![
         "generate".to_owned(),
         "cluster".to_owned(),
         "demo".to_owned(),
         "--infrastructure=aws-rs".to_owned(),
-        format!("--flavor={FLAVOR}"),
+        format!("--flavor={}", flavor.name()),
         format!("--kubernetes-version={VERSION}"),
         format!("--control-plane-machine-count={CONTROL_PLANE}"),
         format!("--worker-machine-count={WORKERS}"),
     ]
 }
 
-/// The object of this kind, as the manifest contains it.
-pub(crate) fn excerpt(manifest: &str, kind: &str) -> String {
+/// The object of this kind, as the manifest contains it; `None` if there is none.
+pub(crate) fn excerpt<'a>(manifest: &'a str, kind: &str) -> Option<&'a str> {
     let mut documents = manifest.split("\n---\n");
     let wanted = format!("kind: {kind}");
     let document = documents.find(|document| document.lines().any(|line| line == wanted));
-    document.unwrap_or_default().trim_end().to_owned()
+    document.map(str::trim_end)
 }
 
 #[cfg(test)]
@@ -107,6 +114,7 @@ mod tests {
     #[test]
     fn an_excerpt_is_one_object() {
         let manifest = "kind: A\nx: 1\n---\nkind: B\ny: 2\n---\nkind: C";
-        assert_eq!(excerpt(manifest, "B"), "kind: B\ny: 2");
+        assert_eq!(excerpt(manifest, "B"), Some("kind: B\ny: 2"));
+        assert_eq!(excerpt(manifest, "D"), None);
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 use anyhow::{Context, ensure};
 use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_e2e::{
-    Manager, TestEnvironment,
+    Brought, Flavor, Manager, TestEnvironment,
     clusterctl::{Clusterctl, ManagementCluster},
     detached::Detached,
     objects::condition,
@@ -25,6 +25,9 @@ use crate::{
     watch::{CORE, Seen, Watch},
 };
 
+/// The name of the cluster.
+const CLUSTER: &str = "demo";
+
 /// The MachineDeployment of the template.
 const DEPLOYMENT: &str = "demo-md-0";
 
@@ -33,6 +36,7 @@ const DRAINING_SECONDS: u32 = 5;
 
 /// The user's network and the manager under test.
 pub(crate) struct Stage<'a> {
+    flavor: Flavor,
     management: &'a ManagementCluster,
     environment: TestEnvironment,
     user: User,
@@ -45,7 +49,11 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub(crate) async fn set(screen: &mut Screen, management: &'a ManagementCluster) -> anyhow::Result<Self> {
+    pub(crate) async fn set(
+        screen: &mut Screen,
+        management: &'a ManagementCluster,
+        flavor: Flavor,
+    ) -> anyhow::Result<Self> {
         let environment = management.world().test("quickstart").await?;
         let account = environment.aws();
         account.set_pending(INSTANCE_TAKES);
@@ -55,9 +63,12 @@ impl<'a> Stage<'a> {
 
         screen.section("Your part: a VPC and a load balancer, made with plain AWS calls and your own key")?;
         screen.say("Any tool would do, Terraform for one. The Name tags of these calls are left out here.")?;
-        let network = user
-            .create_incomplete_network(&NetworkPlan::new("yours", REGION, 3))
-            .await?;
+        let plan = NetworkPlan::new("yours", REGION, 3);
+        let network = if flavor.has_unmanaged_cluster() {
+            user.create_incomplete_network(&plan).await?
+        } else {
+            user.create_network(&plan).await?
+        };
         let load_balancer = user.create_network_load_balancer(&network, "yours").await?;
         let group = &load_balancer.target_group_arn;
         user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
@@ -73,6 +84,7 @@ impl<'a> Stage<'a> {
         )?;
         let watch = Watch::new(&environment).await?;
         Ok(Self {
+            flavor,
             management,
             environment,
             user,
@@ -87,8 +99,9 @@ impl<'a> Stage<'a> {
     pub(crate) async fn bring_up(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
         screen.section("You generate a cluster")?;
         let clusterctl = self.management.clusterctl();
-        let with_variables = plan::with_variables(clusterctl, &self.user, &self.network, &self.load_balancer, screen)?;
-        let arguments = plan::generate();
+        let (flavor, brought) = (self.flavor, self.brought());
+        let with_variables = plan::with_variables(clusterctl, flavor, &brought, screen).await?;
+        let arguments = plan::generate(flavor);
         screen::command(&format!("$ clusterctl {} > .quickstart/demo.yaml", arguments.join(" ")));
         let namespace = format!("--target-namespace={}", self.environment.namespace());
         let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -96,16 +109,33 @@ impl<'a> Stage<'a> {
         let manifest = with_variables.run(&arguments).await?;
         let path = plan::keep("demo.yaml", &manifest)?;
 
-        screen.section("You check what you have made, before anything depends on it")?;
-        check::find_and_mend(screen, self.environment.aws(), &self.user, &self.network, &path).await?;
-        self.before = self.user.dump().await?;
+        if let Some(prepared) = flavor.prepared() {
+            screen.section("What describes your infrastructure")?;
+            flavor.prepare(&brought).await?;
+            screen.say(prepared)?;
+        }
+        if flavor.has_unmanaged_cluster() {
+            screen.section("You check what you have made, before anything depends on it")?;
+            check::find_and_mend(screen, self.environment.aws(), &self.user, &self.network, &path).await?;
+        }
+        let before = self.user.dump().await?;
 
         screen.section("You apply the cluster")?;
         screen.show(&format!("$ kubectl apply -f {path}"))?;
-        screen.say("In it is the AWSCluster, which says what you bring:")?;
-        screen.show("")?;
-        screen.show(&plan::excerpt(&manifest, "AWSCluster"))?;
+        if let Some(infrastructure) = plan::excerpt(&manifest, flavor.describes()) {
+            screen.say(&format!(
+                "In it is the {}, which says what you bring:",
+                flavor.describes()
+            ))?;
+            screen.show("")?;
+            screen.show(infrastructure)?;
+        }
         self.environment.apply(&manifest).await?;
+        flavor.publish(&brought).await?;
+        if let Some(published) = flavor.published() {
+            screen.say(published)?;
+        }
+        self.before = before;
 
         screen.section("What is waited for, as the conditions say it")?;
         self.until(screen, "all nodes to be ready", |seen| is_up(seen, WORKERS))
@@ -114,6 +144,16 @@ impl<'a> Stage<'a> {
         ensure!(zones.len() == CONTROL_PLANE, "the control plane is in {zones:?} alone");
         report::kubectl_get(screen, &self.environment, &["machine", "awsmachine"])?;
         report::check_calls(self.environment.aws(), CONTROL_PLANE + WORKERS)
+    }
+
+    fn brought(&self) -> Brought<'_> {
+        Brought {
+            environment: &self.environment,
+            user: &self.user,
+            network: &self.network,
+            load_balancer: &self.load_balancer,
+            cluster: CLUSTER,
+        }
     }
 
     pub(crate) async fn grow(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
@@ -205,10 +245,11 @@ impl<'a> Stage<'a> {
 
         screen.section("What was asked of AWS")?;
         report::show_calls(screen, self.environment.aws())?;
-        report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS + 1)?;
+        let machines = CONTROL_PLANE + MORE_WORKERS + usize::from(self.flavor.has_health_checks());
+        report::check_calls(self.environment.aws(), machines)?;
         screen.show("")?;
         screen.say("The manager launched, registered, deregistered and terminated, and changed nothing else.")?;
-        report::show_writes(screen, &self.environment, CONTROL_PLANE + MORE_WORKERS + 1)?;
+        report::show_writes(screen, &self.environment, machines)?;
         let used = self.manager.used()?;
         screen.say(&format!(
             "Its memory: {} MiB at most; its share of one core's time: {:.1} s.",
