@@ -192,7 +192,7 @@ impl Session {
 impl Session {
     /// Gathers facts about infrastructure for the checks of a cluster.
     pub(crate) fn facts(&self, controller: &'static str, cluster: &ClusterKey) -> FactsGatherer {
-        let runner = self.runner.on_behalf_of(controller).for_cluster(cluster);
+        let runner = self.runner.on_behalf_of(controller).for_cluster(cluster).patient();
         let Calls { ec2, elb, sts } = Calls::new(&self.clients.for_checks(), &runner);
         FactsGatherer { ec2, elb, sts }
     }

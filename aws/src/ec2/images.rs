@@ -8,6 +8,15 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
+        self.images_as(query, image).await
+    }
+
+    /// The same images in the form that `convert` gives them.
+    pub(super) async fn images_as<T>(
+        &self,
+        query: &Query,
+        convert: fn(&types::Image) -> T,
+    ) -> Result<Vec<T>, CloudError> {
         // A search returns current images only; an image named by its id may be launched as long as it exists.
         let by_id = query.filters.iter().any(|(name, _)| name == "image-id");
         self.runner
@@ -16,7 +25,7 @@ impl Ec2Calls {
                 let request = request.include_deprecated(by_id).max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
-                    items: answer.images().iter().map(image).collect(),
+                    items: answer.images().iter().map(convert).collect(),
                     next: answer.next_token,
                 })
             })

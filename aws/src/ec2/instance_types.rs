@@ -11,20 +11,26 @@ use crate::sdk::pages::Page;
 impl Ec2Calls {
     /// An instance type by its name. Filters accept wildcards, so an answer may contain other types too.
     pub(crate) async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
-        let shown = self.instance_types(&Query::filter("instance-type", [name])).await?;
+        let query = Query::filter("instance-type", [name]);
+        let shown = self.instance_types_as(&query, converted).await?;
         let shown = shown.into_iter().find(|instance_type| instance_type.name == name);
         let missing = || CloudError::not_found("DescribeInstanceTypes", format!("there is no instance type {name}"));
         shown.ok_or_else(missing)
     }
 
-    async fn instance_types(&self, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
+    /// The instance types of a query in the form that `convert` gives them.
+    pub(super) async fn instance_types_as<T>(
+        &self,
+        query: &Query,
+        convert: fn(&types::InstanceTypeInfo) -> T,
+    ) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeInstanceTypes", query, |permit, token| async move {
                 let request = self.client.describe_instance_types().set_filters(filters(query));
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page {
-                    items: answer.instance_types().iter().map(converted).collect(),
+                    items: answer.instance_types().iter().map(convert).collect(),
                     next: answer.next_token,
                 })
             })

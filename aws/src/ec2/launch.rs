@@ -28,7 +28,7 @@ impl Ec2Calls {
         let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let input = run_instances(self.client.run_instances(), request)?;
         let turn = CallRequest::launch(self.runner.flow(), machine);
-        let permit = self.runner.limiter().acquire(&turn)?;
+        let permit = self.runner.permit(&turn).await?;
         let action = permit.action;
         let call = input.customize().config_override(once).send();
         let answer = self.runner.call(permit, call).await?;

@@ -8,13 +8,22 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        self.route_tables_as(query, route_table).await
+    }
+
+    /// The same route tables in the form that `convert` gives them.
+    pub(super) async fn route_tables_as<T>(
+        &self,
+        query: &Query,
+        convert: fn(&types::RouteTable) -> T,
+    ) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeRouteTables", query, |permit, token| async move {
                 let request = self.client.describe_route_tables().set_filters(filters(query));
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page {
-                    items: answer.route_tables().iter().map(route_table).collect(),
+                    items: answer.route_tables().iter().map(convert).collect(),
                     next: answer.next_token,
                 })
             })

@@ -8,6 +8,15 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        self.security_groups_as(query, security_group).await
+    }
+
+    /// The same security groups in the form that `convert` gives them.
+    pub(super) async fn security_groups_as<T>(
+        &self,
+        query: &Query,
+        convert: fn(&types::SecurityGroup) -> T,
+    ) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeSecurityGroups", query, |permit, token| async move {
                 let request = self
@@ -17,7 +26,7 @@ impl Ec2Calls {
                     .max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
-                    items: answer.security_groups().iter().map(security_group).collect(),
+                    items: answer.security_groups().iter().map(convert).collect(),
                     next: answer.next_token,
                 })
             })

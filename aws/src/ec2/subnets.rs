@@ -8,6 +8,15 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        self.subnets_as(query, subnet).await
+    }
+
+    /// The same subnets in the form that `convert` gives them.
+    pub(super) async fn subnets_as<T>(
+        &self,
+        query: &Query,
+        convert: fn(&types::Subnet) -> T,
+    ) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeSubnets", query, |permit, token| async move {
                 let request = self
@@ -17,7 +26,7 @@ impl Ec2Calls {
                     .max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
-                    items: answer.subnets().iter().map(subnet).collect(),
+                    items: answer.subnets().iter().map(convert).collect(),
                     next: answer.next_token,
                 })
             })

@@ -8,6 +8,11 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        self.vpcs_as(query, vpc).await
+    }
+
+    /// The same VPCs in the form that `convert` gives them.
+    pub(super) async fn vpcs_as<T>(&self, query: &Query, convert: fn(&types::Vpc) -> T) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeVpcs", query, |permit, token| async move {
                 let request = self
@@ -17,7 +22,7 @@ impl Ec2Calls {
                     .max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
-                    items: answer.vpcs().iter().map(vpc).collect(),
+                    items: answer.vpcs().iter().map(convert).collect(),
                     next: answer.next_token,
                 })
             })

@@ -83,7 +83,7 @@ impl ElbCalls {
     /// Whether there is a classic load balancer of each of these names.
     pub(crate) async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
         let turn = CallRequest::load_balancer(self.runner.flow(), &names.join(" "));
-        let permit = self.runner.limiter().acquire(&turn)?;
+        let permit = self.runner.permit(&turn).await?;
         let request = self.classic.describe_load_balancers();
         let request = request.set_load_balancer_names(Some(names.to_vec()));
         let answer = self.runner.call(permit, request.send()).await;

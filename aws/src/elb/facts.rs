@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancingv2::types;
-use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass, Query};
 use capa_preflight::facts::{Answer, HealthCheck, Listener, LoadBalancer, TargetGroup};
 
@@ -16,9 +14,8 @@ use crate::sdk::pages::Page;
 impl ElbCalls {
     /// A target group with its attributes: two calls. `None` where it does not exist.
     pub(crate) async fn target_group_facts(&self, arn: &str) -> Result<Option<TargetGroup>, CloudError> {
-        let permit = self.turn("DescribeTargetGroups", arn).await?;
         let request = self.client.describe_target_groups().target_group_arns(arn);
-        let answer = match self.runner.call(permit, request.send()).await {
+        let answer = match self.runner.ask("DescribeTargetGroups", arn, request.send()).await {
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             answer => answer?,
         };
@@ -32,9 +29,8 @@ impl ElbCalls {
 
     /// A load balancer with its attributes and listeners: three calls. `None` where it does not exist.
     pub(crate) async fn load_balancer_facts(&self, arn: &str) -> Result<Option<LoadBalancer>, CloudError> {
-        let permit = self.turn("DescribeLoadBalancers", arn).await?;
         let request = self.client.describe_load_balancers().load_balancer_arns(arn);
-        let answer = match self.runner.call(permit, request.send()).await {
+        let answer = match self.runner.ask("DescribeLoadBalancers", arn, request.send()).await {
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             answer => answer?,
         };
@@ -47,19 +43,12 @@ impl ElbCalls {
         Ok(Some(balancer))
     }
 
-    async fn turn(&self, action: &'static str, arn: &str) -> Result<Permit, CloudError> {
-        self.runner.turn(&self.request(action, arn)).await
-    }
-
-    fn request(&self, action: &'static str, arn: &str) -> CallRequest {
-        let query = Query::filter("facts", [arn]);
-        CallRequest::describe(action, self.runner.flow(), &query, Priority::Describe)
-    }
-
     async fn attributes_of_target_group(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
-        let permit = self.turn("DescribeTargetGroupAttributes", arn).await?;
         let request = self.client.describe_target_group_attributes().target_group_arn(arn);
-        let answer = self.runner.call(permit, request.send()).await?;
+        let answer = self
+            .runner
+            .ask("DescribeTargetGroupAttributes", arn, request.send())
+            .await?;
         let attributes = answer.attributes().iter();
         Ok(attributes
             .filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned())))
@@ -67,9 +56,11 @@ impl ElbCalls {
     }
 
     async fn attributes_of_load_balancer(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
-        let permit = self.turn("DescribeLoadBalancerAttributes", arn).await?;
         let request = self.client.describe_load_balancer_attributes().load_balancer_arn(arn);
-        let answer = self.runner.call(permit, request.send()).await?;
+        let answer = self
+            .runner
+            .ask("DescribeLoadBalancerAttributes", arn, request.send())
+            .await?;
         let attributes = answer.attributes().iter();
         Ok(attributes
             .filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned())))
@@ -77,8 +68,7 @@ impl ElbCalls {
     }
 
     async fn listener_facts(&self, arn: &str) -> Result<Vec<Listener>, CloudError> {
-        let request = self.request("DescribeListeners", arn);
-        let permit = self.runner.turn(&request).await?;
+        let query = Query::filter("object", [arn]);
         let fetch = |permit, token| async move {
             let call = self
                 .client
@@ -99,7 +89,7 @@ impl ElbCalls {
                 next: answer.next_marker,
             })
         };
-        self.runner.pages(permit, &request, fetch).await
+        self.runner.describe("DescribeListeners", &query, fetch).await
     }
 }
 

@@ -12,7 +12,7 @@ impl ElbCalls {
     pub(crate) async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         let client = &self.client;
         let turn = CallRequest::load_balancer(self.runner.flow(), name);
-        let permit = self.runner.limiter().acquire(&turn)?;
+        let permit = self.runner.permit(&turn).await?;
         let answer = self
             .runner
             .call(permit, client.describe_load_balancers().names(name).send())
@@ -39,7 +39,7 @@ impl ElbCalls {
         balancer: &elb::types::LoadBalancer,
     ) -> Result<Vec<(i32, Vec<String>)>, CloudError> {
         let asked = CallRequest::listeners(self.runner.flow(), name);
-        let permit = self.runner.limiter().acquire(&asked)?;
+        let permit = self.runner.permit(&asked).await?;
         let fetch = |permit, token| async move {
             let request = self.client.describe_listeners().set_marker(token);
             let request = request.set_load_balancer_arn(balancer.load_balancer_arn.clone());

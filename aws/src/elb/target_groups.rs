@@ -66,7 +66,7 @@ impl ElbCalls {
     /// The kinds of the targets of target groups, by ARN; `None` where one of the groups does not exist.
     pub(crate) async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
         let turn = CallRequest::target_groups(self.runner.flow(), arns);
-        let permit = self.runner.limiter().acquire(&turn)?;
+        let permit = self.runner.permit(&turn).await?;
         let request = self.client.describe_target_groups();
         let request = request.set_target_group_arns(Some(arns.to_vec()));
         let answer = match self.runner.call(permit, request.send()).await {
@@ -80,7 +80,7 @@ impl ElbCalls {
     /// The kinds of the targets of all target groups of a VPC, by ARN. The call has no filter for the VPC.
     pub(crate) async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
         let turn = CallRequest::target_groups_in(self.runner.flow(), vpc_id);
-        let permit = self.runner.limiter().acquire(&turn)?;
+        let permit = self.runner.permit(&turn).await?;
         let fetch = |permit, token| async move {
             let request = self
                 .client
@@ -110,7 +110,7 @@ impl ElbCalls {
             return Ok(vec![]);
         }
         let turn = CallRequest::target_group_tags(self.runner.flow(), arns);
-        let permit = self.runner.limiter().acquire(&turn)?;
+        let permit = self.runner.permit(&turn).await?;
         let fetch = |permit, token: Option<String>| async move {
             let before: usize = token.and_then(|token| token.parse().ok()).unwrap_or_default();
             let end = before + MOST_TAGGED;

@@ -30,6 +30,15 @@ const MOST_LISTED_PAGES: usize = 500;
 /// pages.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a caller does whose turn has not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It comes back, and does other work until then: a reconciler.
+    ComesBack,
+    /// It waits for [`PATIENCE`]: a task that nothing else waits for.
+    Waits,
+}
+
 /// The time until which this process leads for certain.
 pub(crate) type LeadsUntil = watch::Receiver<Option<Instant>>;
 
@@ -40,6 +49,7 @@ pub(crate) struct CallRunner {
     leads_until: Option<LeadsUntil>,
     controller: &'static str,
     flow: Flow,
+    turn: Turn,
 }
 
 impl CallRunner {
@@ -51,6 +61,7 @@ impl CallRunner {
             leads_until,
             controller: "",
             flow,
+            turn: Turn::ComesBack,
         }
     }
 
@@ -70,6 +81,14 @@ impl CallRunner {
         }
     }
 
+    /// The same with calls that wait for their turns.
+    pub(crate) fn patient(&self) -> Self {
+        Self {
+            turn: Turn::Waits,
+            ..self.clone()
+        }
+    }
+
     /// What the calls are made for.
     pub(crate) fn flow(&self) -> &Flow {
         &self.flow
@@ -78,6 +97,17 @@ impl CallRunner {
     /// The request rates of the calls.
     pub(crate) fn limiter(&self) -> &CallLimiter {
         &self.limiter
+    }
+
+    /// The permit for a call, after a wait for its turn of at most [`PATIENCE`] where the runner is patient.
+    ///
+    /// # Errors
+    /// [`CloudError::deferred`] where the turn comes later.
+    pub(crate) async fn permit(&self, request: &CallRequest) -> Result<Permit, CloudError> {
+        match self.turn {
+            Turn::ComesBack => self.limiter.acquire(request),
+            Turn::Waits => self.limiter.wait_until(Instant::now() + PATIENCE, request).await,
+        }
     }
 
     /// Makes one call. Every call, and every page of a call, passes here.
@@ -111,7 +141,23 @@ impl CallRunner {
         }
     }
 
-    /// All pages of a describe whose turn has come.
+    /// Makes one call that reads one object and has one page, at its turn.
+    pub(crate) async fn ask<T, E>(
+        &self,
+        action: &'static str,
+        object: &str,
+        request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    ) -> Result<T, CloudError>
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let query = Query::filter("object", [object]);
+        let turn = CallRequest::describe(action, &self.flow, &query, Priority::Describe);
+        let permit = self.permit(&turn).await?;
+        self.call(permit, request).await
+    }
+
+    /// All pages of a describe.
     pub(crate) async fn describe<T, F>(
         &self,
         action: &'static str,
@@ -122,27 +168,7 @@ impl CallRunner {
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
         let request = CallRequest::describe(action, &self.flow, query, Priority::Describe);
-        let permit = self.limiter.acquire(&request)?;
-        self.pages(permit, &request, fetch).await
-    }
-
-    /// The permit for a call, after a wait for its turn of at most [`PATIENCE`].
-    pub(crate) async fn turn(&self, request: &CallRequest) -> Result<Permit, CloudError> {
-        self.limiter.wait_until(Instant::now() + PATIENCE, request).await
-    }
-
-    /// All pages of a describe, after a wait for its turn.
-    pub(crate) async fn describe_in_turn<T, F>(
-        &self,
-        action: &'static str,
-        query: &Query,
-        fetch: impl Fn(Permit, Option<String>) -> F,
-    ) -> Result<Vec<T>, CloudError>
-    where
-        F: Future<Output = Result<Page<T>, CloudError>>,
-    {
-        let request = CallRequest::describe(action, &self.flow, query, Priority::Describe);
-        let permit = self.turn(&request).await?;
+        let permit = self.permit(&request).await?;
         self.pages(permit, &request, fetch).await
     }
 
@@ -237,6 +263,26 @@ mod tests {
         let pages = runner.paced_pages(&request, Duration::from_secs(1), |_, token| page(token, 3));
         assert_eq!(pages.await, Ok(vec![0, 1, 2]));
         assert_eq!(began.elapsed(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_patient_runner_waits_for_its_turn() {
+        let (runner, request) = (runner(), CallRequest::lookup(&Flow::Session("a".into()), &query()));
+        while runner.permit(&request).await.is_ok() {}
+        let began = Instant::now();
+        assert!(runner.permit(&request).await.is_err());
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert!(runner.patient().permit(&request).await.is_ok());
+        assert!(began.elapsed() > Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_is_far_away_is_not_waited_for() {
+        let runner = runner_at(PATIENCE * 20).patient();
+        let request = CallRequest::lookup(runner.flow(), &query());
+        let began = Instant::now();
+        while runner.permit(&request).await.is_ok() {}
+        assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,7 +46,7 @@ impl DryRunCalls for Ec2Calls {
             .network_interfaces(interface);
         let query = Query::filter("dry-run", [machines.template.clone()]);
         let turn = CallRequest::describe("RunInstances", self.runner.flow(), &query, Priority::Describe);
-        let permit = self.runner.limiter().acquire(&turn)?;
+        let permit = self.runner.permit(&turn).await?;
         let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let call = request.customize().config_override(once).send();
         match self.runner.call(permit, call).await {

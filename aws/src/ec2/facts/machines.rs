@@ -4,50 +4,26 @@ use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{CapacityReservation, DedicatedHost, Image, InstanceType, Offering, PlacementGroup};
 
-use super::super::{Ec2Calls, PAGE_SIZE, SMALL_PAGE_SIZE, filters, some_text, text};
+use super::super::{Ec2Calls, PAGE_SIZE, filters, some_text, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     /// The images with these ids that the account may use.
     pub(crate) async fn image_facts(&self, ids: Vec<String>) -> Result<Vec<Image>, CloudError> {
-        let query = &Query::filter("image-id", ids);
-        self.runner
-            .describe_in_turn("DescribeImages", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_images()
-                    .include_deprecated(true)
-                    .set_filters(filters(query));
-                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.images().iter().map(image).collect(),
-                    next: answer.next_token,
-                })
-            })
-            .await
+        self.images_as(&Query::filter("image-id", ids), image).await
     }
 
     /// The instance types with these names.
     pub(crate) async fn instance_type_facts(&self, names: Vec<String>) -> Result<Vec<InstanceType>, CloudError> {
-        let query = &Query::filter("instance-type", names);
-        self.runner
-            .describe_in_turn("DescribeInstanceTypes", query, |permit, token| async move {
-                let request = self.client.describe_instance_types().set_filters(filters(query));
-                let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
-                let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.instance_types().iter().map(instance_type).collect(),
-                    next: answer.next_token,
-                })
-            })
-            .await
+        let query = Query::filter("instance-type", names);
+        self.instance_types_as(&query, instance_type).await
     }
 
     /// The zones in which these instance types are offered.
     pub(crate) async fn offering_facts(&self, names: Vec<String>) -> Result<Vec<Offering>, CloudError> {
         let query = &Query::filter("instance-type", names);
         self.runner
-            .describe_in_turn("DescribeInstanceTypeOfferings", query, |permit, token| async move {
+            .describe("DescribeInstanceTypeOfferings", query, |permit, token| async move {
                 let request = self
                     .client
                     .describe_instance_type_offerings()
@@ -72,7 +48,7 @@ impl Ec2Calls {
     pub(crate) async fn key_pair_facts(&self, names: Vec<String>) -> Result<Vec<String>, CloudError> {
         let query = &Query::filter("key-name", names);
         self.runner
-            .describe_in_turn("DescribeKeyPairs", query, |permit, _| async move {
+            .describe("DescribeKeyPairs", query, |permit, _| async move {
                 let request = self.client.describe_key_pairs().set_filters(filters(query));
                 let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page::only(answer.key_pairs().iter().map(|pair| text(pair.key_name()))))
@@ -84,7 +60,7 @@ impl Ec2Calls {
     pub(crate) async fn placement_group_facts(&self, names: Vec<String>) -> Result<Vec<PlacementGroup>, CloudError> {
         let query = &Query::filter("group-name", names);
         self.runner
-            .describe_in_turn("DescribePlacementGroups", query, |permit, _| async move {
+            .describe("DescribePlacementGroups", query, |permit, _| async move {
                 let request = self.client.describe_placement_groups().set_filters(filters(query));
                 let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page::only(answer.placement_groups().iter().map(|group| {
@@ -103,7 +79,7 @@ impl Ec2Calls {
         let query = &Query::filter("capacity-reservation-id", ids.clone());
         let ids = &ids;
         self.runner
-            .describe_in_turn("DescribeCapacityReservations", query, |permit, token| async move {
+            .describe("DescribeCapacityReservations", query, |permit, token| async move {
                 let request = self.client.describe_capacity_reservations().set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
                 let shown = answer.capacity_reservations().iter().map(reservation);
@@ -120,7 +96,7 @@ impl Ec2Calls {
         let query = &Query::filter("host-id", ids.clone());
         let ids = &ids;
         self.runner
-            .describe_in_turn("DescribeHosts", query, |permit, token| async move {
+            .describe("DescribeHosts", query, |permit, token| async move {
                 let request = self
                     .client
                     .describe_hosts()

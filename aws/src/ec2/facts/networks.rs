@@ -13,7 +13,7 @@ impl Ec2Calls {
     pub(crate) async fn region_facts(&self, name: &str) -> Result<Vec<Region>, CloudError> {
         let query = &Query::filter("region-name", [name]);
         self.runner
-            .describe_in_turn("DescribeRegions", query, |permit, _| async move {
+            .describe("DescribeRegions", query, |permit, _| async move {
                 let request = self
                     .client
                     .describe_regions()
@@ -32,7 +32,7 @@ impl Ec2Calls {
     /// All zones of the region that the account can use.
     pub(crate) async fn zone_facts(&self) -> Result<Vec<Zone>, CloudError> {
         self.runner
-            .describe_in_turn("DescribeAvailabilityZones", &Query::default(), |permit, _| async move {
+            .describe("DescribeAvailabilityZones", &Query::default(), |permit, _| async move {
                 let answer = self
                     .runner
                     .call(permit, self.client.describe_availability_zones().send())
@@ -49,22 +49,8 @@ impl Ec2Calls {
 
     /// The VPC with this id; `None` where it does not exist.
     pub(crate) async fn vpc_facts(&self, id: &str) -> Result<Option<Vpc>, CloudError> {
-        let query = &Query::filter("vpc-id", [id]);
-        let vpcs = self
-            .runner
-            .describe_in_turn("DescribeVpcs", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_vpcs()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
-                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.vpcs().iter().map(vpc).collect(),
-                    next: answer.next_token,
-                })
-            });
-        Ok(vpcs.await?.into_iter().find(|vpc| vpc.id == id))
+        let vpcs = self.vpcs_as(&Query::filter("vpc-id", [id]), vpc).await?;
+        Ok(vpcs.into_iter().find(|vpc| vpc.id == id))
     }
 
     /// The DNS settings of a VPC: two calls, because each call answers one attribute.
@@ -75,7 +61,7 @@ impl Ec2Calls {
             let attribute = &attribute;
             let values = self
                 .runner
-                .describe_in_turn("DescribeVpcAttribute", &query, |permit, _| async move {
+                .describe("DescribeVpcAttribute", &query, |permit, _| async move {
                     let request = self
                         .client
                         .describe_vpc_attribute()
@@ -101,7 +87,7 @@ impl Ec2Calls {
         let query = &Query::filter("dhcp-options-id", [id]);
         let options = self
             .runner
-            .describe_in_turn("DescribeDhcpOptions", query, |permit, token| async move {
+            .describe("DescribeDhcpOptions", query, |permit, token| async move {
                 let request = self
                     .client
                     .describe_dhcp_options()
@@ -118,20 +104,7 @@ impl Ec2Calls {
 
     /// Subnets.
     pub(crate) async fn subnet_facts(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.runner
-            .describe_in_turn("DescribeSubnets", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_subnets()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
-                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.subnets().iter().map(subnet).collect(),
-                    next: answer.next_token,
-                })
-            })
-            .await
+        self.subnets_as(query, subnet).await
     }
 }
 

@@ -4,31 +4,21 @@ use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{AclEntry, NatGateway, NetworkAcl, Route, RouteTable, RouteTarget, VpcEndpoint};
 
-use super::super::{Ec2Calls, PAGE_SIZE, SMALL_PAGE_SIZE, filters, text};
+use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     /// The route tables of a VPC.
     pub(crate) async fn route_table_facts(&self, vpc_id: &str) -> Result<Vec<RouteTable>, CloudError> {
-        let query = &Query::filter("vpc-id", [vpc_id]);
-        self.runner
-            .describe_in_turn("DescribeRouteTables", query, |permit, token| async move {
-                let request = self.client.describe_route_tables().set_filters(filters(query));
-                let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
-                let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.route_tables().iter().map(route_table).collect(),
-                    next: answer.next_token,
-                })
-            })
-            .await
+        let query = Query::filter("vpc-id", [vpc_id]);
+        self.route_tables_as(&query, route_table).await
     }
 
     /// The NAT gateways of a VPC. Deleted ones are among them for an hour.
     pub(crate) async fn nat_gateway_facts(&self, vpc_id: &str) -> Result<Vec<NatGateway>, CloudError> {
         let query = &Query::filter("vpc-id", [vpc_id]);
         self.runner
-            .describe_in_turn("DescribeNatGateways", query, |permit, token| async move {
+            .describe("DescribeNatGateways", query, |permit, token| async move {
                 let request = self.client.describe_nat_gateways().set_filter(filters(query));
                 let request = request.max_results(PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
@@ -49,7 +39,7 @@ impl Ec2Calls {
     pub(crate) async fn network_acl_facts(&self, vpc_id: &str) -> Result<Vec<NetworkAcl>, CloudError> {
         let query = &Query::filter("vpc-id", [vpc_id]);
         self.runner
-            .describe_in_turn("DescribeNetworkAcls", query, |permit, token| async move {
+            .describe("DescribeNetworkAcls", query, |permit, token| async move {
                 let request = self.client.describe_network_acls().set_filters(filters(query));
                 let request = request.max_results(PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
@@ -65,7 +55,7 @@ impl Ec2Calls {
     pub(crate) async fn vpc_endpoint_facts(&self, vpc_id: &str) -> Result<Vec<VpcEndpoint>, CloudError> {
         let query = &Query::filter("vpc-id", [vpc_id]);
         self.runner
-            .describe_in_turn("DescribeVpcEndpoints", query, |permit, token| async move {
+            .describe("DescribeVpcEndpoints", query, |permit, token| async move {
                 let request = self.client.describe_vpc_endpoints().set_filters(filters(query));
                 let request = request.max_results(PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;

@@ -4,8 +4,7 @@ use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{SecurityGroup, SecurityGroupRule};
 
-use super::super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
-use crate::sdk::pages::Page;
+use super::super::{Ec2Calls, tags, text};
 
 impl Ec2Calls {
     /// The security groups with these ids that exist.
@@ -13,18 +12,8 @@ impl Ec2Calls {
         if ids.is_empty() {
             return Ok(vec![]);
         }
-        let query = &Query::filter("group-id", ids);
-        self.runner
-            .describe_in_turn("DescribeSecurityGroups", query, |permit, token| async move {
-                let request = self.client.describe_security_groups().set_filters(filters(query));
-                let request = request.max_results(PAGE_SIZE).set_next_token(token);
-                let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.security_groups().iter().map(security_group).collect(),
-                    next: answer.next_token,
-                })
-            })
-            .await
+        let query = Query::filter("group-id", ids);
+        self.security_groups_as(&query, security_group).await
     }
 }
 
