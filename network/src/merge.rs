@@ -156,7 +156,8 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
         format!(", and set spec.template.spec.{field} in a new AWSMachineTemplate")
     });
     let message = format!(
-        "{} supplies {field}, which only an AWSMachine or an AWSCluster may supply: remove it there{instead}",
+        "{} supplies {field}, which only an AWSMachine, an AWSCluster, or a kind with an AWSNetworkMapping whose \
+         authority is Allowed may supply: remove it there{instead}",
         source.name
     );
     Some(Problem::new(Reason::AuthorityNotAllowed, message))
@@ -404,7 +405,8 @@ mod tests {
             let merged = merge(&[source("ConfigMap/c", Trust::Placement, &format!("{{{field}}}"))]);
             merged.problem.unwrap().message
         };
-        let only = "which only an AWSMachine or an AWSCluster may supply: remove it there";
+        let only = "which only an AWSMachine, an AWSCluster, or a kind with an AWSNetworkMapping whose authority is Allowed \
+                    may supply: remove it there";
         let new = "in a new AWSMachineTemplate";
         assert_eq!(
             said("identityRef: {kind: AWSClusterRoleIdentity, name: admin}"),

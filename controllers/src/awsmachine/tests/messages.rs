@@ -200,8 +200,8 @@ async fn a_refused_authority_has_no_advice_about_mappings() {
     let published = FakeSource::published(&read(&network));
     let (reason, message) = said(&of_a_foreign_kind(published), NETWORK_READY).await;
     assert_eq!(reason, "False/AuthorityNotAllowed");
-    let expected = "Landscape/dev supplies instanceProfiles, which only an AWSMachine or an AWSCluster may supply: \
-                    remove it there, and set spec.template.spec.iamInstanceProfile in a new AWSMachineTemplate";
+    let expected = "Landscape/dev supplies instanceProfiles, which only an AWSMachine, an AWSCluster, or a kind with an \
+                    AWSNetworkMapping whose authority is Allowed may supply: remove it there, and set spec.template.spec.iamInstanceProfile in a new AWSMachineTemplate";
     assert_eq!(message, expected);
 }
 
