@@ -193,9 +193,12 @@ fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
 fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContext) -> Result<Placement, Problem> {
     let owner = &prepared.owner;
     let network = &prepared.inputs.network;
-    let machines = context
+    let role = prepared.location.role;
+    let mut machines = context
         .kubernetes
         .machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
+    // Each role is spread for itself: workers say nothing about where a control plane loses its quorum.
+    machines.retain(|machine| meta::machine_role(&machine.metadata) == role);
     let query = SubnetQuery {
         uid: scope.uid(),
         machines: &machines,
@@ -206,7 +209,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
     };
     context.memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
         let request = PlacementRequest {
-            role: prepared.location.role,
+            role,
             failure_domain: owner.requested_failure_domain(),
             public_ip: scope.machine.spec.public_ip,
             explicit_subnet: spec::names_subnet(&scope.machine.spec),

@@ -122,3 +122,19 @@ async fn a_full_subnet_leaves_its_zone_usable() {
     scene.pass().await;
     assert_eq!(subnets(&scene), ["subnet-0000000a", "subnet-0000000c"]);
 }
+
+#[tokio::test]
+async fn control_plane_machines_are_spread_whatever_the_workers() {
+    let scene = Scene::new();
+    for (name, is_control_plane) in [("w1", false), ("c1", true), ("w2", false), ("c2", true)] {
+        scene.add(name, BOOTSTRAP, SPEC);
+        if is_control_plane {
+            scene.in_control_plane(name);
+        }
+        scene.pass_over(name).await.unwrap();
+        // The next launch has its turn a second later.
+        scene.kubernetes.advance(Duration::from_secs(1));
+    }
+    let [a, b] = ["subnet-0000000a", "subnet-0000000b"];
+    assert_eq!(subnets(&scene), [a, a, b, b], "w1, c1, w2, c2");
+}

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, find};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState, LaunchAttempt, LaunchRecord};
+use capa_api::meta::CONTROL_PLANE_LABEL;
 use capa_cloud::Timing;
 use capa_cloud::targets::TargetPolicy;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
@@ -178,6 +179,18 @@ impl Scene {
               ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: {name}, uid: o}}]}}, \
               spec: {{{spec}}}}}"
         )));
+    }
+
+    /// Makes a Machine and its AWSMachine part of the control plane.
+    fn in_control_plane(&self, name: &str) {
+        let label = || (CONTROL_PLANE_LABEL.to_owned(), String::new());
+        let owner = self.kubernetes.machine("team-a", name).expect("the Machine is there");
+        let mut owner = Arc::unwrap_or_clone(owner);
+        owner.labels_mut().extend([label()]);
+        self.kubernetes.put_machine(owner);
+        let mut machine = self.machine(name).expect("the machine is there");
+        machine.labels_mut().extend([label()]);
+        self.kubernetes.put_aws_machine(machine);
     }
 
     fn machine(&self, name: &str) -> Option<AWSMachine> {
