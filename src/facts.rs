@@ -12,8 +12,8 @@ use kube::ResourceExt as _;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::aws_access::{identity, pool};
-use crate::live::{self, Described};
-use crate::objects::{self, Objects};
+use crate::live;
+use crate::objects::{self, Described};
 
 /// The facts that an earlier check has saved.
 pub(crate) fn saved(file: &Path) -> Result<Facts> {
@@ -23,10 +23,10 @@ pub(crate) fn saved(file: &Path) -> Result<Facts> {
 
 /// The facts about the objects in a file.
 pub(crate) fn of_file(file: &Path) -> Result<Facts> {
-    let objects = objects::read(file)?;
+    let described = objects::read(file)?;
     runtime()?.block_on(async {
         let pool = pool().await;
-        Ok(gathered(&pool, demanded(&objects, &pool).await?).await)
+        Ok(gathered(&pool, demanded(&described, &pool).await?).await)
     })
 }
 
@@ -35,10 +35,7 @@ pub(crate) fn of_cluster(name: &str, flags: &live::ManagementFlags) -> Result<Fa
     runtime()?.block_on(async {
         let (described, kubernetes) = live::read(name, flags).await?;
         let pool = pool().await;
-        let demand = match described {
-            Described::ByAWSCluster(objects) => demanded(&objects, &pool).await?,
-            Described::BySources(demand) => *demand,
-        };
+        let demand = demanded(&described, &pool).await?;
         Ok(Facts {
             kubernetes: Some(kubernetes),
             ..gathered(&pool, demand).await
@@ -67,7 +64,11 @@ async fn gathered(pool: &SessionPool, demand: Demand) -> Facts {
 }
 
 /// What the objects ask of the infrastructure, with the ids of what their filters and discovery find.
-async fn demanded(objects: &Objects, pool: &SessionPool) -> Result<Demand> {
+async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
+    let objects = match described {
+        Described::ByAWSCluster(objects) => objects,
+        Described::BySources(sourced) => return Ok(sourced.demand.clone()),
+    };
     let spec = &objects.aws_cluster.spec;
     let region = spec
         .region()

@@ -63,7 +63,7 @@ enum Command {
     Iam(iam::Flags),
     /// Print the rules of `capa-rs check` as Markdown, or write them into a file.
     PreflightRules(preflight_rules::Flags),
-    /// Print what has to be provided for an unmanaged AWSCluster, as a list or for Terraform.
+    /// Print what has to be provided for a cluster on infrastructure that you bring, as a list or for Terraform.
     Requirements(requirements::Flags),
     /// Draw the infrastructure of a cluster, with the findings of the checks.
     Topology(topology::Flags),

@@ -9,7 +9,7 @@ use capa_api::meta;
 use capa_api::network::MachineNetwork;
 use capa_controllers::awscluster::demand_of_network;
 use capa_controllers::kubernetes::SourceChecks;
-use capa_preflight::facts::{Demand, KubernetesFacts, RoleOfMachines, SourceAccess};
+use capa_preflight::facts::{KubernetesFacts, RoleOfMachines, SourceAccess};
 use clap::Args;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -17,7 +17,7 @@ use kube::{Api, Client, Config, discovery};
 use serde_json::Value;
 
 use crate::joined_network::joined;
-use crate::objects::{Objects, machines_of, uses};
+use crate::objects::{Described, Objects, SourcedCluster, machines_of, uses};
 
 /// Flags of commands that read from a management cluster, with the names of clusterctl's.
 #[derive(Debug, Args)]
@@ -37,14 +37,6 @@ pub(crate) struct ManagementFlags {
     /// ServiceAccount of the manager as NAMESPACE/NAME, whose permissions are checked.
     #[arg(long, value_name = "NAME", default_value = "capa-rs-system/capa-controller-manager")]
     service_account: String,
-}
-
-/// What describes the network of a Cluster.
-pub(crate) enum Described {
-    /// An unmanaged AWSCluster: its network is looked up in AWS.
-    ByAWSCluster(Box<Objects>),
-    /// Sources of any kind, which say what is demanded.
-    BySources(Box<Demand>),
 }
 
 /// What describes the network of a Cluster, and what the API server says of its sources of networks.
@@ -75,13 +67,15 @@ pub(crate) async fn read(name: &str, flags: &ManagementFlags) -> Result<(Describ
         let unknown = described.sources.into_iter().filter(|source| !sources.contains(source));
         sources.extend(unknown.collect::<Vec<_>>());
     }
-    let described = match unmanaged {
-        Some(aws_cluster) => Described::ByAWSCluster(Box::new(Objects {
+    let described = if let Some(aws_cluster) = unmanaged {
+        Described::ByAWSCluster(Box::new(Objects {
             aws_cluster,
             cluster,
             machines,
-        })),
-        None => Described::BySources(Box::new(demand_of_network(&cluster, joined(networks), machines))),
+        }))
+    } else {
+        let demand = demand_of_network(&cluster, joined(networks), machines);
+        Described::BySources(Box::new(SourcedCluster { cluster, demand }))
     };
     Ok((described, KubernetesFacts { sources }))
 }

@@ -10,12 +10,15 @@ use capa_api::contract::{Cluster, ClusterSpec, ContractReference};
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_controllers::awscluster::demand;
+use capa_controllers::awscluster::{demand, demand_of_network};
+use capa_controllers::source_documents::network_in_documents;
 use capa_preflight::facts::{Demand, MachineDemand, RoleOfMachines};
 use kube::ResourceExt as _;
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::joined_network::joined;
 
 /// The objects of one cluster on an unmanaged AWSCluster.
 #[derive(Debug)]
@@ -32,8 +35,34 @@ impl Objects {
     }
 }
 
+/// What describes the network of a cluster.
+#[derive(Debug)]
+pub(crate) enum Described {
+    /// An unmanaged AWSCluster: its network is looked up in AWS.
+    ByAWSCluster(Box<Objects>),
+    /// Sources of any kind, which say what is demanded.
+    BySources(Box<SourcedCluster>),
+}
+
+/// A cluster whose network comes from sources.
+#[derive(Debug)]
+pub(crate) struct SourcedCluster {
+    pub(crate) cluster: Cluster,
+    pub(crate) demand: Demand,
+}
+
+impl Described {
+    /// What the objects ask of the infrastructure, as they are written: filters and discovery are not resolved.
+    pub(crate) fn as_written(&self) -> Demand {
+        match self {
+            Self::ByAWSCluster(objects) => objects.demand(&MachineNetwork::default()),
+            Self::BySources(sourced) => sourced.demand.clone(),
+        }
+    }
+}
+
 /// Reads the objects of the only cluster in a YAML file, or on standard input for `-`.
-pub(crate) fn read(file: &Path) -> Result<Objects> {
+pub(crate) fn read(file: &Path) -> Result<Described> {
     let text = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().lock().read_to_string(&mut text)?;
@@ -45,7 +74,7 @@ pub(crate) fn read(file: &Path) -> Result<Objects> {
 }
 
 /// The objects of the only cluster in a text of YAML documents.
-pub(crate) fn parse(text: &str) -> Result<Objects> {
+pub(crate) fn parse(text: &str) -> Result<Described> {
     ensure!(
         !text.contains("${"),
         "the text has variables such as ${{CLUSTER_NAME}}: replace them with `clusterctl generate yaml --from FILE`"
@@ -55,38 +84,76 @@ pub(crate) fn parse(text: &str) -> Result<Objects> {
 }
 
 /// The objects of the only cluster among documents.
-pub(crate) fn of_documents(documents: &[Value]) -> Result<Objects> {
-    let mut clusters: Vec<AWSCluster> = all(documents, meta::GROUP, "AWSCluster")?;
-    let Some(aws_cluster) = clusters.pop() else {
-        bail!(
-            "no AWSCluster among the {} objects: for a network from other objects, apply them, and use `capa-rs check \
-             cluster NAME`",
-            documents.len()
-        );
+fn of_documents(documents: &[Value]) -> Result<Described> {
+    let aws_cluster = only::<AWSCluster>(documents, meta::GROUP, "AWSCluster")?;
+    let Some(aws_cluster) = aws_cluster.filter(|cluster| !meta::is_externally_managed(&cluster.metadata)) else {
+        return sourced(documents);
     };
-    if let Some(other) = clusters.first() {
-        bail!(
-            "several AWSClusters, {} and {}: put each cluster into a file of its own",
-            other.name_any(),
-            aws_cluster.name_any()
-        );
-    }
     ensure!(
         aws_cluster.spec.unmanaged,
         "AWSCluster {} is not unmanaged: set spec.unmanaged: true for infrastructure that you bring",
         aws_cluster.name_any()
     );
-    let owners: Vec<Cluster> = all(documents, "cluster.x-k8s.io", "Cluster")?;
+    let owners: Vec<Cluster> = all(documents, meta::CORE_GROUP, "Cluster")?;
     let owner = owners.into_iter().find(|cluster| {
         let reference = cluster.spec.infrastructure_ref.as_ref();
         reference.is_some_and(|reference| reference.kind == "AWSCluster" && reference.name == aws_cluster.name_any())
     });
     let cluster = owner.unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default()));
-    Ok(Objects {
+    Ok(Described::ByAWSCluster(Box::new(Objects {
         aws_cluster,
         cluster,
         machines: machines_of(documents)?,
-    })
+    })))
+}
+
+/// A Cluster whose machines read their network from objects among the documents, or have it in their spec.
+fn sourced(documents: &[Value]) -> Result<Described> {
+    let Some(cluster) = only::<Cluster>(documents, meta::CORE_GROUP, "Cluster")? else {
+        bail!(
+            "neither an unmanaged AWSCluster nor a Cluster among the {} objects",
+            documents.len()
+        );
+    };
+    let machines = machines_of(documents)?;
+    let mut networks = Vec::new();
+    for of_template in &machines {
+        let MachineDemand {
+            template, spec, role, ..
+        } = of_template;
+        let merged = network_in_documents(documents, &cluster, template, spec, (*role).into());
+        if let Some(problem) = merged.problem {
+            bail!(
+                "the network of {template} is not complete in the file: {}; for objects that a management cluster has, \
+                 use `capa-rs check cluster {}`",
+                problem.message,
+                cluster.name_any()
+            );
+        }
+        networks.push((*role, merged.network));
+    }
+    let demand = demand_of_network(&cluster, joined(networks), machines);
+    ensure!(
+        !demand.region.is_empty(),
+        "no object in the file says a region: add the object that describes the network, or use `capa-rs check cluster \
+         {}` for a cluster that is there",
+        cluster.name_any()
+    );
+    Ok(Described::BySources(Box::new(SourcedCluster { cluster, demand })))
+}
+
+/// The only document of a kind.
+fn only<K: DeserializeOwned + kube::Resource>(documents: &[Value], group: &str, kind: &str) -> Result<Option<K>> {
+    let mut found: Vec<K> = all(documents, group, kind)?;
+    let last = found.pop();
+    if let (Some(one), Some(other)) = (&last, found.first()) {
+        bail!(
+            "several objects of kind {kind}, {} and {}: put each cluster into a file of its own",
+            other.name_any(),
+            one.name_any()
+        );
+    }
+    Ok(last)
 }
 
 /// The machines of the AWSMachineTemplates among documents.
@@ -204,9 +271,43 @@ metadata: {name: md}
 spec: {template: {spec: {instanceType: t3.large}}}
 ";
 
+    const SOURCED: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: network}
+data:
+  network.yaml: |
+    {region: eu-west-1, subnets: [{id: subnet-0000000a}], securityGroups: {all: [sg-0000000a]}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod}
+spec: {controlPlaneEndpoint: {host: api.example.org, port: 443}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: AWSMachineTemplate
+metadata: {name: md}
+spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigMap, name: network}]}}}
+";
+
+    #[test]
+    fn a_network_may_come_from_sources_in_the_file() {
+        let described = parse(SOURCED).expect("objects");
+        let Described::BySources(sourced) = &described else {
+            panic!("sources expected: {described:?}");
+        };
+        assert_eq!(sourced.cluster.name_any(), "prod");
+        let demand = described.as_written();
+        assert_eq!((demand.region.as_str(), demand.api_port), ("eu-west-1", 443));
+        assert_eq!(demand.network.subnets.len(), 1);
+        assert_eq!(demand.machines.len(), 1);
+    }
+
     #[test]
     fn machines_have_the_role_and_number_of_those_who_use_their_template() {
-        let objects = parse(CLUSTER).expect("objects");
+        let Described::ByAWSCluster(objects) = parse(CLUSTER).expect("objects") else {
+            panic!("an unmanaged AWSCluster expected");
+        };
         assert_eq!(objects.cluster.name_any(), "prod");
         let [control_plane, workers] = objects.machines.as_slice() else {
             panic!("two templates expected: {:?}", objects.machines);
@@ -224,12 +325,22 @@ spec: {template: {spec: {instanceType: t3.large}}}
     fn unusable_files_are_refused_with_the_reason() {
         let managed = CLUSTER.replace(", unmanaged: true", "");
         let two = format!("{CLUSTER}---{}", CLUSTER.replace("name: dev", "name: other"));
+        let without_map = SOURCED.split("---").skip(1).collect::<Vec<_>>().join("---");
+        let without_machines = without_map.split("---").next().unwrap_or_default().to_owned();
         let table = [
             ("a: ${B}", "has variables"),
             ("a: [", "no YAML"),
-            ("a: b", "no AWSCluster among the 1 objects"),
+            (
+                "a: b",
+                "neither an unmanaged AWSCluster nor a Cluster among the 1 objects",
+            ),
+            (
+                without_map.as_str(),
+                "ConfigMap/network, which spec.networkSources[0] names, does not exist",
+            ),
+            (without_machines.as_str(), "no object in the file says a region"),
             (managed.as_str(), "AWSCluster dev is not unmanaged"),
-            (two.as_str(), "several AWSClusters"),
+            (two.as_str(), "several objects of kind AWSCluster, dev and other"),
         ];
         for (text, reason) in table {
             let error = format!("{:#}", parse(text).expect_err(reason));

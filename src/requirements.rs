@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Result;
-use capa_api::network::MachineNetwork;
 use capa_preflight::requirements;
 use clap::{Args, ValueEnum};
 
@@ -15,8 +14,8 @@ use crate::objects;
 #[command(after_help = "Examples:\n  capa-rs requirements -f cluster.yaml\n  \
                   capa-rs requirements -f cluster.yaml -o terraform > main.tf")]
 pub(crate) struct Flags {
-    /// File with the unmanaged AWSCluster, and with the Cluster, templates, control plane and deployments as far as
-    /// they exist; `-` for standard input.
+    /// File with the Cluster and the objects that describe its network, such as an unmanaged AWSCluster, and with the
+    /// templates, control plane and deployments as far as they exist; `-` for standard input.
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
 
@@ -38,8 +37,7 @@ enum Format {
 
 /// Prints what the objects in the file require. Asks neither AWS nor Kubernetes.
 pub(crate) fn run(flags: &Flags) -> Result<()> {
-    let objects = objects::read(&flags.file)?;
-    let required = requirements(&objects.demand(&MachineNetwork::default()));
+    let required = requirements(&objects::read(&flags.file)?.as_written());
     let text = match flags.output {
         Format::Text => requirements::text(&required, &flags.file.display().to_string()),
         Format::Terraform => requirements::terraform(&required)?,

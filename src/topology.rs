@@ -20,8 +20,8 @@ pub(crate) struct Flags {
     #[arg(required_unless_present_any = ["file", "facts"], conflicts_with_all = ["file", "facts"])]
     name: Option<String>,
 
-    /// File with the AWSCluster, and with the Cluster, templates, control plane and deployments as far as they exist;
-    /// `-` for standard input.
+    /// File with the Cluster and the objects that describe its network, such as an unmanaged AWSCluster, and with the
+    /// templates, control plane and deployments as far as they exist; `-` for standard input.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 

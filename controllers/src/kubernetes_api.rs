@@ -15,7 +15,8 @@ use capa_api::identity::{
 };
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::network::MachineNetwork;
-use capa_network::{Field, Problem, SourceKind, Trust};
+use capa_api::network_mapping::AWSNetworkMapping;
+use capa_network::{Description, Field, Problem, SourceKind, Trust};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
@@ -101,6 +102,42 @@ pub struct SourceRead {
     pub fields: Vec<Field>,
     /// The outcome of the read.
     pub outcome: SourceOutcome,
+}
+
+impl SourceRead {
+    /// A read of a kind that has this description.
+    pub(crate) fn described_by(description: &Description, request: &SourceRequest, outcome: SourceOutcome) -> Self {
+        Self {
+            trust: description.trust(&request.kind),
+            fields: description.fields(request.role),
+            outcome,
+        }
+    }
+
+    /// A read of a kind without a known description: the source could supply all placement fields.
+    pub(crate) fn of_unknown_shape(outcome: SourceOutcome) -> Self {
+        Self {
+            trust: Trust::Placement,
+            fields: Field::placement(),
+            outcome,
+        }
+    }
+}
+
+/// Whether the mapping reads the kind of the request.
+pub(crate) fn check_kind(mapping: &AWSNetworkMapping, request: &SourceRequest) -> Result<(), SourceOutcome> {
+    let source = &mapping.spec.source;
+    let reads = SourceKind {
+        group: source.api_group.clone(),
+        kind: source.kind.clone(),
+    };
+    if reads == request.kind {
+        return Ok(());
+    }
+    Err(SourceOutcome::UnusableMapping {
+        name: mapping.metadata.name.clone().unwrap_or_default(),
+        reads: Some(reads),
+    })
 }
 
 /// The outcome of reading a network source.

@@ -20,6 +20,7 @@ mod pause;
 pub mod refusals;
 mod resync;
 mod retry;
+pub mod source_documents;
 mod tags;
 mod target_forms;
 #[cfg(test)]

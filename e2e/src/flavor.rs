@@ -92,9 +92,13 @@ impl Flavor {
         }
     }
 
-    /// Whether the manifest of a cluster has an unmanaged AWSCluster.
-    pub fn has_unmanaged_cluster(self) -> bool {
-        matches!(self, Self::UnmanagedMachineHealthCheck | Self::UnmanagedDiscovery)
+    /// Whether the manifest of a cluster says what the network is, so that the network can be checked before the
+    /// cluster exists.
+    pub fn has_network_in_manifest(self) -> bool {
+        matches!(
+            self,
+            Self::UnmanagedMachineHealthCheck | Self::UnmanagedDiscovery | Self::NoInfrastructureObject
+        )
     }
 
     /// Whether MachineHealthChecks are among the objects of a cluster.

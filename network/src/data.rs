@@ -14,7 +14,8 @@ const DOCUMENTS: [&str; 2] = ["network.yaml", "network.json"];
 const TYPE_SUFFIX: &str = "__type";
 
 /// The values of a ConfigMap or Secret. A text that is a JSON list or object is parsed; other texts stay as they are.
-/// Values that are not text are left out.
+/// Values that are not text are left out. A Secret that was not applied yet may have plain values in `stringData`, which
+/// take precedence.
 pub(crate) fn data(kind: &str, object: &Value) -> Value {
     let is_secret = kind == "Secret";
     let entries = object.get("data").and_then(Value::as_object).into_iter().flatten();
@@ -24,7 +25,11 @@ pub(crate) fn data(kind: &str, object: &Value) -> Value {
         let text = if is_secret { decoded(text)? } else { text.to_owned() };
         Some((key.clone(), parsed(text)))
     });
-    values.collect::<Map<_, _>>().into()
+    let plain = object.get("stringData").filter(|_| is_secret);
+    let plain = plain.and_then(Value::as_object).into_iter().flatten();
+    let plain = plain.filter(|(key, _)| !key.ends_with(TYPE_SUFFIX));
+    let plain = plain.filter_map(|(key, value)| Some((key.clone(), parsed(value.as_str()?.to_owned()))));
+    values.chain(plain).collect::<Map<_, _>>().into()
 }
 
 fn decoded(text: &str) -> Option<String> {

@@ -386,6 +386,8 @@ mod tests {
         assert_eq!(ids, ["subnet-0000000a", "subnet-0000000b"]);
         let waiting = json!({"metadata": {"name": "c"}});
         let (_, network) = description.network(&kind, &[subnet("a", "subnet-0000000a"), waiting], None);
-        assert_eq!(network, Ok(None), "all objects are waited for");
+        let problem = network.expect_err("all objects are waited for");
+        assert_eq!(problem.reason, Reason::NotReady);
+        assert!(problem.message.contains("Subnet/c"), "{}", problem.message);
     }
 }

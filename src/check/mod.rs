@@ -47,8 +47,8 @@ enum Subject {
 
 #[derive(Debug, Args)]
 struct NetworkFlags {
-    /// File with the AWSCluster, and with the Cluster, templates, control plane and deployments as far as they exist;
-    /// `-` for standard input.
+    /// File with the Cluster and the objects that describe its network, such as an unmanaged AWSCluster, and with the
+    /// templates, control plane and deployments as far as they exist; `-` for standard input.
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["facts", "explain"])]
     file: Option<PathBuf>,
 

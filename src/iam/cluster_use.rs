@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_api::cluster::AWSCluster;
+use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::machine::AWSMachineSpec;
 use capa_aws::iam_actions::Action;
@@ -23,9 +23,9 @@ pub(super) struct ClusterUse {
 }
 
 impl ClusterUse {
-    /// What the objects of a cluster use. `demand` has what they name.
-    pub(super) fn new(cluster: &AWSCluster, demand: &Demand) -> Self {
-        let spec = &cluster.spec;
+    /// What the objects of a cluster use. `spec` is that of the AWSCluster, empty without one, and `demand` has what the
+    /// objects name.
+    pub(super) fn new(spec: &AWSClusterSpec, demand: &Demand) -> Self {
         let machines = || demand.machines.iter().map(|machines| &machines.spec);
         let any = |uses: fn(&AWSMachineSpec) -> bool| machines().any(uses);
         let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use capa_api::network::MachineNetwork;
+use capa_api::cluster::AWSClusterSpec;
 use clap::{Args, ValueEnum};
 use kube::ResourceExt as _;
 
@@ -17,7 +17,7 @@ use self::cluster_use::ClusterUse;
 use self::nodes::Nodes;
 use self::policy::{Given, Partition, Policy};
 use crate::markdown;
-use crate::objects;
+use crate::objects::{self, Described};
 
 /// Flags of `capa-rs iam`.
 #[derive(Debug, Args)]
@@ -53,8 +53,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "CLUSTER")]
     cluster: Vec<String>,
 
-    /// File with the unmanaged AWSCluster, its Cluster and its templates: the policy of the controller then allows what
-    /// this cluster uses, and nothing else. `-` for standard input.
+    /// File with the Cluster, its templates and the objects that describe its network, such as an unmanaged AWSCluster:
+    /// the policy of the controller then allows what this cluster uses, and nothing else. `-` for standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with = "cluster")]
     file: Option<PathBuf>,
 
@@ -159,12 +159,21 @@ fn given(flags: &Flags) -> Result<Given> {
 
 /// Namespace and name of the cluster whose objects are in a file, and what it uses.
 fn of_cluster(file: &Path) -> Result<(String, ClusterUse)> {
-    let objects = objects::read(file)?;
-    let demand = objects.demand(&MachineNetwork::default());
+    let described = objects::read(file)?;
+    let demand = described.as_written();
+    let (cluster, namespace, spec) = match described {
+        Described::ByAWSCluster(objects) => {
+            let namespace = objects.cluster.namespace().or_else(|| objects.aws_cluster.namespace());
+            (objects.cluster, namespace, objects.aws_cluster.spec)
+        }
+        Described::BySources(sourced) => {
+            let namespace = sourced.cluster.namespace();
+            (sourced.cluster, namespace, AWSClusterSpec::default())
+        }
+    };
     // Without a namespace, the objects are applied to whatever namespace the user names.
-    let namespace = objects.cluster.namespace().or_else(|| objects.aws_cluster.namespace());
-    let name = format!("{}/{}", namespace.as_deref().unwrap_or("*"), objects.cluster.name_any());
-    Ok((name, ClusterUse::new(&objects.aws_cluster, &demand)))
+    let name = format!("{}/{}", namespace.as_deref().unwrap_or("*"), cluster.name_any());
+    Ok((name, ClusterUse::new(&spec, &demand)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capa_api::forms::is_dns_subdomain;
 use capa_api::network_mapping::AWSNetworkMapping;
 use capa_cloud::Timing;
-use capa_network::{Description, Field, SourceKind, Trust};
+use capa_network::{Description, SourceKind};
 use kube::api::{DynamicObject, ListParams};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
@@ -18,7 +18,7 @@ use super::kinds::{Kind, KindCache, Known};
 use super::mappings::{self, Mappings};
 use super::shared_reads::{Key, SharedReads};
 use crate::kubernetes_api::{
-    BeingRead, KubernetesError, NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
+    BeingRead, KubernetesError, NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest, check_kind,
 };
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ impl Requests {
         let described = self.described_by_mapping(request).await;
         let description = match described {
             Ok(description) => description,
-            Err(outcome) => return of_unknown_shape(outcome),
+            Err(outcome) => return SourceRead::of_unknown_shape(outcome),
         };
         let known = description.clone().or_else(|| request.kind.built_in(false));
         let outcome = match self.fetch(namespace, request, description).await {
@@ -124,8 +124,8 @@ impl Requests {
             Err(error) => unreadable(&error),
         };
         match known {
-            Some(known) => read_by(&known, request, outcome),
-            None => of_unknown_shape(outcome),
+            Some(known) => SourceRead::described_by(&known, request, outcome),
+            None => SourceRead::of_unknown_shape(outcome),
         }
     }
 
@@ -140,16 +140,8 @@ impl Requests {
                 None => Ok(None),
             };
         };
+        check_kind(&mapping, request)?;
         let name = mapping.metadata.name.clone().unwrap_or_default();
-        let source = &mapping.spec.source;
-        let reads = SourceKind {
-            group: source.api_group.clone(),
-            kind: source.kind.clone(),
-        };
-        if reads != request.kind {
-            let reads = Some(reads);
-            return Err(SourceOutcome::UnusableMapping { name, reads });
-        }
         let requests = Arc::clone(self);
         let compiled = tokio::task::spawn_blocking(move || requests.mappings.compiled(&mapping)).await;
         match compiled.as_deref() {
@@ -224,7 +216,7 @@ impl Requests {
                 text: format!("failed to evaluate the description of {request}"),
             },
         };
-        read_by(&description, request, outcome)
+        SourceRead::described_by(&description, request, outcome)
     }
 
     async fn kind(&self, kind: &SourceKind) -> Result<Option<Kind>, KubernetesError> {
@@ -246,24 +238,6 @@ enum Fetched {
     Objects(Vec<Value>, Description),
     /// No object.
     Nothing(SourceOutcome),
-}
-
-/// A read of a kind that has this description.
-fn read_by(description: &Description, request: &SourceRequest, outcome: SourceOutcome) -> SourceRead {
-    SourceRead {
-        trust: description.trust(&request.kind),
-        fields: description.fields(request.role),
-        outcome,
-    }
-}
-
-/// A read of a kind without a known description: the source could supply all placement fields.
-fn of_unknown_shape(outcome: SourceOutcome) -> SourceRead {
-    SourceRead {
-        trust: Trust::Placement,
-        fields: Field::placement(),
-        outcome,
-    }
 }
 
 fn unreadable(error: &KubernetesError) -> SourceOutcome {

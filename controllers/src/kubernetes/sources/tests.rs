@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capa_api::contract::ContractReference;
 use capa_api::meta::{MACHINE_NETWORK_CONTRACT, MACHINE_NETWORK_LABEL};
-use capa_network::Problem;
+use capa_network::{Field, Problem, Trust};
 use http::{Request, Response};
 use kube::client::Body;
 use kube::runtime::{reflector, watcher};

@@ -64,7 +64,7 @@ impl<'a> Stage<'a> {
         screen.section("Your part: a VPC and a load balancer, made with plain AWS calls and your own key")?;
         screen.say("Any tool would do, Terraform for one. The Name tags of these calls are left out here.")?;
         let plan = NetworkPlan::new("yours", REGION, 3);
-        let network = if flavor.has_unmanaged_cluster() {
+        let network = if flavor.has_network_in_manifest() {
             user.create_incomplete_network(&plan).await?
         } else {
             user.create_network(&plan).await?
@@ -114,7 +114,7 @@ impl<'a> Stage<'a> {
             flavor.prepare(&brought).await?;
             screen.say(prepared)?;
         }
-        if flavor.has_unmanaged_cluster() {
+        if flavor.has_network_in_manifest() {
             screen.section("You check what you have made, before anything depends on it")?;
             check::find_and_mend(screen, self.environment.aws(), &self.user, &self.network, &path).await?;
         }
