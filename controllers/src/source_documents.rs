@@ -16,8 +16,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::kubernetes_api::{SourceObjects, SourceOutcome, SourceRead, SourceRequest, check_kind};
-use crate::launching::network::requests;
-use crate::launching::network_sources::{NamedBy, from_read, from_spec};
+use crate::launching::network_sources::{NamedBy, from_read, from_spec, requests};
 
 /// The network of the machines of a template. Where a CRD has the label of the network contract is not known from a
 /// file: an object with `status.network` counts as one of such a kind.

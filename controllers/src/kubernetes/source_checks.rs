@@ -16,8 +16,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::sources::SourceReader;
 use crate::kubernetes_api::{SourceObjects, SourceOutcome, SourceRead, SourceRequest};
-use crate::launching::network::requests;
-use crate::launching::network_sources::{NamedBy, from_read, from_spec};
+use crate::launching::network_sources::{NamedBy, from_read, from_spec, requests};
 
 /// Reads the sources of networks as the manager does, but with the credentials of a user.
 pub struct SourceChecks {

@@ -5,8 +5,8 @@ use capa_api::contract::Cluster;
 use capa_api::machine::AWSMachineSpec;
 use capa_network::{Merged, merge};
 
-use super::network_sources::{self, NamedBy};
-use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, SourceRequest};
+use super::network_sources::{self, requests};
+use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader};
 
 /// The network from a machine spec, its `networkSources` and the cluster's infrastructure object. `reader` is the
 /// object of the spec, and `role` the role of the machine, if the spec belongs to one machine. Subnet filters of the
@@ -24,17 +24,4 @@ pub(crate) async fn read_network(
         sources.push(network_sources::from_read(named_by, &request, read));
     }
     Ok(merge(&sources))
-}
-
-/// The requests for the sources of a machine spec after the spec itself, in their order.
-pub(crate) fn requests(
-    spec: &AWSMachineSpec,
-    role: Option<MachineRole>,
-    cluster: &Cluster,
-) -> Vec<(NamedBy, SourceRequest)> {
-    let reference = cluster.spec.infrastructure_ref.as_ref();
-    let infrastructure = reference.map(|reference| (NamedBy::Cluster, SourceRequest::infrastructure(reference)));
-    let mut requests = network_sources::requests(spec, role);
-    requests.extend(infrastructure);
-    requests
 }

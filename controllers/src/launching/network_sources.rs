@@ -2,6 +2,7 @@
 
 use capa_api::common::MachineRole;
 use capa_api::conditions::Reason;
+use capa_api::contract::Cluster;
 use capa_api::machine::AWSMachineSpec;
 use capa_api::meta::MACHINE_NETWORK_LABEL;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet};
@@ -38,9 +39,22 @@ impl NamedBy {
     }
 }
 
+/// The requests for the sources of a machine spec after the spec itself, in their order.
+pub(crate) fn requests(
+    spec: &AWSMachineSpec,
+    role: Option<MachineRole>,
+    cluster: &Cluster,
+) -> Vec<(NamedBy, SourceRequest)> {
+    let reference = cluster.spec.infrastructure_ref.as_ref();
+    let infrastructure = reference.map(|reference| (NamedBy::Cluster, SourceRequest::infrastructure(reference)));
+    let mut requests = entry_requests(spec, role);
+    requests.extend(infrastructure);
+    requests
+}
+
 /// The requests for the entries of `spec.networkSources` that serve a role, with their indexes. Without a role, all
 /// entries are read.
-pub(super) fn requests(spec: &AWSMachineSpec, role: Option<MachineRole>) -> Vec<(NamedBy, SourceRequest)> {
+fn entry_requests(spec: &AWSMachineSpec, role: Option<MachineRole>) -> Vec<(NamedBy, SourceRequest)> {
     let entries = spec.network_sources.iter().enumerate();
     entries
         .filter(|(_, entry)| role.is_none_or(|role| entry.serves(role)))
@@ -241,7 +255,7 @@ mod tests {
 
     fn problem(outcome: SourceOutcome) -> Problem {
         let spec = spec("{apiGroup: example.org, kind: Landscape, name: l, mapping: m}");
-        let (named_by, request) = requests(&spec, None).remove(0);
+        let (named_by, request) = entry_requests(&spec, None).remove(0);
         let read = SourceRead {
             trust: Trust::Placement,
             fields: vec![Field::Region],
@@ -317,7 +331,7 @@ mod tests {
             ),
         ];
         let shown = |spec: &str| {
-            let requests = requests(&read(&format!("{{{spec}}}")), None).into_iter();
+            let requests = entry_requests(&read(&format!("{{{spec}}}")), None).into_iter();
             let requests = requests.map(|(_, request)| {
                 json!({
                     "group": request.kind.group, "kind": request.kind.kind, "objects": request.to_string(),
@@ -339,7 +353,7 @@ mod tests {
              ec2.services.k8s.aws, kind: Subnet, selector: {matchLabels: {team: a}}, role: ControlPlane}",
         );
         let of = |role| {
-            let requests = requests(&spec, role).into_iter();
+            let requests = entry_requests(&spec, role).into_iter();
             requests.map(|(_, request)| request.to_string()).collect::<Vec<_>>()
         };
         let subnets = "Subnet with team=a";
