@@ -281,6 +281,11 @@ impl SessionDriver for ControllerSession {
         self.shared(&self.session.images, query, ask).await
     }
 
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
+        let ask = async |ec2: Ec2Calls, name: String| ec2.instance_type(&name).await;
+        self.shared(&self.session.instance_types, &name.to_owned(), ask).await
+    }
+
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         self.calls.ec2.instances(query).await
     }
@@ -342,8 +347,7 @@ impl ClusterCloud for ControllerSession {
 #[async_trait]
 impl TemplateCloud for ControllerSession {
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
-        let ask = async |ec2: Ec2Calls, name: String| ec2.instance_type(&name).await;
-        self.shared(&self.session.instance_types, &name.to_owned(), ask).await
+        SessionDriver::instance_type(self, name).await
     }
 
     async fn image(&self, id: &str) -> Result<Image, CloudError> {

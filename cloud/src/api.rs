@@ -66,6 +66,11 @@ pub trait MachineCloud: Send + Sync {
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
     /// Images; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
+    /// An instance type by its name; asked once a day.
+    ///
+    /// # Errors
+    /// Of class `NotFound`: the region has no such type.
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
     /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// The informer's state of an instance. From the first call on the informer follows it for `machine`, and wakes

@@ -8,11 +8,6 @@ const NOT_LAUNCHED: Consequence = Consequence {
     condition: Some((ConditionType::InstanceReady, Reason::UnsupportedField)),
     what: "a machine that sets it is not launched",
 };
-/// Images are selected by id only.
-const NOT_LOOKED_UP: Consequence = Consequence {
-    condition: None,
-    what: "no image is looked up",
-};
 /// Bootstrap data is passed inline only.
 const NOT_STORED: Consequence = Consequence {
     condition: Some((ConditionType::BootstrapDataReady, Reason::StorageNotSupported)),
@@ -49,7 +44,6 @@ const NOT_MANAGED: Consequence = Consequence {
 const LEAVE_OUT: &str = "leave it out";
 /// The market of an instance.
 const ON_DEMAND: &str = "leave it out, and the instance is an on-demand instance";
-const BY_ID: &str = "set `ami.id` on the machines";
 const INLINE: &str = "set `cloudInit.insecureSkipSecretsManager: true`";
 
 const fn machine(path: &'static str) -> Field {
@@ -102,9 +96,6 @@ impl Field {
 
 /// The table.
 pub(super) const FIELDS: &[Field] = &[
-    cluster("imageLookupFormat", goes_on("no image is looked up"), BY_ID),
-    cluster("imageLookupOrg", goes_on("no image is looked up"), BY_ID),
-    cluster("imageLookupBaseOS", goes_on("no image is looked up"), BY_ID),
     cluster(
         "s3Bucket",
         goes_on("no bootstrap data is kept in a bucket"),
@@ -148,9 +139,6 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]),
     managed("network.vpc.tags"),
     machine("ami.eksLookupType").so(NOT_LAUNCHED, "set `ami.id`"),
-    machine("imageLookupFormat").so(NOT_LOOKED_UP, "set `ami.id`"),
-    machine("imageLookupOrg").so(NOT_LOOKED_UP, "set `ami.id`"),
-    machine("imageLookupBaseOS").so(NOT_LOOKED_UP, "set `ami.id`"),
     machine("elasticIpPool"),
     machine("networkInterfaces"),
     machine("networkInterfaceType").but(&[r#""interface""#]),

@@ -44,5 +44,6 @@ fn image(image: &types::Image) -> Image {
         windows: image
             .platform()
             .is_some_and(|platform| platform.as_str().eq_ignore_ascii_case("windows")),
+        created: text(image.creation_date()),
     }
 }

@@ -123,10 +123,13 @@ pub struct Image {
     pub architecture: Option<String>,
     /// Whether the image is a Windows image.
     pub windows: bool,
+    /// Time of its creation as EC2 writes it, for example `2026-01-31T12:00:00.000Z`: the texts have the order of the
+    /// times. Empty if EC2 does not say.
+    pub created: String,
 }
 
 /// An instance type, reduced to the capacity of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceType {
     /// Name of the type, for example `t3.large`.
     pub name: String,

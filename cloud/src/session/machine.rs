@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, Image, Instance, LaunchRequest, MachineCloud, MachineKey, Observation, Query, SecurityGroup, Subnet,
+    CloudError, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, Observation, Query,
+    SecurityGroup, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -42,6 +43,9 @@ pub trait SessionDriver: Send + Sync {
 
     /// DescribeImages; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
+
+    /// DescribeInstanceTypes for one type, shared for a day.
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
 
     /// DescribeInstances for a machine that is to be launched or deleted, never shared.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
@@ -135,6 +139,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
         self.driver.images(query).await
+    }
+
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
+        self.driver.instance_type(name).await
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

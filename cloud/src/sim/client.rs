@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use crate::targets::{Group, GroupAnswer, GroupCall, TargetKind};
 use crate::{
-    ApiLoadBalancer, CloudError, Image, Instance, LaunchRequest, MOST_TAGGED, Query, RouteTable, SecurityGroup, Subnet,
-    Vpc,
+    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MOST_TAGGED, Query, RouteTable,
+    SecurityGroup, Subnet, Vpc,
 };
 
 use super::Ec2;
@@ -172,6 +172,12 @@ impl<'a> Client<'a> {
     pub fn describe_images(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Image>, CloudError> {
         let (region, _) = self.enter(now, "DescribeImages", 0)?;
         region.infrastructure.describe_images(query)
+    }
+
+    /// DescribeInstanceTypes, all pages.
+    pub fn describe_instance_types(&mut self, now: Timestamp, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeInstanceTypes", 0)?;
+        region.infrastructure.describe_instance_types(query)
     }
 
     /// DescribeLoadBalancers and DescribeListeners of the second generation, by name. `None` if no load balancer has

@@ -2,9 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{CloudError, Image, Query, RouteTable, SecurityGroup, Subnet, Vpc};
+use crate::{CloudError, Image, InstanceType, Query, RouteTable, SecurityGroup, Subnet, Vpc};
 
 use super::filters::{Tags, select};
+
+/// An image with what lookups look for and [`Image`] does not have.
+#[derive(Clone, Debug)]
+pub struct PublishedImage {
+    /// The name.
+    pub name: String,
+    /// Id of the account that owns the image.
+    pub owner: String,
+    /// The rest.
+    pub image: Image,
+}
 
 /// The infrastructure of a region, by id.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +24,8 @@ pub(super) struct Infrastructure {
     subnets: BTreeMap<String, Subnet>,
     security_groups: BTreeMap<String, SecurityGroup>,
     route_tables: BTreeMap<String, RouteTable>,
-    images: BTreeMap<String, Image>,
+    images: BTreeMap<String, PublishedImage>,
+    instance_types: BTreeMap<String, InstanceType>,
     key_pairs: BTreeSet<String>,
     tags: BTreeMap<String, Tags>,
 }
@@ -57,8 +69,24 @@ impl Infrastructure {
         self.route_tables.insert(table.id.clone(), table);
     }
 
-    pub(super) fn add_image(&mut self, image: Image) {
-        self.images.insert(image.id.clone(), image);
+    pub(super) fn add_image(&mut self, image: PublishedImage) {
+        self.images.insert(image.image.id.clone(), image);
+    }
+
+    pub(super) fn add_instance_type(&mut self, instance_type: InstanceType) {
+        self.instance_types.insert(instance_type.name.clone(), instance_type);
+    }
+
+    pub(super) fn describe_instance_types(&self, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
+        let things = self.instance_types.values().map(|found| (found, &NO_TAGS));
+        select(
+            "DescribeInstanceTypes",
+            query,
+            &["instance-type"],
+            things,
+            |instance_type, _| vec![instance_type.name.clone()],
+        )
+        .map(cloned)
     }
 
     pub(super) fn add_key_pair(&mut self, name: &str) {
@@ -171,17 +199,28 @@ impl Infrastructure {
 
     pub(super) fn describe_images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
         let things = self.tagged(&self.images);
-        select(
-            "DescribeImages",
-            query,
-            &["image-id", "root-device-name"],
-            things,
-            |image, filter| match filter {
+        let known = [
+            "architecture",
+            "image-id",
+            "name",
+            "owner-id",
+            "root-device-name",
+            "state",
+            "virtualization-type",
+        ];
+        let found = select("DescribeImages", query, &known, things, |published, filter| {
+            let image = &published.image;
+            match filter {
+                "architecture" => image.architecture.iter().cloned().collect(),
                 "image-id" => vec![image.id.clone()],
+                "name" => vec![published.name.clone()],
+                "owner-id" => vec![published.owner.clone()],
+                "state" => vec!["available".to_owned()],
+                "virtualization-type" => vec!["hvm".to_owned()],
                 _ => image.root_device_name.iter().cloned().collect(),
-            },
-        )
-        .map(cloned)
+            }
+        })?;
+        Ok(found.into_iter().map(|published| published.image.clone()).collect())
     }
 
     fn tagged<'a, T>(&'a self, things: &'a BTreeMap<String, T>) -> impl Iterator<Item = (&'a T, &'a Tags)> {

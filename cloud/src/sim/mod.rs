@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 pub use audit::{AuditEntry, Change};
 pub use behaviour::{Behaviour, RepeatedAfterTermination};
 pub use client::{Client, StateChange};
+pub use infrastructure::PublishedImage;
 pub use instances::{LaunchedInstance, Phase};
 pub use load_balancing::TargetGroup;
 pub use region::Region;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::targets::Group;
-use crate::{ApiLoadBalancer, CloudError, Image, InstanceState, Query, RouteTable, StateReason, Subnet};
+use crate::{ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, Query, RouteTable, StateReason, Subnet};
 
 use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
-use super::infrastructure::Infrastructure;
+use super::infrastructure::{Infrastructure, PublishedImage};
 use super::instances::{LaunchedInstance, Phase};
 use super::limits::TokenBuckets;
 use super::load_balancing::TargetGroup;
@@ -100,12 +100,29 @@ impl Region {
 
     /// Adds an image.
     pub fn image(&mut self, id: &str, root_device_name: &str) -> &mut Self {
-        self.infrastructure.add_image(Image {
-            id: id.to_owned(),
-            root_device_name: Some(root_device_name.to_owned()),
-            architecture: Some("x86_64".to_owned()),
-            windows: false,
+        self.infrastructure.add_image(PublishedImage {
+            name: id.to_owned(),
+            owner: String::new(),
+            image: Image {
+                id: id.to_owned(),
+                root_device_name: Some(root_device_name.to_owned()),
+                architecture: Some("x86_64".to_owned()),
+                windows: false,
+                created: String::new(),
+            },
         });
+        self
+    }
+
+    /// Adds an image with what lookups look for.
+    pub fn published_image(&mut self, image: PublishedImage) -> &mut Self {
+        self.infrastructure.add_image(image);
+        self
+    }
+
+    /// Adds an instance type, or replaces the one with the same name.
+    pub fn instance_type(&mut self, instance_type: InstanceType) -> &mut Self {
+        self.infrastructure.add_instance_type(instance_type);
         self
     }
 

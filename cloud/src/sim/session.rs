@@ -20,8 +20,8 @@ use crate::session::{
 };
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest, TargetKind};
 use crate::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, LaunchRequest, MOST_TAGGED,
-    MachineKey, Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
+    MOST_TAGGED, MachineKey, Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
 };
 
 use super::client::Client;
@@ -287,6 +287,15 @@ impl<T: Transport> SessionDriver for SimSession<T> {
             client.describe_images(now, query)
         })
         .await
+    }
+
+    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
+        let query = Query::filter("instance-type", [name]);
+        let found = self.describe("DescribeInstanceTypes", &query, |client, now, query| {
+            client.describe_instance_types(now, query)
+        });
+        let found = found.await?.into_iter().next();
+        found.ok_or_else(|| CloudError::not_found("DescribeInstanceTypes", format!("there is no instance type {name}")))
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

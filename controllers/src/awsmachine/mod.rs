@@ -11,6 +11,7 @@ mod context;
 mod controller;
 mod deletion;
 mod freshness;
+mod image;
 mod instance;
 mod later;
 mod launch;

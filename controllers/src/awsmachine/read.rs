@@ -21,7 +21,6 @@ use crate::identity::identity_group;
 use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::bootstrap::user_data as user_data_from;
 use crate::launching::bootstrap_secret;
-use crate::launching::image::image_id;
 use crate::launching::network::read_network;
 
 /// The Machine that owns an AWSMachine, and its Cluster, from caches.
@@ -131,8 +130,6 @@ pub(super) struct ResolvedInputs {
     pub(super) network: MachineNetwork,
     /// `additionalSecurityGroups` as ids.
     pub(super) additional_security_group_ids: Vec<String>,
-    /// Device of the image's root volume, if the spec configures that volume.
-    pub(super) root_device: Option<String>,
 }
 
 /// The reason why the inputs of a launch cannot be resolved.
@@ -166,7 +163,7 @@ pub(super) fn network_not_ready(problem: &Problem) -> ConditionUpdate {
     ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone())
 }
 
-/// Resolves filters, zones and the root device. The function makes a call only for inputs that the spec does not
+/// Resolves filters and zones. The function makes a call only for inputs that the spec does not
 /// contain.
 pub(super) async fn resolve_inputs(
     spec: &AWSMachineSpec,
@@ -211,7 +208,6 @@ async fn look_up_inputs(
     }
     Ok(ResolvedInputs {
         additional_security_group_ids: additional_groups(spec, &network, cloud).await?,
-        root_device: root_device(spec, region_of(&network), cloud).await?,
         network,
     })
 }
@@ -278,31 +274,6 @@ async fn additional_groups(
         ids.extend(found);
     }
     Ok(ids)
-}
-
-async fn root_device(
-    spec: &AWSMachineSpec,
-    region: &str,
-    cloud: &dyn MachineCloud,
-) -> Result<Option<String>, LookupError> {
-    let Some(volume) = &spec.root_volume else {
-        return Ok(None);
-    };
-    if volume.device_name.as_ref().is_some_and(|name| !name.is_empty()) {
-        return Ok(None);
-    }
-    let image_id = image_id(spec).unwrap_or_default();
-    let images = cloud.images(&Query::filter("image-id", [image_id])).await?;
-    match images.into_iter().find(|image| image.id == image_id) {
-        Some(image) if image.root_device_name.is_some() => Ok(image.root_device_name),
-        _ => Err(LookupError::Problem(Problem::new(
-            Reason::NotFound,
-            format!(
-                "spec.ami.id: {image_id} does not exist in {region} or names no root device: copy the image there, or \
-                 set ami.id or rootVolume.deviceName in a new template"
-            ),
-        ))),
-    }
 }
 
 /// The VPC that narrows a query for filters, for messages.

@@ -11,7 +11,6 @@ use capa_network::Problem;
 use kube::Resource as _;
 
 use crate::launching::forms;
-use crate::launching::image::image_id;
 use crate::launching::overrides::validate_overrides;
 use crate::tags;
 
@@ -159,14 +158,12 @@ pub(super) fn validate_support(spec: &AWSMachineSpec) -> Option<ConditionUpdate>
     };
     let with_remedy = |found: &Found| format!("{found} ({})", found.field.instead.replace('`', ""));
     let fields: Vec<String> = found.iter().filter(stops_launch).map(with_remedy).collect();
-    let message = if !fields.is_empty() {
-        let fields = fields.join(", ");
-        format!("the machine is not launched, because its spec sets fields that have no effect yet: {fields}")
-    } else if image_id(spec).is_none() {
-        "looking up an image by name is not supported yet: set ami.id".to_owned()
-    } else {
+    if fields.is_empty() {
         return None;
-    };
+    }
+    let fields = fields.join(", ");
+    let message =
+        format!("the machine is not launched, because its spec sets fields that have no effect yet: {fields}");
     Some(condition.is_false(Reason::UnsupportedField, message))
 }
 
@@ -250,18 +247,12 @@ mod tests {
         for spec in [
             "",
             "tenancy: default, hostAffinity: default, marketType: OnDemand, capacityReservationPreference: Open",
-            "imageLookupFormat: none-is-looked-up-with-an-id, controlPlaneTargets: [{classicLoadBalancerName: api}]",
+            "imageLookupFormat: 'a-{{.BaseOS}}', controlPlaneTargets: [{classicLoadBalancerName: api}]",
             "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: \
              [{deviceName: d, size: 8}]",
         ] {
             assert_eq!(validate_support(&machine(spec).spec), None, "{spec}");
         }
-    }
-
-    #[test]
-    fn a_missing_image_id_is_named() {
-        let spec: AWSMachineSpec = read("{instanceType: t3.large, ami: {id: ''}}");
-        assert!(validate_support(&spec).unwrap().message.contains("ami.id"));
     }
 
     #[test]

@@ -108,6 +108,7 @@ mod tests {
             root_device_name: None,
             architecture: Some(architecture.to_owned()),
             windows,
+            created: String::new(),
         }
     }
 

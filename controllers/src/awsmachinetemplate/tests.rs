@@ -58,6 +58,7 @@ impl TemplateCloud for Aws {
             root_device_name: None,
             architecture: Some(architecture.to_owned()),
             windows: false,
+            created: String::new(),
         })
     }
 }

@@ -9,8 +9,6 @@ use capa_api::network::MachineNetwork;
 use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 use capa_network::Placement;
 
-use super::image::image_id;
-
 /// The inputs of a request besides the machine and its placement.
 pub(crate) struct RequestInputs<'a> {
     /// The merged network.
@@ -25,6 +23,8 @@ pub(crate) struct RequestInputs<'a> {
     pub(crate) role: MachineRole,
     /// User data.
     pub(crate) user_data: &'a UserData,
+    /// The machine image.
+    pub(crate) image_id: &'a str,
     /// Device of the image's root volume. Known if the spec sets the root volume.
     pub(crate) root_device: Option<&'a str>,
 }
@@ -40,7 +40,7 @@ pub(crate) fn build_request(
     let metadata = spec.effective_metadata_options();
     LaunchRequest {
         client_token,
-        image_id: image_id(spec).unwrap_or_default().to_owned(),
+        image_id: inputs.image_id.to_owned(),
         instance_type: spec.instance_type.clone(),
         subnet_id: placement.subnet_id.clone(),
         security_group_ids: placement.security_group_ids.clone(),
@@ -143,6 +143,7 @@ mod tests {
 
     fn request(spec: &str, network: &str, role: MachineRole) -> LaunchRequest {
         let inputs = RequestInputs {
+            image_id: "ami-00000001",
             network: &read(network),
             cluster_tag: "dev",
             owner_name: "m",

@@ -22,6 +22,7 @@ mod foreign_targets;
 mod hostile;
 mod hot_loops;
 mod identities;
+mod images;
 mod input;
 mod launch;
 mod lifetime;

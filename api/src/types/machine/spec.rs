@@ -108,8 +108,9 @@ pub struct AWSMachineSpec {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub network_sources: Vec<NetworkSource>,
 
-    /// Machine image to launch. Absent: the provider looks up the image by name, see `imageLookupFormat`. The lookup is
-    /// not supported yet: a machine without `ami.id` is not launched.
+    /// Machine image to launch. Absent: the newest image with the name of `imageLookupFormat`, which `imageLookupOrg`
+    /// owns, for the architecture of the instance type. Each launch looks the image up, and `status.launch.imageID` says
+    /// which image it used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ami: Option<AmiReference>,
     /// Template of the name of the image to look up, in which `{{.BaseOS}}` and `{{.K8sVersion}}` (without a leading

@@ -250,7 +250,7 @@ async fn ready_that_is_true_names_the_condition_in_trouble() {
     );
     assert_eq!(ready, ("True/Ready".to_owned(), ""), "waiting is no trouble");
 
-    let unsupported = format!("{NETWORK}, imageLookupFormat: acme-*");
+    let unsupported = format!("{NETWORK}, s3Bucket: {{name: boot}}");
     let pass = scene.edited(&waiting, &unsupported).await;
     assert_eq!(pass.says(ConditionType::Ready), "True/UnsupportedField");
     let message = pass.message(ConditionType::Ready).to_owned();

@@ -63,6 +63,9 @@ async fn recovered_launch(
     Ok(launch_in(&merged, scope, instance, context))
 }
 
+/// Stands in a record for what only the launch knew.
+const RECOVERED: &str = "recovered";
+
 fn launch_in(
     merged: &Merged,
     scope: &MachineScope,
@@ -81,10 +84,10 @@ fn launch_in(
     let request = RecordedRequest {
         client_token: token.unwrap_or_else(first_token),
         subnet_id: instance.subnet_id.clone()?,
-        image_id: image_id(spec)?.to_owned(),
+        image_id: image_id(spec).unwrap_or(RECOVERED).to_owned(),
         instance_type: spec.instance_type.clone(),
         security_group_ids,
-        parameters_hash: "recovered".to_owned(),
+        parameters_hash: RECOVERED.to_owned(),
         requested_at: Time(instance.launch_time?),
     };
     let number = attempt_number(&request.client_token, scope.uid());

@@ -18,6 +18,7 @@ use super::rejection::RefusedLaunch;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::image::{self, ImageRequest, LaunchImage};
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
@@ -34,6 +35,7 @@ pub(super) struct Prepared {
     pub(super) owner: Arc<Machine>,
     merged: Merged,
     inputs: ResolvedInputs,
+    image: LaunchImage,
     user_data: UserData,
     management_cluster: Option<String>,
 }
@@ -66,11 +68,19 @@ pub(super) async fn prepare(
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
+    let wanted = ImageRequest {
+        spec: &scope.machine.spec,
+        network: &merged.network,
+        version: owner.spec.version.as_deref(),
+        recorded: attempt::open_request(scope).map(|recorded| recorded.image_id.as_str()),
+    };
+    let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
     Ok(Prepared {
         location,
         owner: owner.clone(),
         merged,
         inputs,
+        image,
         user_data,
         management_cluster: context.kubernetes.management_cluster(),
     })
@@ -264,7 +274,8 @@ impl Prepared {
             management_cluster: self.management_cluster.as_deref(),
             role: self.location.role,
             user_data: &self.user_data,
-            root_device: self.inputs.root_device.as_deref(),
+            image_id: &self.image.id,
+            root_device: self.image.root_device.as_deref(),
         };
         build_request(machine, &inputs, placement, client_token)
     }

@@ -11,6 +11,7 @@ use capa_cloud::{CloudError, Fault, LaunchRequest, LaunchVolume, Parameter, Subj
 
 use crate::awsmachine::spec;
 use crate::identity;
+use crate::launching::image::image_id;
 use crate::launching::replacement::Replacement;
 
 /// The longest part of a value that a message repeats.
@@ -87,6 +88,9 @@ impl<'a> RefusedLaunch<'a> {
     fn field(&self, parameter: Parameter, named: Option<&str>) -> Field<'a> {
         let (spec, request) = (&self.machine.spec, self.request);
         match parameter {
+            Parameter::Image if image_id(spec).is_none() => {
+                self.of_spec("the image that spec.imageLookupFormat finds", Some(&request.image_id))
+            }
             Parameter::Image => self.of_spec("spec.ami.id", Some(&request.image_id)),
             Parameter::InstanceType => self.of_spec("spec.instanceType", Some(&request.instance_type)),
             Parameter::Subnet if spec::names_subnet(spec) => self.of_spec("spec.subnet", Some(&request.subnet_id)),

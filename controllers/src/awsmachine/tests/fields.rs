@@ -374,13 +374,13 @@ async fn a_running_machine_names_fields_without_effect() {
     assert_eq!(scene.pass().await.message(ConditionType::Ready), "");
     scene.edit(|machine| {
         machine.spec.placement_group_name = Some("near".into());
-        machine.spec.image_lookup_org = Some("123456789012".into());
+        machine.spec.capacity_reservation_id = Some("cr-00000001".into());
     });
     let named = scene.pass().await;
     assert_eq!(named.says(ConditionType::Ready), "True/Ready");
     assert_eq!(
         named.message(ConditionType::Ready),
-        "without effect yet: imageLookupOrg, placementGroupName"
+        "without effect yet: capacityReservationId, placementGroupName"
     );
     scene.delete();
     let deleting = scene.pass().await;

@@ -8,6 +8,7 @@ mod deletion;
 mod fields;
 mod groups;
 mod holders;
+mod images;
 mod input;
 mod launches;
 mod messages;

@@ -306,8 +306,8 @@ async fn a_configured_root_volume_needs_the_image_device() {
     let scene = Scene::with_spec(&format!("{SPEC}, rootVolume: {{size: 40}}"));
     scene.aws.remove("ami-00000001");
     let missing = scene.pass().await;
-    assert_eq!(missing.says(NETWORK_READY), "False/NotFound");
-    assert!(missing.message(NETWORK_READY).contains("ami-00000001"));
+    assert_eq!(missing.says(INSTANCE_READY), "False/NotFound");
+    assert!(missing.message(INSTANCE_READY).contains("ami-00000001"));
     scene.aws.image("ami-00000001", "/dev/xvda");
     scene.pass().await;
     let root = scene.aws.launches()[0].root_volume.clone().unwrap();

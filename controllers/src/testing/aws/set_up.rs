@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::sim::Region;
+use capa_cloud::sim::{PublishedImage, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{ApiLoadBalancer, LaunchRequest, MetadataOptions, RouteTable, StateReason, UserData};
+use capa_cloud::{ApiLoadBalancer, InstanceType, LaunchRequest, MetadataOptions, RouteTable, StateReason, UserData};
 
 use super::{ACCESS_KEY, FakeAws};
 
@@ -65,6 +65,18 @@ impl FakeAws {
     pub(crate) fn image(&self, id: &str, root_device_name: &str) {
         self.change(|region| {
             region.image(id, root_device_name);
+        });
+    }
+
+    pub(crate) fn published_image(&self, image: PublishedImage) {
+        self.change(|region| {
+            region.published_image(image);
+        });
+    }
+
+    pub(crate) fn instance_type(&self, instance_type: InstanceType) {
+        self.change(|region| {
+            region.instance_type(instance_type);
         });
     }
 

@@ -48,7 +48,7 @@ const REFUSED: [Refused; 8] = [
     },
     Refused {
         kind: "AWSCluster",
-        spec: "{region: eu-west-1, unmanaged: true, imageLookupOrg: \"1\"}",
+        spec: "{region: eu-west-1, unmanaged: true, s3Bucket: {name: boot, presignedURLDuration: 1h}}",
         words: "capa-rs-unsupported-fields",
         change: "{unmanaged: null}",
     },
@@ -60,7 +60,7 @@ const REFUSED: [Refused; 8] = [
     },
     Refused {
         kind: "AWSClusterTemplate",
-        spec: "{template: {spec: {region: eu-west-1, imageLookupOrg: \"1\"}}}",
+        spec: "{template: {spec: {region: eu-west-1, s3Bucket: {name: boot, presignedURLDuration: 1h}}}}",
         words: "capa-rs-unsupported-fields",
         change: "{template: {spec: {region: eu-west-2}}}",
     },

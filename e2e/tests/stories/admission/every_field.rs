@@ -11,9 +11,6 @@ const MACHINE: &str = "{instanceType: t3.large, ami: {id: ami-1}}";
 
 /// A spec for each row that sets its field, and otherwise only the fields that other policies require.
 const SAMPLES: &str = r"
-AWSCluster | imageLookupFormat | {imageLookupFormat: acme-*}
-AWSCluster | imageLookupOrg | {imageLookupOrg: '123456789012'}
-AWSCluster | imageLookupBaseOS | {imageLookupBaseOS: flatcar}
 AWSCluster | s3Bucket | {s3Bucket: {name: bootstrap, presignedURLDuration: 1h}}
 AWSCluster | partition | {partition: aws-cn}
 AWSCluster | controlPlaneLoadBalancer.scheme | {controlPlaneLoadBalancer: {loadBalancerType: nlb, scheme: internal}}
@@ -72,9 +69,6 @@ AWSCluster | network.vpc.secondaryCidrBlocks | {network: {vpc: {secondaryCidrBlo
 AWSCluster | network.vpc.subnetSchema | {network: {vpc: {subnetSchema: PreferPublic}}}
 AWSCluster | network.vpc.tags | {network: {vpc: {tags: {team: a}}}}
 AWSMachine | ami.eksLookupType | {ami: {eksLookupType: AmazonLinux}}
-AWSMachine | imageLookupFormat | {imageLookupFormat: acme-*}
-AWSMachine | imageLookupOrg | {imageLookupOrg: '123456789012'}
-AWSMachine | imageLookupBaseOS | {imageLookupBaseOS: flatcar}
 AWSMachine | elasticIpPool | {elasticIpPool: {}, publicIP: true}
 AWSMachine | networkInterfaces | {networkInterfaces: [eni-1]}
 AWSMachine | networkInterfaceType | {networkInterfaceType: efa}

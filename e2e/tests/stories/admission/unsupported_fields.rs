@@ -43,8 +43,8 @@ fn the_refusal_of_a_template_names_the_whole_path() -> anyhow::Result<()> {
         (
             "AWSClusterTemplate",
             "{template: {spec: {region: eu-west-1}}}",
-            "{template: {spec: {imageLookupOrg: \"1\"}}}",
-            "spec.template.spec.imageLookupOrg (set ami.id on the machines)",
+            "{template: {spec: {s3Bucket: {name: boot, presignedURLDuration: 1h}}}}",
+            "spec.template.spec.s3Bucket (use cloud-init with data in the user data)",
         ),
     ] {
         table_of_users(kind, smallest, async |table| {
@@ -82,27 +82,30 @@ fn a_cluster_introduces_no_field_without_effect_but_keeps_old() -> anyhow::Resul
             .created(
                 r"
 checks | {preflight: {mode: Require, cni: Cilium, skipRules: [S7]}} |
-an owner of images | {imageLookupOrg: '123456789012'} | spec.imageLookupOrg (set ami.id on the machines)
+a bucket | {s3Bucket: {name: boot, presignedURLDuration: 1h}} | spec.s3Bucket (use cloud-init with data in the user data)
+a lookup of images | {imageLookupOrg: '123456789012'} |
 what belongs to the managed mode
     | {controlPlaneLoadBalancer: {loadBalancerType: nlb}, network: {vpc: {cidrBlock: 10.0.0.0/16}}} |
 ",
             )
             .await?;
         // The policy accepts an object that a backup restores, because the object was stored before the policy.
-        let stored = "{metadata: {labels: {velero.io/restore-name: r}}, spec: {imageLookupOrg: acme}}";
+        let stored = "{metadata: {labels: {velero.io/restore-name: r}}, spec: {s3Bucket: {name: boot, presignedURLDuration: 1h}}}";
         for (what, change, refused) in [
             ("as it is", "additionalTags: {a: b}", ""),
-            ("with another value", "imageLookupOrg: other", ""),
-            ("without it", "imageLookupOrg: null", ""),
             (
-                "with one more",
-                "imageLookupFormat: acme-*",
-                "changed: spec.imageLookupFormat (set ami.id on the machines)",
+                "with another value",
+                "s3Bucket: {name: other, presignedURLDuration: 1h}",
+                "",
             ),
+            ("without it", "s3Bucket: null", ""),
         ] {
             let change = format!("{{spec: {{{change}}}}}");
             table.change(what, stored, &change, refused).await?;
         }
+        let refused = "changed: spec.s3Bucket (use cloud-init with data in the user data)";
+        let change = "{spec: {s3Bucket: {name: boot, presignedURLDuration: 1h}}}";
+        table.change("with one more", "{}", change, refused).await?;
         Ok(())
     })
 }

@@ -29,6 +29,7 @@ fn said(spec: &str, code: &str, text: &str) -> String {
     ));
     let network: MachineNetwork = read(NETWORK);
     let inputs = RequestInputs {
+        image_id: "ami-00000001",
         network: &network,
         cluster_tag: "dev",
         owner_name: "m",

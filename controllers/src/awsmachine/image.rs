@@ -1,0 +1,125 @@
+//! The machine image of a launch: named by its id, or looked up by its name.
+
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::AWSMachineSpec;
+use capa_api::network::MachineNetwork;
+use capa_cloud::{CloudError, ErrorClass, Image, MachineCloud, Query};
+use capa_runtime::reconcile::Next;
+
+use super::blocked::Blocked;
+use crate::launching::image::{ImageSearch, image_id, newest};
+
+/// The image of a launch.
+pub(super) struct LaunchImage {
+    /// `ami-…`
+    pub(super) id: String,
+    /// Device of the root volume, if the spec configures that volume and does not name its device.
+    pub(super) root_device: Option<String>,
+}
+
+/// The machine whose image is wanted.
+pub(super) struct ImageRequest<'a> {
+    pub(super) spec: &'a AWSMachineSpec,
+    pub(super) network: &'a MachineNetwork,
+    /// Kubernetes version of the Machine.
+    pub(super) version: Option<&'a str>,
+    /// The image of an attempt that may have launched: a repetition of its call names the same image.
+    pub(super) recorded: Option<&'a str>,
+}
+
+/// Finds the image. Nothing is looked up that spec and record contain.
+pub(super) async fn resolve(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<LaunchImage, Blocked> {
+    let named = image_id(request.spec).or(request.recorded);
+    let needs_device = needs_root_device(request.spec);
+    let Some(id) = named else {
+        let image = look_up(request, cloud).await?;
+        let root_device = needs_device.then(|| root_device(&image, request)).transpose()?;
+        return Ok(LaunchImage {
+            id: image.id,
+            root_device,
+        });
+    };
+    let root_device = if needs_device {
+        let images = cloud.images(&Query::filter("image-id", [id])).await;
+        let images = images.map_err(|error| failed(request, &error))?;
+        let image = images.into_iter().find(|image| image.id == id);
+        let image = image.ok_or_else(|| not_found(no_root_device(id, request)))?;
+        Some(root_device(&image, request)?)
+    } else {
+        None
+    };
+    Ok(LaunchImage {
+        id: id.to_owned(),
+        root_device,
+    })
+}
+
+/// The newest image with the name that machine and network ask for.
+async fn look_up(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<Image, Blocked> {
+    let spec = request.spec;
+    let instance_type = cloud.instance_type(&spec.instance_type).await;
+    let instance_type = instance_type.map_err(|error| match error.class {
+        ErrorClass::NotFound => not_found(format!(
+            "spec.instanceType: {} does not exist in {}: choose another in a new template",
+            spec.instance_type,
+            region(request)
+        )),
+        _ => failed(request, &error),
+    })?;
+    let lookup = spec.effective_image_lookup(request.network.image_lookup.as_ref());
+    let search = ImageSearch::new(
+        &lookup,
+        request.version,
+        &spec.instance_type,
+        &instance_type.architectures,
+    );
+    let search = search.map_err(|message| {
+        let update = ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message);
+        Blocked::new(update, Next::Retry)
+    })?;
+    let images = cloud.images(&search.query()).await;
+    let images = images.map_err(|error| failed(request, &error))?;
+    newest(images).ok_or_else(|| {
+        not_found(format!(
+            "no {search} in {}: copy one there, correct imageLookupFormat, imageLookupOrg or imageLookupBaseOS, or set \
+             ami.id in a new template",
+            region(request)
+        ))
+    })
+}
+
+/// Whether the spec configures the root volume and leaves it to the image where that is.
+fn needs_root_device(spec: &AWSMachineSpec) -> bool {
+    let volume = spec.root_volume.as_ref();
+    volume.is_some_and(|volume| volume.device_name.as_ref().is_none_or(String::is_empty))
+}
+
+fn root_device(image: &Image, request: &ImageRequest<'_>) -> Result<String, Blocked> {
+    let device = image.root_device_name.clone();
+    device.ok_or_else(|| not_found(no_root_device(&image.id, request)))
+}
+
+fn no_root_device(id: &str, request: &ImageRequest<'_>) -> String {
+    let region = region(request);
+    format!(
+        "spec.ami.id: {id} does not exist in {region} or names no root device: copy the image there, or set ami.id or \
+         rootVolume.deviceName in a new template"
+    )
+}
+
+fn region<'a>(request: &ImageRequest<'a>) -> &'a str {
+    request.network.region.as_deref().unwrap_or_default()
+}
+
+fn not_found(message: String) -> Blocked {
+    Blocked::new(instance_not_ready(Reason::NotFound, message), Next::Retry)
+}
+
+fn failed(request: &ImageRequest<'_>, error: &CloudError) -> Blocked {
+    let message = format!("the lookup of the image in {} failed: {error}", region(request));
+    Blocked::by_call(ConditionType::InstanceReady, message, error)
+}
+
+fn instance_not_ready(reason: Reason, message: String) -> ConditionUpdate {
+    ConditionType::InstanceReady.is_false(reason, message)
+}
