@@ -151,3 +151,19 @@ pub(crate) fn known<'a, T>(answer: &'a Answer<T>, what: &str) -> Result<&'a T, S
 pub(crate) const fn applies(applies: bool) -> Result<(), Skipped> {
     if applies { Ok(()) } else { Err(Skipped::NotApplicable) }
 }
+
+/// The problems of several objects. What is unknown of one object hides no problem of another.
+pub(crate) fn of_each(objects: impl IntoIterator<Item = Result<Option<Problem>, Skipped>>) -> Checked {
+    let mut problems = Vec::new();
+    let mut unknown = None;
+    for object in objects {
+        match object {
+            Ok(problem) => problems.extend(problem),
+            Err(skipped) => unknown = unknown.or(Some(skipped)),
+        }
+    }
+    match unknown {
+        Some(skipped) if problems.is_empty() => Err(skipped),
+        _ => Ok(problems),
+    }
+}

@@ -4,9 +4,14 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::preflight::PodNetwork;
 use capa_api::common::MachineRole;
-use capa_api::machine::AWSMachineSpec;
+use capa_api::machine::{AWSMachineSpec, MarketType};
 use capa_api::network::MachineNetwork;
 use serde::{Deserialize, Serialize};
+
+/// Code of the service quota for the virtual CPUs of on-demand instances of the standard families.
+pub const ON_DEMAND_VCPUS: &str = "L-1216C47A";
+/// Code of the service quota for the virtual CPUs of spot instances of the standard families.
+pub const SPOT_VCPUS: &str = "L-34B43A08";
 
 /// What a cluster asks of the infrastructure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -139,7 +144,70 @@ impl MachineDemand {
     }
 }
 
+impl MachineDemand {
+    /// Whether the machines are spot instances.
+    pub fn is_spot(&self) -> bool {
+        self.spec.spot_market_options.is_some() || self.spec.market_type == Some(MarketType::Spot)
+    }
+
+    /// Name of the instance profile of the machines: their own, or else that of the network.
+    pub fn instance_profile<'a>(&'a self, network: &'a MachineNetwork) -> Option<&'a str> {
+        let own = self.spec.iam_instance_profile.as_deref();
+        let of_network = network.instance_profiles.as_ref().and_then(|profiles| {
+            let profile = match self.role {
+                RoleOfMachines::ControlPlane => &profiles.control_plane,
+                RoleOfMachines::Worker => &profiles.worker,
+            };
+            profile.as_deref()
+        });
+        own.filter(|name| !name.is_empty()).or(of_network)
+    }
+
+    /// The encryption keys that the volumes of the machines name.
+    pub fn encryption_keys(&self) -> BTreeSet<&str> {
+        let volumes = self.spec.root_volume.iter().chain(&self.spec.non_root_volumes);
+        let keys = volumes.filter_map(|volume| volume.encryption_key.as_deref());
+        keys.filter(|key| !key.is_empty()).collect()
+    }
+}
+
 impl Demand {
+    /// Names of the instance profiles of all machines.
+    pub fn instance_profiles(&self) -> BTreeSet<&str> {
+        let machines = self.machines.iter();
+        machines
+            .filter_map(|machines| machines.instance_profile(&self.network))
+            .collect()
+    }
+
+    /// The encryption keys that the volumes of all machines name.
+    pub fn encryption_keys(&self) -> BTreeSet<&str> {
+        self.machines.iter().flat_map(MachineDemand::encryption_keys).collect()
+    }
+
+    /// Name of the bucket for bootstrap data, if the network names one and there are machines that need it.
+    pub fn bucket(&self) -> Option<&str> {
+        let storage = self.network.bootstrap_storage.as_ref()?.s3.as_ref()?;
+        (!self.machines.is_empty()).then_some(storage.bucket.as_str())
+    }
+
+    /// Whether some machines are spot instances.
+    pub fn has_spot_machines(&self) -> bool {
+        self.machines.iter().any(MachineDemand::is_spot)
+    }
+
+    /// Codes of the service quotas that the machines use up.
+    pub fn quota_codes(&self) -> BTreeSet<&'static str> {
+        let code = |machines: &MachineDemand| {
+            if machines.is_spot() {
+                SPOT_VCPUS
+            } else {
+                ON_DEMAND_VCPUS
+            }
+        };
+        self.machines.iter().map(code).collect()
+    }
+
     /// Whether machines of the cluster run the control plane.
     pub fn has_control_plane_machines(&self) -> bool {
         let mut machines = self.machines.iter();
@@ -194,5 +262,77 @@ impl Demand {
         targets
             .filter_map(|target| target.target_group_arn.as_deref())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Machines with this spec each, in a network with profiles and a bucket.
+    fn demand(specs: Vec<serde_json::Value>) -> Demand {
+        let network = json!({
+            "instanceProfiles": {"controlPlane": "masters", "worker": "nodes"},
+            "bootstrapStorage": {"s3": {"bucket": "bootstrap"}},
+        });
+        let machines = specs.into_iter().map(|spec| MachineDemand {
+            spec: serde_json::from_value(spec).unwrap(),
+            ..MachineDemand::default()
+        });
+        Demand {
+            network: serde_json::from_value(network).unwrap(),
+            machines: machines.collect(),
+            ..Demand::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_about_without_machines() {
+        let demand = demand(vec![]);
+        assert!(demand.instance_profiles().is_empty() && demand.encryption_keys().is_empty());
+        assert!(demand.bucket().is_none() && demand.quota_codes().is_empty() && !demand.has_spot_machines());
+    }
+
+    #[test]
+    fn the_profile_is_that_of_the_machine_or_of_its_role() {
+        let plain = json!({"instanceType": "m5.large"});
+        let own = json!({"instanceType": "m5.large", "iamInstanceProfile": "own"});
+        let empty = json!({"instanceType": "m5.large", "iamInstanceProfile": ""});
+        let mut demand = demand(vec![own, plain.clone(), empty, plain]);
+        assert_eq!(demand.instance_profiles(), ["nodes", "own"].into());
+        demand.machines.last_mut().unwrap().role = RoleOfMachines::ControlPlane;
+        assert_eq!(demand.instance_profiles(), ["masters", "nodes", "own"].into());
+    }
+
+    #[test]
+    fn keys_are_those_of_all_volumes_once() {
+        let spec = json!({
+            "instanceType": "m5.large",
+            "rootVolume": {"size": 20, "encryptionKey": "alias/a"},
+            "nonRootVolumes": [
+                {"deviceName": "/dev/sdb", "size": 20, "encryptionKey": "alias/b"},
+                {"deviceName": "/dev/sdc", "size": 20, "encryptionKey": ""},
+                {"deviceName": "/dev/sdd", "size": 20, "encryptionKey": "alias/a"},
+            ],
+        });
+        assert_eq!(
+            demand(vec![spec.clone(), spec]).encryption_keys(),
+            ["alias/a", "alias/b"].into()
+        );
+    }
+
+    #[test]
+    fn the_quotas_are_those_of_the_markets_in_use() {
+        let plain = json!({"instanceType": "m5.large"});
+        let spot = json!({"instanceType": "m5.large", "spotMarketOptions": {}});
+        let market = json!({"instanceType": "m5.large", "marketType": "Spot"});
+        assert_eq!(demand(vec![plain.clone()]).quota_codes(), [ON_DEMAND_VCPUS].into());
+        assert_eq!(demand(vec![spot]).quota_codes(), [SPOT_VCPUS].into());
+        let both = demand(vec![plain, market]);
+        assert_eq!(both.quota_codes(), [ON_DEMAND_VCPUS, SPOT_VCPUS].into());
+        assert!(both.has_spot_machines());
+        assert_eq!(both.bucket(), Some("bootstrap"));
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Answer;
+
 /// A machine image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,7 +67,7 @@ pub struct InstanceProfile {
     /// Names of its roles: one or none.
     pub roles: Vec<String>,
     /// ARNs of the managed policies, and names of the inline policies, of the role.
-    pub policies: Vec<String>,
+    pub policies: Answer<Vec<String>>,
 }
 
 /// A key of the Key Management Service.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use answer::{Answer, Failure, FailureKind};
-pub use demand::{Demand, EndpointDemand, MachineDemand, RoleOfMachines};
+pub use demand::{Demand, EndpointDemand, MachineDemand, ON_DEMAND_VCPUS, RoleOfMachines, SPOT_VCPUS};
 pub use kubernetes::{KubernetesFacts, SourceAccess};
 pub use load_balancing::{HealthCheck, Listener, LoadBalancer, TargetGroup};
 pub use machines::{

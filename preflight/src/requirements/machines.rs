@@ -6,9 +6,9 @@ use super::identity::account;
 use super::list::List;
 use super::object::{Kind, Object};
 use super::wanted::Wanted;
-use crate::facts::{Demand, MachineDemand, RoleOfMachines};
+use crate::facts::{Demand, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS};
 use crate::rule::Category::Machines;
-use crate::rules::machines::{ON_DEMAND_VCPUS, SPOT_VCPUS, image_id, is_spot, key_pair};
+use crate::rules::machines::{image_id, key_pair};
 
 /// A kind of object that machine templates name.
 struct Named {
@@ -42,19 +42,19 @@ const NAMED: [Named; 9] = [
         kind: Kind::InstanceProfile,
         rules: &["M6"],
         condition: "exists, and has a role with the permissions that `capa-rs iam nodes` prints",
-        names: |demand, machines| instance_profile(demand, machines).into_iter().collect(),
+        names: |demand, machines| machines.instance_profile(&demand.network).into_iter().collect(),
     },
     Named {
         kind: Kind::EncryptionKey,
         rules: &["M8"],
         condition: "is enabled in the region, and symmetric",
-        names: |_, machines| encryption_keys(machines),
+        names: |_, machines| machines.encryption_keys().into_iter().collect(),
     },
     Named {
         kind: Kind::Bucket,
         rules: &["M11"],
         condition: "exists in the region, and is not public",
-        names: |demand, _| bucket(demand).into_iter().collect(),
+        names: |demand, _| demand.bucket().into_iter().collect(),
     },
     Named {
         kind: Kind::PlacementGroup,
@@ -97,7 +97,7 @@ pub(super) fn add(list: &mut List, demand: &Demand) {
         }
     }
     add_quotas(list, demand);
-    let spot: Vec<&MachineDemand> = demand.machines.iter().filter(|machines| is_spot(machines)).collect();
+    let spot: Vec<&MachineDemand> = demand.machines.iter().filter(|machines| machines.is_spot()).collect();
     if !spot.is_empty() {
         let role = Object::existing(Kind::ServiceLinkedRole, "AWSServiceRoleForEC2Spot");
         let wanted = Wanted::UsedBy {
@@ -112,7 +112,7 @@ pub(super) fn add(list: &mut List, demand: &Demand) {
 fn add_quotas(list: &mut List, demand: &Demand) {
     for (code, spot) in [(ON_DEMAND_VCPUS, false), (SPOT_VCPUS, true)] {
         let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
-        for machines in demand.machines.iter().filter(|machines| is_spot(machines) == spot) {
+        for machines in demand.machines.iter().filter(|machines| machines.is_spot() == spot) {
             *counts.entry(&machines.spec.instance_type).or_default() += machines.replicas;
         }
         if counts.is_empty() {
@@ -127,27 +127,4 @@ fn add_quotas(list: &mut List, demand: &Demand) {
         };
         list.add(Machines, &["M4"], &account(demand), quota);
     }
-}
-
-/// Name of the instance profile of the machines: their own, or else that of the network.
-fn instance_profile<'a>(demand: &'a Demand, machines: &'a MachineDemand) -> Option<&'a str> {
-    let own = machines.spec.iam_instance_profile.as_deref();
-    let of_network = demand.network.instance_profiles.as_ref().and_then(|profiles| {
-        let profile = match machines.role {
-            RoleOfMachines::ControlPlane => &profiles.control_plane,
-            RoleOfMachines::Worker => &profiles.worker,
-        };
-        profile.as_deref()
-    });
-    own.filter(|name| !name.is_empty()).or(of_network)
-}
-
-fn encryption_keys(machines: &MachineDemand) -> Vec<&str> {
-    let volumes = machines.spec.root_volume.iter().chain(&machines.spec.non_root_volumes);
-    volumes.filter_map(|volume| volume.encryption_key.as_deref()).collect()
-}
-
-fn bucket(demand: &Demand) -> Option<&str> {
-    let storage = demand.network.bootstrap_storage.as_ref()?;
-    Some(storage.s3.as_ref()?.bucket.as_str())
 }

@@ -3,7 +3,7 @@
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use crate::facts::{Answer, DryRun, Facts, Failure, FailureKind};
-use crate::rule::{Category::Identity, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::rule::{Category::Identity, Checked, Problem, Rule, ShownBy, applies, known, of_each};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -157,21 +157,15 @@ fn launches(facts: &Facts) -> Checked {
 
 fn other_calls(facts: &Facts) -> Checked {
     applies(!facts.other_calls.is_empty())?;
-    let mut problems = Vec::new();
-    let mut unknown = None;
-    for (action, answer) in &facts.other_calls {
-        match known(answer, &format!("whether {action} is allowed")) {
-            Ok(DryRun::Denied(message)) => problems.push(Problem::new(
-                action,
-                format!("the credentials may not call {action}: {message}"),
-                "allow the action as `capa-rs iam` prints it",
-            )),
-            Ok(DryRun::Allowed | DryRun::Refused(_)) => {}
-            Err(skipped) => unknown = Some(skipped),
-        }
-    }
-    match unknown {
-        Some(skipped @ Skipped::Unknown(_)) if problems.is_empty() => Err(skipped),
-        _ => Ok(problems),
-    }
+    of_each(facts.other_calls.iter().map(|(action, answer)| {
+        let judged = known(answer, &format!("whether {action} is allowed"))?;
+        let DryRun::Denied(message) = judged else {
+            return Ok(None);
+        };
+        Ok(Some(Problem::new(
+            action,
+            format!("the credentials may not call {action}: {message}"),
+            "allow the action as `capa-rs iam` prints it",
+        )))
+    }))
 }

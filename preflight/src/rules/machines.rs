@@ -3,16 +3,14 @@
 use std::collections::BTreeSet;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
-use capa_api::machine::{HttpTokens, MarketType};
+use capa_api::machine::HttpTokens;
 use jiff::Timestamp;
 
-use crate::facts::{Demand, Facts, Image, InstanceType, MachineDemand};
-use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::facts::{Demand, Facts, Image, InstanceProfile, InstanceType, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS};
+use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
-/// Service quotas for the virtual CPUs of on-demand and spot instances of the standard families, and of other families.
+/// The families that the service quotas for virtual CPUs of standard instances count.
 const STANDARD_FAMILIES: [char; 7] = ['a', 'c', 'd', 'h', 'i', 'm', 'r'];
-pub(crate) const ON_DEMAND_VCPUS: &str = "L-1216C47A";
-pub(crate) const SPOT_VCPUS: &str = "L-34B43A08";
 /// The largest user data of an instance, in bytes. Source: the user guide of EC2, «Instance user data».
 const MOST_USER_DATA: usize = 16 * 1024;
 
@@ -257,11 +255,6 @@ fn offerings(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
-/// Whether the machines are spot instances.
-pub(crate) fn is_spot(machines: &MachineDemand) -> bool {
-    machines.spec.spot_market_options.is_some() || machines.spec.market_type == Some(MarketType::Spot)
-}
-
 fn quotas(facts: &Facts) -> Checked {
     applies(!facts.demand.machines.is_empty())?;
     let quotas = known(&facts.quotas, "the service quotas")?;
@@ -272,7 +265,7 @@ fn quotas(facts: &Facts) -> Checked {
             .demand
             .machines
             .iter()
-            .filter(|machines| is_spot(machines) == spot);
+            .filter(|machines| machines.is_spot() == spot);
         for machines in of_kind.filter(|machines| machines.spec.instance_type.starts_with(STANDARD_FAMILIES)) {
             wanted += instance_type(facts, machines)?.map_or(0, |of| of.vcpus) * machines.replicas;
         }
@@ -316,36 +309,41 @@ fn key_pairs(facts: &Facts) -> Checked {
 
 fn instance_profiles(facts: &Facts) -> Checked {
     applies(!facts.instance_profiles.is_empty())?;
-    let mut problems = Vec::new();
-    for (name, profile) in &facts.instance_profiles {
-        let (message, fix, command, severity) = match known(profile, &format!("instance profile {name}"))? {
-            None => (
-                format!("instance profile {name} does not exist"),
-                "create the instance profile with a role, or leave iamInstanceProfile out",
-                format!("iam create-instance-profile --instance-profile-name {name}"),
-                Blocking,
-            ),
-            Some(profile) if profile.roles.is_empty() => (
-                format!("instance profile {name} has no role"),
-                "add a role to the instance profile",
-                format!("iam add-role-to-instance-profile --instance-profile-name {name} --role-name <role>"),
-                Blocking,
-            ),
-            Some(profile) if profile.policies.is_empty() => (
+    of_each(facts.instance_profiles.iter().map(|(name, profile)| {
+        let profile = known(profile, &format!("instance profile {name}"))?;
+        instance_profile(facts, name, profile.as_ref())
+    }))
+}
+
+fn instance_profile(facts: &Facts, name: &str, profile: Option<&InstanceProfile>) -> Result<Option<Problem>, Skipped> {
+    let (message, fix, command, severity) = match profile {
+        None => (
+            format!("instance profile {name} does not exist"),
+            "create the instance profile with a role, or leave iamInstanceProfile out",
+            format!("iam create-instance-profile --instance-profile-name {name}"),
+            Blocking,
+        ),
+        Some(profile) if profile.roles.is_empty() => (
+            format!("instance profile {name} has no role"),
+            "add a role to the instance profile",
+            format!("iam add-role-to-instance-profile --instance-profile-name {name} --role-name <role>"),
+            Blocking,
+        ),
+        Some(profile) => {
+            let policies = known(&profile.policies, &format!("the policies of instance profile {name}"))?;
+            if !policies.is_empty() {
+                return Ok(None);
+            }
+            (
                 format!("the role of instance profile {name} has no policy"),
                 "attach the policies that `capa-rs iam nodes` prints",
                 "iam put-role-policy --role-name <role> --policy-name nodes --policy-document file://<file>".to_owned(),
                 Warning,
-            ),
-            Some(_) => continue,
-        };
-        problems.push(
-            Problem::new(name, message, fix)
-                .with_severity(severity)
-                .mended_by(facts.aws(&command)),
-        );
-    }
-    Ok(problems)
+            )
+        }
+    };
+    let problem = Problem::new(name, message, fix).with_severity(severity);
+    Ok(Some(problem.mended_by(facts.aws(&command))))
 }
 
 fn metadata(facts: &Facts) -> Checked {
@@ -442,7 +440,7 @@ fn placement(facts: &Facts) -> Checked {
 }
 
 fn spot_role(facts: &Facts) -> Checked {
-    applies(facts.demand.machines.iter().any(is_spot))?;
+    applies(facts.demand.has_spot_machines())?;
     if *known(&facts.spot_role, "the service-linked role for spot instances")? {
         return Ok(vec![]);
     }

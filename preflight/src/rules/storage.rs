@@ -1,12 +1,10 @@
 //! Rules about volumes, their encryption, and storage for bootstrap data.
 
-use std::collections::BTreeSet;
-
 use capa_api::cluster::status::FindingSeverity::Blocking;
 use capa_api::common::Volume;
 
 use crate::facts::{Facts, MachineDemand};
-use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, applies, known};
+use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, applies, known, of_each};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -40,9 +38,8 @@ pub(super) const RULES: &[Rule] = &[
 
 fn encryption_keys(facts: &Facts) -> Checked {
     applies(!facts.encryption_keys.is_empty())?;
-    let mut problems = Vec::new();
-    for (name, key) in &facts.encryption_keys {
-        let region = &facts.demand.region;
+    let region = &facts.demand.region;
+    of_each(facts.encryption_keys.iter().map(|(name, key)| {
         let (message, fix, command) = match known(key, &format!("key {name}"))? {
             None => (
                 format!("key {name} does not exist in {region}"),
@@ -64,11 +61,10 @@ fn encryption_keys(facts: &Facts) -> Checked {
                 "use a key of the region",
                 "kms create-key".to_owned(),
             ),
-            Some(_) => continue,
+            Some(_) => return Ok(None),
         };
-        problems.push(Problem::new(name, message, fix).mended_by(facts.aws(&command)));
-    }
-    Ok(problems)
+        Ok(Some(Problem::new(name, message, fix).mended_by(facts.aws(&command))))
+    }))
 }
 
 /// What is impossible about the performance of a volume. Source: the user guide of EBS, «Amazon EBS volume types».
@@ -120,15 +116,10 @@ fn volumes(facts: &Facts) -> Checked {
 
 fn buckets(facts: &Facts) -> Checked {
     applies(!facts.buckets.is_empty())?;
-    let mut problems = Vec::new();
-    let names: BTreeSet<&String> = facts.buckets.keys().collect();
-    for name in names {
-        let Some(bucket) = facts.buckets.get(name) else {
-            continue;
-        };
+    of_each(facts.buckets.iter().map(|(name, bucket)| {
         let (message, fix, command) = match known(bucket, &format!("bucket {name}"))? {
             None => (
-                format!("bucket {name} does not exist, or the credentials may not see it"),
+                format!("bucket {name} does not exist"),
                 "create the bucket, or correct its name",
                 format!("s3api create-bucket --bucket {name}"),
             ),
@@ -145,9 +136,8 @@ fn buckets(facts: &Facts) -> Checked {
                      BlockPublicAcls=true,IgnorePublicAcls=true,BlockPublicPolicy=true,RestrictPublicBuckets=true"
                 ),
             ),
-            Some(_) => continue,
+            Some(_) => return Ok(None),
         };
-        problems.push(Problem::new(name, message, fix).mended_by(facts.aws(&command)));
-    }
-    Ok(problems)
+        Ok(Some(Problem::new(name, message, fix).mended_by(facts.aws(&command))))
+    }))
 }

@@ -5,7 +5,7 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use crate::facts::Facts;
+use crate::facts::{Answer, Facts, Failure, FailureKind};
 use crate::report::{Finding, Outcome, Report, Selection, check};
 use crate::rules::rules;
 use bad::{Bad, bad};
@@ -103,6 +103,34 @@ fn unanswered_questions_are_no_findings() {
         let found = findings(&report);
         assert!(found.iter().all(|finding| known.contains(&finding.rule)), "{found:#?}");
     }
+}
+
+#[test]
+fn an_unknown_object_hides_no_problem_of_another() {
+    let mut facts = good();
+    let denied = Failure {
+        call: "GetInstanceProfile".to_owned(),
+        kind: FailureKind::Denied,
+        code: Some("AccessDenied".to_owned()),
+        message: "no".to_owned(),
+    };
+    let profiles = &mut facts.instance_profiles;
+    profiles.insert("control-plane".to_owned(), Answer::Failed(denied));
+    let only_m6 = Selection {
+        only: ["M6".to_owned()].into(),
+        ..Selection::default()
+    };
+    let outcome = &check(&facts, &only_m6).answers[0].outcome;
+    assert!(
+        matches!(outcome, Outcome::Unknown(missing) if missing.contains("GetInstanceProfile")),
+        "{outcome:?}"
+    );
+    facts.instance_profiles.insert("nodes".to_owned(), Answer::Found(None));
+    let found = findings(&check(&facts, &only_m6));
+    assert_eq!(
+        found.iter().map(|finding| &finding.object).collect::<Vec<_>>(),
+        ["nodes"]
+    );
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn of_machines() -> Facts {
             Answer::Found(Some(InstanceProfile {
                 name: "nodes".to_owned(),
                 roles: vec!["nodes".to_owned()],
-                policies: vec!["nodes".to_owned()],
+                policies: Answer::Found(vec!["nodes".to_owned()]),
             })),
         )]
         .into(),

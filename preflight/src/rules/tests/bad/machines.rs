@@ -61,11 +61,8 @@ fn of_machines() -> Vec<Bad> {
                 .clear();
         }),
         bad_world("M6", "nodes", "has no policy", |facts| {
-            found(facts.instance_profiles.get_mut("nodes").unwrap())
-                .as_mut()
-                .unwrap()
-                .policies
-                .clear();
+            let profile = found(facts.instance_profiles.get_mut("nodes").unwrap());
+            profile.as_mut().unwrap().policies = Answer::Found(vec![]);
         }),
         bad_world("M7", WORKERS, "without a token", |facts| {
             let options = machines(facts, "workers")
