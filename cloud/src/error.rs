@@ -227,6 +227,7 @@ fn known_class(code: &str) -> Option<ErrorClass> {
         | "ExpiredTokenException"
         | "RequestExpired"
         | "InvalidClientTokenId"
+        | "InvalidAccessKeyId"
         | "SignatureDoesNotMatch"
         | "UnrecognizedClientException"
         | "MissingAuthenticationToken"
@@ -251,8 +252,11 @@ fn known_class(code: &str) -> Option<ErrorClass> {
         }
         _ if code.ends_with("LimitExceeded") || code.ends_with("QuotaExceeded") => ErrorClass::QuotaExceeded,
         "TooManyTargets" | "TooManyRegistrationsForTargetId" => ErrorClass::QuotaExceeded,
-        // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`.
-        _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") => ErrorClass::NotFound,
+        // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`; those of S3 and IAM begin with the
+        // words: `NoSuchBucket`.
+        _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") || code.starts_with("NoSuch") => {
+            ErrorClass::NotFound
+        }
         _ if code.starts_with("Invalid")
             || code.starts_with("Missing")
             || code.starts_with("Unknown")
@@ -283,6 +287,10 @@ mod tests {
             ("IdempotentInstanceTerminated", ErrorClass::IdempotentParameterMismatch),
             ("InvalidAMIID.NotFound", ErrorClass::NotFound),
             ("TargetGroupNotFound", ErrorClass::NotFound),
+            ("NotFoundException", ErrorClass::NotFound),
+            ("NoSuchBucket", ErrorClass::NotFound),
+            ("NoSuchEntity", ErrorClass::NotFound),
+            ("InvalidAccessKeyId", ErrorClass::Unauthorized),
             ("TooManyTargets", ErrorClass::QuotaExceeded),
             ("InvalidTarget", ErrorClass::Invalid),
             ("InvalidParameterValue", ErrorClass::Invalid),

@@ -31,6 +31,8 @@ const fn rate(burst: u32, refill: u32) -> Rate {
 /// Elastic Load Balancing counts the actions of a category together
 /// (<https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html>: describes have a
 /// bucket of 40 that 10 a second fill). Each action has its own bucket here, so each gets a part of that limit.
+///
+/// IAM publishes no limits, and those that it has are for all regions of an account: what is here is little.
 pub fn quota(action: &str) -> Quota {
     let (requests, instances) = match action {
         "RunInstances" => (rate(5, 2), Some(rate(1000, 2))),
@@ -48,6 +50,9 @@ pub fn quota(action: &str) -> Quota {
         | "DescribeListeners"
         | "DescribeInstanceHealth"
         | "DescribeLoadBalancerAttributes" => (rate(8, 2), None),
+        "GetInstanceProfile" | "GetRole" | "ListAttachedRolePolicies" | "ListRolePolicies" => (rate(20, 10), None),
+        // <https://docs.aws.amazon.com/servicequotas/latest/userguide/reference_limits.html>
+        "GetServiceQuota" => (rate(10, 5), None),
         _ if action.starts_with("Describe") || action.starts_with("Get") => (rate(100, 20), None),
         _ => (rate(50, 5), None),
     };
