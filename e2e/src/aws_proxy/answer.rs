@@ -1,5 +1,8 @@
 //! Answers, and refusals in the format of the called service.
 
+use serde_json::{Value, json};
+
+use super::protocol;
 use super::xml::{Element, XmlError};
 
 /// The caller in the message of a refusal. No object that a tenant sees may contain it.
@@ -48,8 +51,16 @@ impl Refusal {
         }
     }
 
-    /// The refusal as an answer. EC2 has an envelope of its own among the services of the Query protocol.
+    /// The refusal as an answer. EC2 and S3 have envelopes of their own among the services that answer in XML.
     pub(super) fn answer(&self, service: &str) -> Answer {
+        if protocol::is_json(service) {
+            return Answer {
+                status: self.status,
+                body: json!({"__type": self.code, "message": self.message})
+                    .to_string()
+                    .into_bytes(),
+            };
+        }
         let reason = [
             Element::text("Code", &self.code),
             Element::text("Message", &self.message),
@@ -57,6 +68,8 @@ impl Refusal {
         let envelope = if service == "ec2" {
             let errors = Element::parent("Errors", vec![Element::parent("Error", reason.to_vec())]);
             Element::parent("Response", vec![errors, Element::text("RequestID", "-")])
+        } else if service == "s3" {
+            Element::parent("Error", [&reason[..], &[Element::text("RequestId", "-")]].concat())
         } else {
             let [code, message] = reason;
             let error = Element::parent("Error", vec![Element::text("Type", "Sender"), code, message]);
@@ -127,7 +140,13 @@ impl Answer {
         if self.succeeded() {
             return None;
         }
-        self.tree().ok()?.find("Code").map(|code| code.text.clone())
+        if let Ok(tree) = self.tree() {
+            return tree.find("Code").map(|code| code.text.clone());
+        }
+        let answer: Value = serde_json::from_slice(&self.body).ok()?;
+        // The name may have that of its shape before it.
+        let name = answer.get("__type")?.as_str()?;
+        Some(name.rsplit('#').next().unwrap_or(name).to_owned())
     }
 }
 
@@ -143,6 +162,19 @@ mod tests {
         let sts = refusal.answer("sts");
         assert_eq!(sts.tree().unwrap().text_at(&["Error", "Code"]), "AuthFailure");
         assert_eq!((sts.status, sts.error_code().as_deref()), (401, Some("AuthFailure")));
+        let s3 = refusal.answer("s3");
+        assert_eq!(s3.tree().unwrap().text_at(&["Code"]), "AuthFailure");
+        let kms = refusal.answer("kms");
+        assert_eq!((kms.status, kms.error_code().as_deref()), (401, Some("AuthFailure")));
+    }
+
+    #[test]
+    fn the_code_in_json_has_no_name_of_its_shape() {
+        let answer = Answer {
+            status: 400,
+            body: br#"{"__type": "com.amazonaws.kms#NotFoundException"}"#.to_vec(),
+        };
+        assert_eq!(answer.error_code().as_deref(), Some("NotFoundException"));
     }
 
     #[test]

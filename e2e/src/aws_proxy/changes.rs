@@ -157,6 +157,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::super::launches;
+    use super::super::protocol::Protocol;
     use super::super::request::CredentialScope;
     use super::super::upstream::Moto;
     use super::*;
@@ -206,6 +207,7 @@ mod tests {
             parameters: [("Action", action), VERSION]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .into(),
+            protocol: Protocol::Query,
         };
         let caller = CallerIdentity {
             account: ACCOUNT.into(),

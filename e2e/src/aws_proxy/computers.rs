@@ -200,6 +200,7 @@ fn report(shared: &Shared, path: &str, body: &[u8]) -> Result<Vec<u8>, StatusCod
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::protocol::Protocol;
     use super::*;
 
     fn launch(name: &str) -> (Request, Element) {
@@ -216,6 +217,7 @@ mod tests {
             scope: super::super::request::CredentialScope::default(),
             action: "RunInstances".into(),
             parameters,
+            protocol: Protocol::Query,
         };
         let instance = format!(
             "<item><instanceId>i-{name}</instanceId><privateIpAddress>10.0.0.1</privateIpAddress><placement>\

@@ -99,9 +99,10 @@ pub struct AssumedRole {
 pub struct Mark(pub(super) usize);
 
 impl Call {
-    /// Whether the action may change something: every action but `Describe*`, `Get*`, `List*` and `AssumeRole*`.
+    /// Whether the action may change something: every action but `Describe*`, `Get*`, `Head*`, `List*` and
+    /// `AssumeRole*`.
     pub fn is_mutating(&self) -> bool {
-        !["Describe", "Get", "List", "AssumeRole"]
+        !["Describe", "Get", "Head", "List", "AssumeRole"]
             .iter()
             .any(|prefix| self.action.starts_with(prefix))
     }
@@ -307,12 +308,21 @@ mod tests {
             "DescribeInstances",
             "GetCallerIdentity",
             "ListRoles",
+            "HeadBucket",
+            "GetBucketLocation",
             "AssumeRole",
             "AssumeRoleWithWebIdentity",
         ] {
             assert!(!call(action, "k").is_mutating(), "{action}");
         }
-        for action in ["RunInstances", "CreateTags", "DeregisterTargets", ""] {
+        for action in [
+            "RunInstances",
+            "CreateTags",
+            "DeregisterTargets",
+            "PutBucket",
+            "DeleteObject",
+            "",
+        ] {
             assert!(call(action, "k").is_mutating(), "{action}");
         }
     }

@@ -156,6 +156,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
+    use super::super::protocol::Protocol;
     use super::super::request::CredentialScope;
     use super::*;
 
@@ -174,6 +175,7 @@ mod tests {
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
                 .collect::<BTreeMap<_, _>>(),
+            protocol: Protocol::Query,
         }
     }
 

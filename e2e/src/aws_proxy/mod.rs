@@ -14,8 +14,8 @@
 //! ```
 //!
 //! `pipeline` serves a request: it reads the request, applies the injected faults, decides on the action, forwards the
-//! call to moto, transforms the answer, and records the call. The proxy supports the Query protocol (EC2, STS, ELB,
-//! IAM) only.
+//! call to moto, transforms the answer, and records the call. The proxy emulates services of the Query protocol (EC2,
+//! STS, ELB); calls of others, JSON and S3 among them, it only judges, counts and passes on (`protocol`).
 
 mod account;
 mod answer;
@@ -29,6 +29,7 @@ mod launches;
 mod limits;
 mod load_balancing;
 mod pipeline;
+mod protocol;
 mod request;
 mod sessions;
 mod state;
@@ -243,7 +244,7 @@ async fn read_and_serve(shared: Arc<Shared>, request: Request<Incoming>) -> Resu
     if let Some(answer) = computers::serve(&shared, &head, &body).await {
         return Ok(Reply::Done(answer));
     }
-    let served = pipeline::serve(&shared, head.method, head.headers, &body).await;
+    let served = pipeline::serve(&shared, &head, &body).await;
     Ok(Reply::Call(served))
 }
 

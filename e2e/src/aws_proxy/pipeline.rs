@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use http::{HeaderMap, Method, header};
+use http::request::Parts;
+use http::{HeaderMap, header};
 use jiff::Timestamp;
 
 use super::answer::{Answer, CALLER, Refusal};
@@ -13,7 +14,7 @@ use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
 use super::request::{CredentialScope, Request};
 use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
-use super::{changes, launches, load_balancing};
+use super::{changes, launches, load_balancing, protocol};
 
 /// The result of a request that has had its effect.
 pub(super) struct Served {
@@ -72,12 +73,12 @@ impl Outcome {
 }
 
 /// Serves a request up to its answer, and records the call.
-pub(super) async fn serve(shared: &Shared, method: Method, headers: HeaderMap, body: &[u8]) -> Served {
+pub(super) async fn serve(shared: &Shared, head: &Parts, body: &[u8]) -> Served {
     let (at, began) = (Timestamp::now(), Instant::now());
-    let scope = CredentialScope::read(&headers).unwrap_or_default();
+    let scope = CredentialScope::read(&head.headers).unwrap_or_default();
     let key = shared.with(|state| state.keys.get(&scope.access_key_id).cloned());
-    let is_check = is_of_checks(&headers);
-    let request = Request::read(&method, &headers, body);
+    let is_check = is_of_checks(&head.headers);
+    let request = Request::read(&head.method, &head.uri, &head.headers, body);
     let outcome = match &request {
         Ok(request) => meet_faults(shared, request, key.as_ref(), is_check).await,
         Err(refusal) => Err(refusal.clone()),
@@ -170,6 +171,10 @@ async fn meet_faults(
 fn not_valid(request: &Request) -> Refusal {
     match request.scope.service.as_str() {
         "ec2" => Refusal::new(401, "AuthFailure", "the access key is not valid"),
+        "s3" => Refusal::new(403, "InvalidAccessKeyId", "the access key is not valid"),
+        service if protocol::is_json(service) => {
+            Refusal::new(400, "UnrecognizedClientException", "the access key is not valid")
+        }
         _ => Refusal::new(403, "InvalidClientTokenId", "the access key is not valid"),
     }
 }
@@ -188,10 +193,7 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
         ("ec2", "StopInstances") => changes::stop(shared, request, caller).await,
         ("ec2", "StartInstances") => changes::start(shared, request, caller).await,
         ("ec2", "DescribeInstances") => changes::describe(shared, request, caller).await,
-        _ => {
-            let moto = &shared.moto;
-            moto.call(&caller.account, &request.scope, &request.parameters).await
-        }
+        _ => shared.moto.pass_on(&caller.account, request).await,
     };
     answer.map(Outcome::from)
 }

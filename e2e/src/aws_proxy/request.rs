@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, Uri, header};
 
 use super::answer::Refusal;
+use super::protocol::{self, Protocol};
 
 /// The credential scope of a request's signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,13 +15,14 @@ pub(super) struct CredentialScope {
     pub(super) service: String,
 }
 
-/// A call in AWS's Query protocol.
+/// A call.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) scope: CredentialScope,
     pub(super) action: String,
-    /// The decoded form, including `Action`.
+    /// The decoded form, including `Action`; for other protocols what is comparable to it.
     pub(super) parameters: BTreeMap<String, String>,
+    pub(super) protocol: Protocol,
 }
 
 /// One `Filter.N` of a describe call.
@@ -54,7 +56,7 @@ impl CredentialScope {
 
 impl Request {
     /// Parses a request. A request that the emulated AWS does not support is refused as AWS would refuse it.
-    pub(super) fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refusal> {
+    pub(super) fn read(method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refusal> {
         let scope = CredentialScope::read(headers).ok_or_else(|| {
             Refusal::new(
                 403,
@@ -62,6 +64,14 @@ impl Request {
                 "the request has no SigV4 Authorization header",
             )
         })?;
+        if let Some((protocol, action, parameters)) = protocol::read(&scope.service, method, uri, headers, body) {
+            return Ok(Self {
+                scope,
+                action,
+                parameters,
+                protocol,
+            });
+        }
         if method != Method::POST {
             return Err(Refusal::new(
                 405,
@@ -75,6 +85,7 @@ impl Request {
                 scope,
                 action: action.clone(),
                 parameters,
+                protocol: Protocol::Query,
             }),
             None => Err(Refusal::new(
                 400,
@@ -153,9 +164,13 @@ mod tests {
         headers
     }
 
+    fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Request, Refusal> {
+        Request::read(method, &Uri::from_static("/"), headers, body)
+    }
+
     #[test]
     fn the_scope_and_the_decoded_form_are_read() {
-        let request = Request::read(&Method::POST, &signed(), b"Action=DescribeVpcs&VpcId.1=vpc-1%2B2").unwrap();
+        let request = read(&Method::POST, &signed(), b"Action=DescribeVpcs&VpcId.1=vpc-1%2B2").unwrap();
         assert_eq!(request.action, "DescribeVpcs");
         assert_eq!(
             request.scope,
@@ -170,7 +185,7 @@ mod tests {
 
     #[test]
     fn requests_without_signature_form_or_action_are_refused() {
-        let code = |method, headers: &HeaderMap, body: &[u8]| Request::read(&method, headers, body).unwrap_err().code;
+        let code = |method, headers: &HeaderMap, body: &[u8]| read(&method, headers, body).unwrap_err().code;
         assert_eq!(
             code(Method::POST, &HeaderMap::new(), b"Action=X"),
             "MissingAuthenticationToken"
@@ -183,7 +198,7 @@ mod tests {
     fn taking_a_filter_closes_the_gap_it_leaves() {
         let body = b"Action=D&Filter.1.Name=client-token&Filter.1.Value.1=t\
             &Filter.2.Name=vpc-id&Filter.2.Value.1=a&Filter.2.Value.2=b";
-        let mut request = Request::read(&Method::POST, &signed(), body).unwrap();
+        let mut request = read(&Method::POST, &signed(), body).unwrap();
         let taken = request.take_filters(&["client-token", "instance-state-name"]);
         assert_eq!(
             taken,

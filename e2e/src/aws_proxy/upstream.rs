@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{Request as HttpRequest, header};
+use http::{Method, Request as HttpRequest, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
@@ -10,7 +10,20 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use super::answer::{Answer, Refusal};
-use super::request::CredentialScope;
+use super::protocol::Protocol;
+use super::request::{CredentialScope, Request};
+
+const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+const JSON: &str = "application/x-amz-json-1.1";
+
+/// A call as it goes to moto, without its signature.
+struct HttpCall<'a> {
+    method: &'a Method,
+    /// With the query.
+    path: &'a str,
+    headers: &'a [(&'a str, &'a str)],
+    body: Vec<u8>,
+}
 
 /// A client of one moto server.
 #[derive(Clone, Debug)]
@@ -27,29 +40,69 @@ impl Moto {
         }
     }
 
-    /// Sends a call to the account's part of moto. A failure of moto itself becomes an `InternalError` of AWS.
+    /// Sends a call to the account's part of moto as it came.
+    pub(super) async fn pass_on(&self, account: &str, request: &Request) -> Result<Answer, Refusal> {
+        let scope = &request.scope;
+        match &request.protocol {
+            Protocol::Query => self.call(account, scope, &request.parameters).await,
+            Protocol::Json { target, body } => {
+                let headers = [(header::CONTENT_TYPE.as_str(), JSON), ("x-amz-target", target)];
+                let call = HttpCall {
+                    method: &Method::POST,
+                    path: "/",
+                    headers: &headers,
+                    body: body.clone(),
+                };
+                self.send(account, scope, call).await
+            }
+            Protocol::S3 { method, path, body } => {
+                let call = HttpCall {
+                    method,
+                    path,
+                    headers: &[],
+                    body: body.clone(),
+                };
+                self.send(account, scope, call).await
+            }
+        }
+    }
+
+    /// Sends a call in the Query protocol to the account's part of moto.
     pub(super) async fn call(
         &self,
         account: &str,
         scope: &CredentialScope,
         parameters: &BTreeMap<String, String>,
     ) -> Result<Answer, Refusal> {
+        let form = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(parameters)
+            .finish();
+        let call = HttpCall {
+            method: &Method::POST,
+            path: "/",
+            headers: &[(header::CONTENT_TYPE.as_str(), FORM)],
+            body: form.into_bytes(),
+        };
+        self.send(account, scope, call).await
+    }
+
+    /// A failure of moto itself becomes an `InternalError` of AWS.
+    async fn send(&self, account: &str, scope: &CredentialScope, call: HttpCall<'_>) -> Result<Answer, Refusal> {
         let broken = |reason: &dyn std::fmt::Display| Refusal::new(500, "InternalError", format!("moto: {reason}"));
         let credential = format!("{}/20260101/{}/{}", scope.access_key_id, scope.region, scope.service);
-        let request = HttpRequest::post(&self.url)
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded; charset=utf-8")
+        let mut request = HttpRequest::builder()
+            .method(call.method)
+            .uri(format!("{}{}", self.url, call.path))
             // moto reads the credential scope and checks no signature.
             .header(
                 header::AUTHORIZATION,
                 format!("AWS4-HMAC-SHA256 Credential={credential}/aws4_request, SignedHeaders=host, Signature=0"),
             )
-            .header("x-moto-account-id", account)
-            .body(Full::from(
-                form_urlencoded::Serializer::new(String::new())
-                    .extend_pairs(parameters)
-                    .finish(),
-            ))
-            .map_err(|error| broken(&error))?;
+            .header("x-moto-account-id", account);
+        for (name, value) in call.headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::from(call.body)).map_err(|error| broken(&error))?;
         let response = self.client.request(request).await.map_err(|error| broken(&error))?;
         let status = response.status().as_u16();
         let body = response
