@@ -1,27 +1,38 @@
 //! Gathers the facts for the checks of infrastructure: each fact is asked for once, whatever the number of subnets and
 //! security groups.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::FactsSource;
-use capa_preflight::facts::{Answer, Demand, Facts, MachineDemand};
+use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, MachineDemand};
 use jiff::Timestamp;
 
 use crate::ec2::{DryRunCalls, Ec2Calls, failure};
 use crate::elb::ElbCalls;
+use crate::iam::IamCalls;
+use crate::kms::KmsCalls;
+use crate::s3::S3Calls;
+use crate::service_quotas::ServiceQuotasCalls;
 use crate::sts::StsCalls;
 
 /// The time within which a name server that can be reached has answered.
 const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most encryption keys of one machine template that are looked at: each is a call.
+const MOST_KEYS: usize = 2;
 
 /// Gathers facts with the credentials of one identity in one region.
 pub(crate) struct FactsGatherer {
     pub(crate) ec2: Ec2Calls,
     pub(crate) elb: ElbCalls,
     pub(crate) sts: StsCalls,
+    pub(crate) iam: IamCalls,
+    pub(crate) kms: KmsCalls,
+    pub(crate) s3: S3Calls,
+    pub(crate) service_quotas: ServiceQuotasCalls,
 }
 
 fn answer<T>(result: Result<T, CloudError>) -> Answer<T> {
@@ -49,6 +60,7 @@ impl FactsSource for FactsGatherer {
         facts.security_groups = answer(self.ec2.security_group_facts(groups).await);
         self.endpoint(&mut facts).await;
         self.machines(&mut facts).await;
+        self.other_services(&mut facts).await;
         facts
     }
 }
@@ -180,6 +192,64 @@ impl FactsGatherer {
     }
 }
 
+impl FactsGatherer {
+    /// What machines need beside EC2. All services are asked at the same time, because a network without a way to some
+    /// of them is not unusual, and their silence takes long.
+    async fn other_services(&self, facts: &mut Facts) {
+        let demand = facts.demand.clone();
+        let keys_of = |machines: &MachineDemand| -> Vec<String> {
+            let keys = machines.encryption_keys().into_iter().take(MOST_KEYS);
+            keys.map(str::to_owned).collect()
+        };
+        let keys = demand.machines.iter().flat_map(keys_of).collect();
+        let profiles = demand.instance_profiles().into_iter().map(str::to_owned).collect();
+        let buckets = demand.bucket().into_iter().map(str::to_owned).collect();
+        let quotas = self.service_quotas.of_ec2(demand.quota_codes());
+        let spot_role = async {
+            if !demand.has_spot_machines() {
+                return Answer::NotAsked;
+            }
+            answer(self.iam.has_spot_role().await)
+        };
+        let (profiles, keys, buckets, quotas, spot_role) = tokio::join!(
+            each(profiles, |name| async move { self.iam.instance_profile(&name).await }),
+            each(keys, |name| async move { self.kms.key(&name).await }),
+            each(buckets, |name| async move { self.s3.bucket(&name).await }),
+            quotas,
+            spot_role,
+        );
+        facts.instance_profiles = profiles;
+        facts.encryption_keys = keys;
+        for key in demand.encryption_keys() {
+            facts.encryption_keys.entry(key.to_owned()).or_default();
+        }
+        facts.buckets = buckets;
+        if !demand.machines.is_empty() {
+            facts.quotas = answer(quotas);
+        }
+        facts.spot_role = spot_role;
+    }
+}
+
+/// The answers about each of these names. A service that gives no answer about one is not asked about the others.
+async fn each<T, F>(names: BTreeSet<String>, ask: impl Fn(String) -> F) -> BTreeMap<String, Answer<T>>
+where
+    F: Future<Output = Result<T, CloudError>>,
+{
+    let mut answers = BTreeMap::new();
+    let mut silence: Option<Failure> = None;
+    for name in names {
+        let answer = match &silence {
+            Some(failure) => Answer::Failed(failure.clone()),
+            None => answer(ask(name.clone()).await),
+        };
+        let is_silence = |failure: &&Failure| failure.kind == FailureKind::Unreachable && failure.code.is_none();
+        silence = answer.failure().filter(is_silence).cloned();
+        answers.insert(name, answer);
+    }
+    answers
+}
+
 /// The VPC of the demand, or else that of the first of its subnets.
 fn vpc_id(facts: &Facts) -> Option<String> {
     let declared = facts.demand.network.vpc.as_ref().map(|vpc| vpc.id.clone());
@@ -207,4 +277,32 @@ fn named(demand: &Demand, name: impl Fn(&MachineDemand) -> Option<String>) -> Ve
         .filter(|name| !name.is_empty())
         .collect();
     names.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// How often each is asked when the answer to all questions is this error.
+    async fn asked(error: CloudError) -> usize {
+        let asked = AtomicUsize::new(0);
+        let names = ["a", "b", "c"].map(str::to_owned).into();
+        let answers = each(names, |_| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(Err::<(), _>(error.clone()))
+        });
+        let answers = answers.await;
+        assert!(answers.len() == 3 && answers.values().all(|answer| answer.failure().is_some()));
+        asked.into_inner()
+    }
+
+    #[tokio::test]
+    async fn a_silent_service_is_asked_once() {
+        let action = "GetInstanceProfile";
+        assert_eq!(asked(CloudError::no_answer(action, "no answer in time")).await, 1);
+        assert_eq!(asked(CloudError::answered(action, "AccessDenied", "no")).await, 3);
+        assert_eq!(asked(CloudError::answered(action, "InternalError", "no")).await, 3);
+    }
 }

@@ -7,12 +7,16 @@
 mod ec2;
 mod elb;
 mod facts;
+mod iam;
 pub mod iam_actions;
 mod informer;
 mod informer_metrics;
+mod kms;
 mod lookups;
 mod pool;
+mod s3;
 mod sdk;
+mod service_quotas;
 mod session;
 mod sts;
 #[cfg(test)]

@@ -26,11 +26,15 @@ use tokio_util::sync::CancellationToken;
 use crate::ec2::Ec2Calls;
 use crate::elb::ElbCalls;
 use crate::facts::FactsGatherer;
+use crate::iam::IamCalls;
 use crate::informer::{InformerTask, SharedState, Wakes};
+use crate::kms::KmsCalls;
 use crate::lookups::SharedAnswers;
+use crate::s3::S3Calls;
 use crate::sdk::call_runner::CallRunner;
-use crate::sdk::config::SdkClients;
+use crate::sdk::clients::SdkClients;
 use crate::sdk::replacements::Replacements;
+use crate::service_quotas::ServiceQuotasCalls;
 use crate::sts::StsCalls;
 
 /// The age up to which the description of an instance type is reused. The properties of a type never change.
@@ -193,8 +197,17 @@ impl Session {
     /// Gathers facts about infrastructure for the checks of a cluster.
     pub(crate) fn facts(&self, controller: &'static str, cluster: &ClusterKey) -> FactsGatherer {
         let runner = self.runner.on_behalf_of(controller).for_cluster(cluster).patient();
-        let Calls { ec2, elb, sts } = Calls::new(&self.clients.for_checks(), &runner);
-        FactsGatherer { ec2, elb, sts }
+        let (clients, checks) = self.clients.for_checks();
+        let Calls { ec2, elb, sts } = Calls::new(&clients, &runner);
+        FactsGatherer {
+            ec2,
+            elb,
+            sts,
+            iam: IamCalls::new(checks.iam, runner.clone()),
+            kms: KmsCalls::new(checks.kms, runner.clone()),
+            s3: S3Calls::new(checks.s3, runner.clone(), &self.region),
+            service_quotas: ServiceQuotasCalls::new(checks.service_quotas, runner),
+        }
     }
 }
 

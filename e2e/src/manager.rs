@@ -109,7 +109,8 @@ impl<'a> ManagerBuilder<'a> {
         let (mut arguments, health, _) = self.arguments().await?;
         let url = self.environment.aws().url();
         arguments.push(format!(
-            "--service-endpoints={region}:ec2={url},elasticloadbalancing={url},sts={url}"
+            "--service-endpoints={region}:ec2={url},elasticloadbalancing={url},sts={url},iam={url},kms={url},s3={url},\
+             servicequotas={url}"
         ));
         let key = capa_aws::AccessKey {
             id: self.key.access_key_id.clone(),

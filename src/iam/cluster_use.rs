@@ -79,6 +79,9 @@ impl ClusterUse {
         name("loadbalancer", targets_are_known, classic.clone());
 
         let checks = spec.effective_preflight_mode() != PreflightMode::Disabled;
+        let unknown = demand.machines.is_empty();
+        let profiles = checks && (unknown || sources || !demand.instance_profiles().is_empty());
+        let bucket = checks && (sources || demand.bucket().is_some());
         let purposes = [
             (
                 "DescribeCapacityReservations",
@@ -98,10 +101,16 @@ impl ClusterUse {
             ("DescribeRegions", checks),
             ("DescribeVpcAttribute", checks),
             ("DescribeVpcEndpoints", checks),
-            (
-                "PassRole",
-                demand.machines.is_empty() || any(|spec| spec.iam_instance_profile.is_some()),
-            ),
+            ("GetInstanceProfile", profiles),
+            ("ListAttachedRolePolicies", profiles),
+            ("ListRolePolicies", profiles),
+            ("GetRole", checks && (unknown || demand.has_spot_machines())),
+            ("GetBucketAcl", bucket),
+            ("GetBucketLocation", bucket),
+            ("GetBucketPolicyStatus", bucket),
+            ("GetBucketPublicAccessBlock", bucket),
+            ("GetServiceQuota", checks),
+            ("PassRole", unknown || any(|spec| spec.iam_instance_profile.is_some())),
         ];
         Self {
             region: demand.region.clone(),

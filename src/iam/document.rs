@@ -81,7 +81,9 @@ fn allowed_on(grant: &Grant) -> String {
     let on = match grant.resources {
         Resources::All => "everything".to_owned(),
         Resources::Arns(arns) => {
-            let kinds: Vec<_> = arns.iter().filter_map(|arn| arn.rsplit(':').next()).collect();
+            // The ARNs of buckets have no kind.
+            let kind = |arn: &&'static str| arn.rsplit(':').next().filter(|kind| *kind != "*").unwrap_or(arn);
+            let kinds: Vec<_> = arns.iter().map(kind).collect();
             format!("`{}`", kinds.join("`, `"))
         }
         Resources::Named(Named::MachineRoles) => "the roles of `--pass-role`".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancingv2::types;
-use capa_cloud::{CloudError, ErrorClass, Query};
+use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{Answer, HealthCheck, Listener, LoadBalancer, TargetGroup};
 
 use super::ElbCalls;
@@ -15,9 +15,8 @@ impl ElbCalls {
     /// A target group with its attributes: two calls. `None` where it does not exist.
     pub(crate) async fn target_group_facts(&self, arn: &str) -> Result<Option<TargetGroup>, CloudError> {
         let request = self.client.describe_target_groups().target_group_arns(arn);
-        let answer = match self.runner.ask("DescribeTargetGroups", arn, request.send()).await {
-            Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
-            answer => answer?,
+        let Some(answer) = self.runner.find("DescribeTargetGroups", arn, request.send()).await? else {
+            return Ok(None);
         };
         let mut groups = answer.target_groups().iter().map(target_group);
         let Some(mut group) = groups.find(|group| group.arn == arn) else {
@@ -30,9 +29,8 @@ impl ElbCalls {
     /// A load balancer with its attributes and listeners: three calls. `None` where it does not exist.
     pub(crate) async fn load_balancer_facts(&self, arn: &str) -> Result<Option<LoadBalancer>, CloudError> {
         let request = self.client.describe_load_balancers().load_balancer_arns(arn);
-        let answer = match self.runner.ask("DescribeLoadBalancers", arn, request.send()).await {
-            Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
-            answer => answer?,
+        let Some(answer) = self.runner.find("DescribeLoadBalancers", arn, request.send()).await? else {
+            return Ok(None);
         };
         let mut balancers = answer.load_balancers().iter().map(load_balancer);
         let Some(mut balancer) = balancers.find(|balancer| balancer.arn == arn) else {

@@ -11,7 +11,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::limits::{CallRequest, Flow, Priority};
 use capa_cloud::session::Permit;
-use capa_cloud::{CloudError, ClusterKey, Query};
+use capa_cloud::{CloudError, ClusterKey, ErrorClass, Query};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -142,19 +142,42 @@ impl CallRunner {
     }
 
     /// Makes one call that reads one object and has one page, at its turn.
-    pub(crate) async fn ask<T, E>(
+    pub(crate) fn ask<T, E>(
         &self,
         action: &'static str,
         object: &str,
         request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-    ) -> Result<T, CloudError>
+    ) -> impl Future<Output = Result<T, CloudError>>
     where
         E: ProvideErrorMetadata + Error + 'static,
     {
+        // The SDK's futures are large, and callers keep several.
+        let request = Box::pin(request);
         let query = Query::filter("object", [object]);
         let turn = CallRequest::describe(action, &self.flow, &query, Priority::Describe);
-        let permit = self.permit(&turn).await?;
-        self.call(permit, request).await
+        async move {
+            let permit = self.permit(&turn).await?;
+            self.call(permit, request).await
+        }
+    }
+
+    /// The same; `None` where AWS answers that there is no such object.
+    pub(crate) fn find<T, E>(
+        &self,
+        action: &'static str,
+        object: &str,
+        request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    ) -> impl Future<Output = Result<Option<T>, CloudError>>
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let answer = self.ask(action, object, request);
+        async move {
+            match answer.await {
+                Err(error) if error.class == ErrorClass::NotFound => Ok(None),
+                answer => answer.map(Some),
+            }
+        }
     }
 
     /// All pages of a describe.

@@ -1,4 +1,4 @@
-//! The SDK clients for an identity in a region. This module makes no call.
+//! The configuration of all clients of the SDK, with the credentials of identities. This module makes no call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,23 @@ use aws_config::{AppName, BehaviorVersion, Region};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_ec2::config::IdentityCache;
-use aws_sdk_ec2::config::retry::{RetryConfig, RetryPartition};
+use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::config::timeout::TimeoutConfig;
+use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use capa_cloud::CredentialSource;
 use secrecy::{ExposeSecret, SecretString};
 
+use super::clients::{Basis, SdkClients};
 use super::credentials::{ControllerCredentials, Role, RoleCredentials};
 use super::endpoints::ServiceEndpoints;
 use super::http::SharedConnections;
 use super::metrics::CallMetrics;
 use super::replacements::{Counted, Replacements};
-use super::retries::ThrottlesAreNotRetried;
 
 /// The provider's name in the user agent, and thereby in CloudTrail.
 const APP_NAME: &str = "cluster-api-provider-aws-rs";
-/// The same name for the calls of checks, which change nothing and whose failures hold nothing up.
-const APP_NAME_OF_CHECKS: &str = "cluster-api-provider-aws-rs-checks";
 /// The attempts of one call inside the SDK. Few, because the reconciler's own backoff retries too. The attempts after
-/// the first bypass the provider's rate limits, so the SDK never retries after throttling ([`ThrottlesAreNotRetried`]).
+/// the first bypass the provider's rate limits, so the SDK never retries after throttling.
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,39 +37,10 @@ pub struct AccessKey {
     pub secret: SecretString,
 }
 
-/// The SDK's clients for one identity in one region.
-pub(crate) struct SdkClients {
-    pub(crate) ec2: aws_sdk_ec2::Client,
-    pub(crate) sts: aws_sdk_sts::Client,
-    pub(crate) classic_elb: aws_sdk_elasticloadbalancing::Client,
-    pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
-}
-
-impl SdkClients {
-    /// The same clients with another name in the user agent, for the checks of infrastructure.
-    pub(crate) fn for_checks(&self) -> Self {
-        let name = AppName::new(APP_NAME_OF_CHECKS).ok();
-        let mut ec2 = self.ec2.config().to_builder();
-        ec2.set_app_name(name.clone());
-        let mut sts = self.sts.config().to_builder();
-        sts.set_app_name(name.clone());
-        let mut classic_elb = self.classic_elb.config().to_builder();
-        classic_elb.set_app_name(name.clone());
-        let mut elb = self.elb.config().to_builder();
-        elb.set_app_name(name);
-        Self {
-            ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
-            sts: aws_sdk_sts::Client::from_conf(sts.build()),
-            classic_elb: aws_sdk_elasticloadbalancing::Client::from_conf(classic_elb.build()),
-            elb: aws_sdk_elasticloadbalancingv2::Client::from_conf(elb.build()),
-        }
-    }
-}
-
 /// The configuration that all clients share.
 pub(crate) struct SdkConfig {
     base: aws_config::SdkConfig,
-    endpoints: ServiceEndpoints,
+    endpoints: Arc<ServiceEndpoints>,
     metrics: CallMetrics,
     controller: SharedCredentialsProvider,
 }
@@ -109,16 +79,14 @@ impl SdkConfig {
         };
         Self {
             base: base.build(),
-            endpoints,
+            endpoints: Arc::new(endpoints),
             metrics,
             controller,
         }
     }
 
     /// The clients that sign with the credentials of `source`, and the counter of the credentials' replacements: all
-    /// clients share one credential cache, so the counter applies to all of them. `name` separates their retry quota
-    /// from those of other identities: by default the SDK has one quota for each service and region, whatever the
-    /// account. An identity belongs to one account, so no account uses up the quota of another.
+    /// clients share one credential cache, so the counter applies to all of them. `name` is that of the identity.
     pub(crate) fn clients(
         &self,
         source: &CredentialSource,
@@ -127,54 +95,9 @@ impl SdkConfig {
     ) -> (SdkClients, Arc<Replacements>) {
         let replacements = Arc::new(Replacements::default());
         let counted = Counted::new(self.provider(source, region), replacements.clone());
-        let config = self.config(SharedCredentialsProvider::new(counted), region);
-        let config = config
-            .into_builder()
-            .identity_cache(IdentityCache::lazy().build())
-            .build();
-        let mut ec2 = aws_sdk_ec2::config::Builder::from(&config)
-            .retry_partition(RetryPartition::custom(format!("ec2-{region}-{name}")).build())
-            .retry_classifier(ThrottlesAreNotRetried)
-            .interceptor(self.metrics.interceptor(region));
-        if let Some(url) = self.endpoints.get(region, "ec2") {
-            ec2 = ec2.endpoint_url(url);
-        }
-        let (classic_elb, elb) = self.elb(&config, region, name);
-        let clients = SdkClients {
-            ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
-            sts: self.sts(&config, region, name),
-            classic_elb,
-            elb,
-        };
-        (clients, replacements)
-    }
-
-    fn elb(
-        &self,
-        config: &aws_config::SdkConfig,
-        region: &str,
-        name: &str,
-    ) -> (
-        aws_sdk_elasticloadbalancing::Client,
-        aws_sdk_elasticloadbalancingv2::Client,
-    ) {
-        let mut classic = aws_sdk_elasticloadbalancing::config::Builder::from(config)
-            .retry_partition(RetryPartition::custom(format!("elb-{region}-{name}")).build())
-            .retry_classifier(ThrottlesAreNotRetried)
-            .interceptor(self.metrics.interceptor(region));
-        let mut version_2 = aws_sdk_elasticloadbalancingv2::config::Builder::from(config)
-            .retry_partition(RetryPartition::custom(format!("elbv2-{region}-{name}")).build())
-            .retry_classifier(ThrottlesAreNotRetried)
-            .interceptor(self.metrics.interceptor(region));
-        // Both generations share one endpoint.
-        if let Some(url) = self.endpoints.get(region, "elasticloadbalancing") {
-            classic = classic.endpoint_url(url);
-            version_2 = version_2.endpoint_url(url);
-        }
-        (
-            aws_sdk_elasticloadbalancing::Client::from_conf(classic.build()),
-            aws_sdk_elasticloadbalancingv2::Client::from_conf(version_2.build()),
-        )
+        let cache = IdentityCache::lazy().build();
+        let basis = self.basis(SharedCredentialsProvider::new(counted), cache, region, name);
+        (SdkClients::new(basis), replacements)
     }
 
     fn provider(&self, source: &CredentialSource, region: &str) -> SharedCredentialsProvider {
@@ -200,10 +123,10 @@ impl SdkConfig {
                 policy_arns,
                 source,
             } => {
-                let config = self.config(self.provider(source, region), region);
-                let config = config.into_builder().identity_cache(IdentityCache::no_cache()).build();
+                let source = self.provider(source, region);
+                let basis = self.basis(source, IdentityCache::no_cache(), region, role_arn);
                 SharedCredentialsProvider::new(RoleCredentials {
-                    sts: self.sts(&config, region, role_arn),
+                    sts: basis.sts(),
                     role: Role {
                         arn: role_arn.clone(),
                         session_name: session_name.clone(),
@@ -217,23 +140,25 @@ impl SdkConfig {
         }
     }
 
-    fn config(&self, credentials: SharedCredentialsProvider, region: &str) -> aws_config::SdkConfig {
-        let region = Region::new(region.to_owned());
-        self.base
+    fn basis(
+        &self,
+        credentials: SharedCredentialsProvider,
+        cache: SharedIdentityCache,
+        region: &str,
+        name: &str,
+    ) -> Basis {
+        let config = self
+            .base
             .to_builder()
-            .region(region)
+            .region(Region::new(region.to_owned()))
             .credentials_provider(credentials)
-            .build()
-    }
-
-    fn sts(&self, config: &aws_config::SdkConfig, region: &str, name: &str) -> aws_sdk_sts::Client {
-        let mut sts = aws_sdk_sts::config::Builder::from(config)
-            .retry_partition(RetryPartition::custom(format!("sts-{region}-{name}")).build())
-            .retry_classifier(ThrottlesAreNotRetried)
-            .interceptor(self.metrics.interceptor(region));
-        if let Some(url) = self.endpoints.get(region, "sts") {
-            sts = sts.endpoint_url(url);
+            .identity_cache(cache);
+        Basis {
+            config: config.build(),
+            endpoints: self.endpoints.clone(),
+            metrics: self.metrics.clone(),
+            region: region.to_owned(),
+            name: name.to_owned(),
         }
-        aws_sdk_sts::Client::from_conf(sts.build())
     }
 }

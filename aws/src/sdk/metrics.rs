@@ -9,6 +9,10 @@ use aws_sdk_ec2::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_ec2::error::BoxError;
 use aws_sdk_elasticloadbalancing::operation as classic;
 use aws_sdk_elasticloadbalancingv2::operation as elb;
+use aws_sdk_iam::operation as iam;
+use aws_sdk_kms::operation as kms;
+use aws_sdk_s3::operation as s3;
+use aws_sdk_servicequotas::operation as service_quotas;
 use aws_sdk_sts::operation as sts;
 use aws_smithy_runtime_api::client::interceptors::context;
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
@@ -265,6 +269,7 @@ fn service_label(service: &str) -> String {
     match service {
         "Elastic Load Balancing" => "elb".to_owned(),
         "Elastic Load Balancing v2" => "elbv2".to_owned(),
+        "Service Quotas" => "service-quotas".to_owned(),
         other => other.to_lowercase(),
     }
 }
@@ -285,7 +290,7 @@ fn modelled<E: ProvideErrorMetadata + Error + Send + Sync + 'static>(error: &con
 }
 
 /// The operations that model their errors. A test compares them with the table of actions.
-const MODELLED: [fn(&context::Error) -> Option<String>; 16] = [
+const MODELLED: [fn(&context::Error) -> Option<String>; 26] = [
     modelled::<sts::assume_role::AssumeRoleError>,
     modelled::<sts::get_caller_identity::GetCallerIdentityError>,
     modelled::<elb::deregister_targets::DeregisterTargetsError>,
@@ -302,4 +307,14 @@ const MODELLED: [fn(&context::Error) -> Option<String>; 16] = [
     modelled::<classic::describe_load_balancers::DescribeLoadBalancersError>,
     modelled::<classic::describe_tags::DescribeTagsError>,
     modelled::<classic::register_instances_with_load_balancer::RegisterInstancesWithLoadBalancerError>,
+    modelled::<iam::get_instance_profile::GetInstanceProfileError>,
+    modelled::<iam::get_role::GetRoleError>,
+    modelled::<iam::list_attached_role_policies::ListAttachedRolePoliciesError>,
+    modelled::<iam::list_role_policies::ListRolePoliciesError>,
+    modelled::<kms::describe_key::DescribeKeyError>,
+    modelled::<s3::get_bucket_acl::GetBucketAclError>,
+    modelled::<s3::get_bucket_location::GetBucketLocationError>,
+    modelled::<s3::get_bucket_policy_status::GetBucketPolicyStatusError>,
+    modelled::<s3::get_public_access_block::GetPublicAccessBlockError>,
+    modelled::<service_quotas::get_service_quota::GetServiceQuotaError>,
 ];

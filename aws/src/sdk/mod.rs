@@ -1,6 +1,7 @@
 //! The parts that all calls share: configuration, credentials, endpoints, retries, rate limits, pages, errors, metrics.
 
 pub(crate) mod call_runner;
+pub(crate) mod clients;
 pub(crate) mod config;
 mod credentials;
 pub(crate) mod endpoints;

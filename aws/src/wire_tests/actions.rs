@@ -10,6 +10,7 @@ use capa_cloud::{
 use capa_preflight::facts::{Demand, MachineDemand};
 
 use super::calls::request;
+use super::checks;
 use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances,
     machine, role, session,
@@ -44,7 +45,7 @@ fn serve(call: &Call) -> Answer {
             elb("DescribeLoadBalancers", &balancers)
         }
         "DescribeListeners" => elb("DescribeListeners", ""),
-        other => answer(other, "", None),
+        other => checks::good(call).unwrap_or_else(|| answer(other, "", None)),
     }
 }
 
@@ -52,11 +53,12 @@ fn serve(call: &Call) -> Answer {
 fn demand() -> Demand {
     let spec = serde_json::from_value(serde_json::json!({
         "instanceType": "m5.large", "ami": {"id": "ami-1"}, "sshKeyName": "ops", "placementGroupName": "spread",
-        "capacityReservationId": "cr-1", "hostID": "h-1",
+        "capacityReservationId": "cr-1", "hostID": "h-1", "iamInstanceProfile": "nodes", "spotMarketOptions": {},
+        "rootVolume": {"size": 20, "encryptionKey": "alias/volumes"},
     }));
     let network = serde_json::from_value(serde_json::json!({
         "vpc": {"id": "vpc-1"}, "subnets": [{"id": "subnet-1"}], "securityGroups": {"all": ["sg-1"]},
-        "controlPlaneTargets": [{"targetGroupARN": "arn:tg"}],
+        "controlPlaneTargets": [{"targetGroupARN": "arn:tg"}], "bootstrapStorage": {"s3": {"bucket": "bootstrap"}},
     }));
     Demand {
         region: REGION.to_owned(),

@@ -10,6 +10,7 @@ use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, MachineClouds, Res
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
+use super::checks;
 use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, at_its_turn, caller_identity, eventually, identity, machine, role, session,
     sts_error,
@@ -37,6 +38,29 @@ const MODELLED: [(&str, &str); 16] = [
     ("elb", "RegisterInstancesWithLoadBalancer"),
     ("elb", "DeregisterInstancesFromLoadBalancer"),
 ];
+
+/// The same of the services that only checks call. Metrics have the names of the API, which differ from that of the
+/// permission for one.
+const OF_CHECKS: [(&str, &str); 10] = [
+    ("iam", "GetInstanceProfile"),
+    ("iam", "GetRole"),
+    ("iam", "ListAttachedRolePolicies"),
+    ("iam", "ListRolePolicies"),
+    ("kms", "DescribeKey"),
+    ("s3", "GetBucketAcl"),
+    ("s3", "GetBucketLocation"),
+    ("s3", "GetBucketPolicyStatus"),
+    ("s3", "GetPublicAccessBlock"),
+    ("service-quotas", "GetServiceQuota"),
+];
+
+/// The permission for an operation.
+fn permission(operation: &'static str) -> &'static str {
+    match operation {
+        "GetPublicAccessBlock" => "GetBucketPublicAccessBlock",
+        _ => operation,
+    }
+}
 
 /// Whether an instance is registered: in the target group, and in the classic load balancer.
 type Registered = [AtomicBool; 2];
@@ -119,6 +143,33 @@ fn requests(registry: &Registry) -> Vec<String> {
     samples.map(str::to_owned).collect()
 }
 
+/// Gathers the facts of checks once, with one call refused.
+async fn is_counted_of_checks(service: &str, operation: &'static str) {
+    let fake = Fake::start(move |call| match call.action.as_str() {
+        "GetCallerIdentity" => caller_identity(),
+        action if action == permission(operation) => checks::refusal(call, 403, "AccessDenied"),
+        action => checks::good(call).unwrap_or_else(|| super::fake::answer(action, "", None)),
+    })
+    .await;
+    let (pool, registry) = fake.pool_and_metrics().await;
+    pool.facts(&identity("A"), REGION).facts(&checks::demand()).await;
+    let labels = format!("operation=\"{operation}\",status_code=\"403\",error_code=\"AccessDenied\"");
+    let counted = requests(&registry).into_iter();
+    let mut refused = counted.filter(|line| line.contains(&format!("service=\"{service}\"")));
+    assert!(
+        refused.any(|line| line.contains(&labels)),
+        "{labels}: {:#?}",
+        requests(&registry)
+    );
+}
+
+#[tokio::test]
+async fn each_refusal_of_a_check_is_counted_with_its_code() {
+    for (service, operation) in OF_CHECKS {
+        is_counted_of_checks(service, operation).await;
+    }
+}
+
 #[tokio::test]
 async fn each_refusal_is_counted_under_its_service_and_code() {
     // All of them together are too large for the stack of a test.
@@ -128,16 +179,15 @@ async fn each_refusal_is_counted_under_its_service_and_code() {
 
 #[test]
 fn every_action_with_modelled_errors_is_tried() {
-    let modelled = |service: &str| service == "sts" || service == "elasticloadbalancing";
     let called = ACTIONS.iter().filter(|action| action.asked == Asked::Called);
     let called: BTreeSet<&str> = called
-        .filter(|action| modelled(action.service))
+        .filter(|action| action.service != "ec2")
         .map(|action| action.name)
         .collect();
+    let tried = MODELLED.into_iter().chain(OF_CHECKS);
     assert_eq!(
-        MODELLED
-            .map(|(_, operation)| operation)
-            .into_iter()
+        tried
+            .map(|(_, operation)| permission(operation))
             .collect::<BTreeSet<_>>(),
         called
     );

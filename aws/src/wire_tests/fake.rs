@@ -1,11 +1,12 @@
-//! A server that speaks AWS's query protocol with the answers that a test gives it.
+//! A server that speaks the protocols of AWS with the answers that a test gives it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::AppendHeaders;
 use capa_cloud::{CloudError, ClusterKey, CredentialSource, InstanceState, MachineKey, ResolvedIdentity, Timing};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -19,15 +20,52 @@ pub(super) const REGION: &str = "us-test-1";
 /// The cluster of all machines.
 pub(super) const CLUSTER: &str = "dev";
 
+/// The sub-resources of a bucket in the queries of S3, and the permissions to read them.
+const OF_BUCKETS: [(&str, &str); 4] = [
+    ("acl", "GetBucketAcl"),
+    ("location", "GetBucketLocation"),
+    ("policyStatus", "GetBucketPolicyStatus"),
+    ("publicAccessBlock", "GetBucketPublicAccessBlock"),
+];
+
 /// A call as it came over the wire.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) action: String,
+    pub(super) path: String,
     pub(super) form: BTreeMap<String, String>,
     pub(super) headers: HeaderMap,
 }
 
 impl Call {
+    /// Reads a call in the query protocol, in JSON with the action in a header, or of S3.
+    fn read(method: &Method, uri: &Uri, headers: HeaderMap, body: &str) -> Self {
+        let target = headers.get("x-amz-target").map(|target| target.to_str().unwrap());
+        let target = target.and_then(|target| target.split_once('.'));
+        let (action, form) = if let Some((_, action)) = target {
+            (action.to_owned(), serde_json::from_str(body).unwrap())
+        } else if method == Method::GET {
+            let query: BTreeMap<String, String> = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect();
+            let action = OF_BUCKETS.iter().find(|(resource, _)| query.contains_key(*resource));
+            (
+                action.map(|(_, action)| (*action).to_owned()).unwrap_or_default(),
+                query,
+            )
+        } else {
+            let form: BTreeMap<String, String> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+            (form.get("Action").cloned().unwrap_or_default(), form)
+        };
+        let path = uri.path().to_owned();
+        Self {
+            action,
+            path,
+            form,
+            headers,
+        }
+    }
+
     pub(super) fn field(&self, name: &str) -> &str {
         self.form.get(name).map_or("", String::as_str)
     }
@@ -40,6 +78,11 @@ impl Call {
     /// The service that the call is signed for.
     pub(super) fn service(&self) -> &str {
         self.credential_scope().get(3).copied().unwrap_or_default()
+    }
+
+    /// The region that the call is signed for.
+    pub(super) fn region(&self) -> &str {
+        self.credential_scope().get(2).copied().unwrap_or_default()
     }
 
     /// Access key, date, region and service.
@@ -79,16 +122,19 @@ impl Fake {
     pub(super) async fn start(answer: impl Fn(&Call) -> Answer + Clone + Send + Sync + 'static) -> Self {
         let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
         let journal = calls.clone();
-        let serve = move |headers: HeaderMap, body: String| async move {
-            let form: BTreeMap<_, _> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
-            let action = form.get("Action").cloned().unwrap_or_default();
-            let call = Call { action, form, headers };
+        let serve = move |method: Method, uri: Uri, headers: HeaderMap, body: String| async move {
+            let call = Call::read(&method, &uri, headers, &body);
             journal.lock().push(call.clone());
             let (status, body) = match iam_actions::called(call.service(), &call.action) {
                 Some(_) => answer(&call),
                 None => ec2_error(400, "NotInTheTable", "capa_aws::iam_actions lacks this call"),
             };
-            (StatusCode::from_u16(status).unwrap(), body)
+            // S3 names the region of a bucket that lies in another one here as well.
+            let region = body
+                .split_once("<Region>")
+                .and_then(|(_, rest)| rest.split_once("</Region>"));
+            let header = region.map(|(region, _)| ("x-amz-bucket-region", region.to_owned()));
+            (StatusCode::from_u16(status).unwrap(), AppendHeaders(header), body)
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -140,9 +186,11 @@ fn fast() -> Timing {
 
 fn options(ec2: &str, sts: &str, timing: Timing) -> Options {
     Options {
-        service_endpoints: format!("{REGION}:ec2={ec2},elasticloadbalancing={ec2},sts={sts}")
-            .parse()
-            .unwrap(),
+        service_endpoints: format!(
+            "{REGION}:ec2={ec2},elasticloadbalancing={ec2},sts={sts},iam={ec2},kms={ec2},s3={ec2},servicequotas={ec2}"
+        )
+        .parse()
+        .unwrap(),
         timing,
         controller_key: Some(AccessKey {
             id: "AKIACONTROLLER".to_owned(),

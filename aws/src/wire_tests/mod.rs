@@ -2,6 +2,7 @@
 
 mod actions;
 mod calls;
+mod checks;
 mod credentials;
 mod error_codes;
 mod fake;

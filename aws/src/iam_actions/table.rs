@@ -1,117 +1,42 @@
-//! Every AWS permission that the provider needs, with its purpose: the one table that policies and their documentation
-//! are generated from. A test compares all of it with the calls, and end-to-end tests fail on a call that the table
-//! lacks.
+//! The rows of the table, and their grants.
 
-/// A permission, by its IAM name.
-#[derive(Clone, Copy, Debug)]
-pub struct Action {
-    /// Prefix of the service in IAM: `ec2`.
-    pub service: &'static str,
-    /// Name within the service: `RunInstances`.
-    pub name: &'static str,
-    /// The access level in AWS's service authorization reference.
-    pub access: AccessLevel,
-    /// The way in which AWS checks the permission.
-    pub asked: Asked,
-    /// The resources and conditions of the permission; empty where AWS allows the action to every caller.
-    pub grants: &'static [Grant],
-    /// The purpose of the permission.
-    pub why: &'static str,
-}
-
-/// Access level of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessLevel {
-    /// The action lists resources.
-    List,
-    /// The action reads the content of a resource.
-    Read,
-    /// The action changes a resource.
-    Write,
-    /// The action changes tags only.
-    Tagging,
-    /// The action changes permissions.
-    Permissions,
-}
-
-/// The way in which AWS checks a permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// The provider calls the action.
-    Called,
-    /// AWS checks the permission within RunInstances, where the request has this property.
-    AtLaunch(AtLaunch),
-}
-
-/// A property of a launch request that needs a further permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtLaunch {
-    /// Tags, which every launch of this provider has.
-    Tags,
-    /// An instance profile.
-    InstanceProfile,
-    /// A volume with an encryption key of the user's.
-    EncryptionKey,
-}
-
-/// Resources and the condition under which an action is allowed on them. Actions with the same grant share a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The id of the statement: letters and digits, as IAM requires.
-    pub name: &'static str,
-    /// The resources.
-    pub resources: Resources,
-    /// The condition.
-    pub condition: Condition,
-}
-
-/// The resources of a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resources {
-    /// All resources: the action does not support single resources.
-    All,
-    /// ARNs without `arn:<partition>:`.
-    Arns(&'static [&'static str]),
-    /// Resources that only the user can name.
-    Named(Named),
-}
-
-/// Resources that only the user can name. A policy without any of them does not have the permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// The roles in the instance profiles of machines.
-    MachineRoles,
-    /// The roles in AWSClusterRoleIdentities.
-    IdentityRoles,
-    /// The keys in `encryptionKey` of volumes, or of encrypted images.
-    EncryptionKeys,
-}
-
-/// The condition of a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// No condition.
-    Always,
-    /// The created resource gets the tag that marks machines of the provider.
-    MarkedAtLaunch,
-    /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine
-    /// of these clusters.
-    Marked,
-    /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
-    GivenToCluster,
-    /// The call is part of RunInstances.
-    WithinLaunch,
-    /// The role is passed to an EC2 instance.
-    PassedToInstance,
-    /// EC2 makes the call on behalf of the provider.
-    ThroughEc2,
-    /// The grant of the key is for an AWS service.
-    GrantedToAws,
-}
+use super::{AccessLevel, Action, Asked, AtLaunch, Condition, Grant, Named, Resources};
 
 const READ: Grant = Grant {
     name: "Read",
     resources: Resources::All,
+    condition: Condition::Always,
+};
+
+const READ_INSTANCE_PROFILES: Grant = Grant {
+    name: "ReadInstanceProfiles",
+    resources: Resources::Arns(&["iam::*:instance-profile/*"]),
+    condition: Condition::Always,
+};
+
+const READ_MACHINE_ROLES: Grant = Grant {
+    name: "ReadMachineRoles",
+    resources: Resources::Named(Named::MachineRoles),
+    condition: Condition::Always,
+};
+
+const READ_SPOT_ROLE: Grant = Grant {
+    name: "ReadSpotRole",
+    resources: Resources::Arns(&["iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"]),
+    condition: Condition::Always,
+};
+
+/// Not through EC2 alone: the checks of infrastructure look at keys, too.
+const READ_KEYS: Grant = Grant {
+    name: "ReadEncryptionKeys",
+    resources: Resources::Named(Named::EncryptionKeys),
+    condition: Condition::Always,
+};
+
+/// The settings of buckets, and nothing that is in them. The ARNs of buckets have no account.
+const READ_BUCKETS: Grant = Grant {
+    name: "ReadBucketSettings",
+    resources: Resources::Arns(&["s3:::*"]),
     condition: Condition::Always,
 };
 
@@ -208,6 +133,24 @@ const fn load_balancing(
 ) -> Action {
     Action {
         service: "elasticloadbalancing",
+        name,
+        access,
+        asked: Asked::Called,
+        grants,
+        why,
+    }
+}
+
+/// An action that only the checks of infrastructure call.
+const fn check(
+    service: &'static str,
+    name: &'static str,
+    access: AccessLevel,
+    grants: &'static [Grant],
+    why: &'static str,
+) -> Action {
+    Action {
+        service,
         name,
         access,
         asked: Asked::Called,
@@ -374,6 +317,34 @@ pub const ACTIONS: &[Action] = &[
         grants: &[PASS_ROLE],
         why: "launches machines with an instance profile",
     },
+    check(
+        "iam",
+        "GetInstanceProfile",
+        AccessLevel::Read,
+        &[READ_INSTANCE_PROFILES],
+        "checks that the instance profiles of machines exist and have a role",
+    ),
+    check(
+        "iam",
+        "GetRole",
+        AccessLevel::Read,
+        &[READ_SPOT_ROLE],
+        "checks that the account has the role for spot instances",
+    ),
+    check(
+        "iam",
+        "ListAttachedRolePolicies",
+        AccessLevel::List,
+        &[READ_MACHINE_ROLES],
+        "checks that the roles of machines have permissions",
+    ),
+    check(
+        "iam",
+        "ListRolePolicies",
+        AccessLevel::List,
+        &[READ_MACHINE_ROLES],
+        "checks that the roles of machines have permissions",
+    ),
     key(
         "CreateGrant",
         AccessLevel::Permissions,
@@ -386,11 +357,12 @@ pub const ACTIONS: &[Action] = &[
         &[USE_KEYS],
         "reads encrypted images and volumes with a key of yours",
     ),
-    key(
+    check(
+        "kms",
         "DescribeKey",
         AccessLevel::Read,
-        &[USE_KEYS],
-        "finds the key of a volume",
+        &[READ_KEYS],
+        "finds the key of a volume, and checks that it is enabled",
     ),
     key(
         "GenerateDataKeyWithoutPlaintext",
@@ -410,6 +382,41 @@ pub const ACTIONS: &[Action] = &[
         &[USE_KEYS],
         "makes volumes of an image that is encrypted with another key",
     ),
+    check(
+        "s3",
+        "GetBucketAcl",
+        AccessLevel::Read,
+        &[READ_BUCKETS],
+        "checks that the bucket for bootstrap data is not public",
+    ),
+    check(
+        "s3",
+        "GetBucketLocation",
+        AccessLevel::Read,
+        &[READ_BUCKETS],
+        "checks that the bucket for bootstrap data is there, in the region",
+    ),
+    check(
+        "s3",
+        "GetBucketPolicyStatus",
+        AccessLevel::Read,
+        &[READ_BUCKETS],
+        "checks that the bucket for bootstrap data is not public",
+    ),
+    check(
+        "s3",
+        "GetBucketPublicAccessBlock",
+        AccessLevel::Read,
+        &[READ_BUCKETS],
+        "checks that the bucket for bootstrap data is not public",
+    ),
+    check(
+        "servicequotas",
+        "GetServiceQuota",
+        AccessLevel::Read,
+        &[READ],
+        "checks that the quotas are large enough for the virtual CPUs of machines",
+    ),
     Action {
         service: "sts",
         name: "AssumeRole",
@@ -427,11 +434,3 @@ pub const ACTIONS: &[Action] = &[
         why: "learns the account; AWS allows it to everybody",
     },
 ];
-
-/// The row of an action that the provider calls. `service` is the service of the request's signature, which for the
-/// services of this provider equals the IAM prefix.
-pub fn called(service: &str, name: &str) -> Option<&'static Action> {
-    ACTIONS
-        .iter()
-        .find(|action| action.asked == Asked::Called && action.service == service && action.name == name)
-}

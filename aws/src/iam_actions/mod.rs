@@ -1,0 +1,123 @@
+//! Every AWS permission that the provider needs, with its purpose: the one table that policies and their documentation
+//! are generated from. A test compares all of it with the calls, and end-to-end tests fail on a call that the table
+//! lacks.
+
+mod table;
+
+pub use table::ACTIONS;
+
+/// A permission, by its IAM name.
+#[derive(Clone, Copy, Debug)]
+pub struct Action {
+    /// Prefix of the service in IAM: `ec2`.
+    pub service: &'static str,
+    /// Name within the service: `RunInstances`.
+    pub name: &'static str,
+    /// The access level in AWS's service authorization reference.
+    pub access: AccessLevel,
+    /// The way in which AWS checks the permission.
+    pub asked: Asked,
+    /// The resources and conditions of the permission; empty where AWS allows the action to every caller.
+    pub grants: &'static [Grant],
+    /// The purpose of the permission.
+    pub why: &'static str,
+}
+
+/// Access level of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessLevel {
+    /// The action lists resources.
+    List,
+    /// The action reads the content of a resource.
+    Read,
+    /// The action changes a resource.
+    Write,
+    /// The action changes tags only.
+    Tagging,
+    /// The action changes permissions.
+    Permissions,
+}
+
+/// The way in which AWS checks a permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The provider calls the action.
+    Called,
+    /// AWS checks the permission within RunInstances, where the request has this property.
+    AtLaunch(AtLaunch),
+}
+
+/// A property of a launch request that needs a further permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLaunch {
+    /// Tags, which every launch of this provider has.
+    Tags,
+    /// An instance profile.
+    InstanceProfile,
+    /// A volume with an encryption key of the user's.
+    EncryptionKey,
+}
+
+/// Resources and the condition under which an action is allowed on them. Actions with the same grant share a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The id of the statement: letters and digits, as IAM requires.
+    pub name: &'static str,
+    /// The resources.
+    pub resources: Resources,
+    /// The condition.
+    pub condition: Condition,
+}
+
+/// The resources of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resources {
+    /// All resources: the action does not support single resources.
+    All,
+    /// ARNs without `arn:<partition>:`.
+    Arns(&'static [&'static str]),
+    /// Resources that only the user can name.
+    Named(Named),
+}
+
+/// Resources that only the user can name. A policy without any of them does not have the permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// The roles in the instance profiles of machines.
+    MachineRoles,
+    /// The roles in AWSClusterRoleIdentities.
+    IdentityRoles,
+    /// The keys in `encryptionKey` of volumes, or of encrypted images.
+    EncryptionKeys,
+}
+
+/// The condition of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// No condition.
+    Always,
+    /// The created resource gets the tag that marks machines of the provider.
+    MarkedAtLaunch,
+    /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine
+    /// of these clusters.
+    Marked,
+    /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
+    GivenToCluster,
+    /// The call is part of RunInstances.
+    WithinLaunch,
+    /// The role is passed to an EC2 instance.
+    PassedToInstance,
+    /// EC2 makes the call on behalf of the provider.
+    ThroughEc2,
+    /// The grant of the key is for an AWS service.
+    GrantedToAws,
+}
+
+/// The row of an action that the provider calls. `service` is the service of the request's signature, which for the
+/// services of this provider equals the IAM prefix. `name` is that of the permission, which differs from the name in the
+/// API for one action: `GetPublicAccessBlock` of S3 is `GetBucketPublicAccessBlock`.
+pub fn called(service: &str, name: &str) -> Option<&'static Action> {
+    ACTIONS
+        .iter()
+        .find(|action| action.asked == Asked::Called && action.service == service && action.name == name)
+}

@@ -1,0 +1,151 @@
+//! The SDK's clients for one identity in one region, and those of its checks. This module makes no call.
+
+use std::sync::Arc;
+
+use aws_config::{AppName, Region};
+use aws_sdk_ec2::config::retry::RetryPartition;
+
+use super::endpoints::ServiceEndpoints;
+use super::metrics::CallMetrics;
+use super::retries::ThrottlesAreNotRetried;
+
+/// The provider's name in the user agent of checks, which change nothing and whose failures hold nothing up.
+const APP_NAME_OF_CHECKS: &str = "cluster-api-provider-aws-rs-checks";
+
+/// What the clients of an identity in a region have in common.
+#[derive(Clone)]
+pub(super) struct Basis {
+    /// With the credentials, and their cache, which all clients share.
+    pub(super) config: aws_config::SdkConfig,
+    pub(super) endpoints: Arc<ServiceEndpoints>,
+    pub(super) metrics: CallMetrics,
+    pub(super) region: String,
+    /// Separates the retry quota of the clients from those of other identities: by default the SDK has one quota for
+    /// each service and region, whatever the account. An identity belongs to one account, so no account uses up the
+    /// quota of another.
+    pub(super) name: String,
+}
+
+/// The configuration of a client: the SDK's crate, the basis, the prefix of the retry quota, and the name of the service
+/// in [`ServiceEndpoints`].
+macro_rules! config_of {
+    ($sdk:ident, $basis:expr, $quota:literal, $service:literal) => {{
+        let basis: &Basis = $basis;
+        let quota = format!("{}-{}-{}", $quota, basis.region, basis.name);
+        let config = $sdk::config::Builder::from(&basis.config)
+            .retry_partition(RetryPartition::custom(quota).build())
+            .retry_classifier(ThrottlesAreNotRetried)
+            .interceptor(basis.metrics.interceptor(&basis.region));
+        match basis.endpoints.get(&basis.region, $service) {
+            Some(url) => config.endpoint_url(url),
+            None => config,
+        }
+    }};
+}
+
+impl Basis {
+    /// Whether the calls of a service go to an endpoint that the administrator gave.
+    fn has_own_endpoint(&self, service: &str) -> bool {
+        self.config.endpoint_url().is_some() || self.endpoints.get(&self.region, service).is_some()
+    }
+
+    /// A client of STS.
+    pub(super) fn sts(&self) -> aws_sdk_sts::Client {
+        aws_sdk_sts::Client::from_conf(config_of!(aws_sdk_sts, self, "sts", "sts").build())
+    }
+}
+
+/// The SDK's clients for one identity in one region.
+pub(crate) struct SdkClients {
+    pub(crate) ec2: aws_sdk_ec2::Client,
+    pub(crate) sts: aws_sdk_sts::Client,
+    pub(crate) classic_elb: aws_sdk_elasticloadbalancing::Client,
+    pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
+    basis: Basis,
+}
+
+/// Clients of services that only checks call.
+pub(crate) struct CheckClients {
+    pub(crate) iam: aws_sdk_iam::Client,
+    pub(crate) kms: aws_sdk_kms::Client,
+    pub(crate) s3: aws_sdk_s3::Client,
+    pub(crate) service_quotas: aws_sdk_servicequotas::Client,
+}
+
+impl SdkClients {
+    pub(super) fn new(basis: Basis) -> Self {
+        let ec2 = config_of!(aws_sdk_ec2, &basis, "ec2", "ec2");
+        // Both generations share one endpoint.
+        let classic_elb = config_of!(aws_sdk_elasticloadbalancing, &basis, "elb", "elasticloadbalancing");
+        let elb = config_of!(aws_sdk_elasticloadbalancingv2, &basis, "elbv2", "elasticloadbalancing");
+        Self {
+            ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
+            sts: basis.sts(),
+            classic_elb: aws_sdk_elasticloadbalancing::Client::from_conf(classic_elb.build()),
+            elb: aws_sdk_elasticloadbalancingv2::Client::from_conf(elb.build()),
+            basis,
+        }
+    }
+
+    /// The same clients with another name in the user agent, and those of further services, for the checks of
+    /// infrastructure.
+    pub(crate) fn for_checks(&self) -> (Self, CheckClients) {
+        let mut config = self.basis.config.to_builder();
+        config.set_app_name(AppName::new(APP_NAME_OF_CHECKS).ok());
+        let basis = Basis {
+            config: config.build(),
+            ..self.basis.clone()
+        };
+        let checks = CheckClients::new(&basis);
+        (Self::new(basis), checks)
+    }
+}
+
+impl CheckClients {
+    fn new(basis: &Basis) -> Self {
+        let mut iam = config_of!(aws_sdk_iam, basis, "iam", "iam");
+        if basis.has_own_endpoint("iam") {
+            // For its own endpoints of IAM, which has one for all regions, the SDK knows that region.
+            iam = iam.region(Region::from_static(region_of_iam(&basis.region)));
+        }
+        let kms = config_of!(aws_sdk_kms, basis, "kms", "kms");
+        let s3 = config_of!(aws_sdk_s3, basis, "s3", "s3")
+            // Its session is a further call and permission, and no bucket for bootstrap data is a directory bucket.
+            .disable_s3_express_session_auth(true)
+            // An endpoint that is not AWS's own has no name for each bucket.
+            .force_path_style(basis.has_own_endpoint("s3"));
+        let service_quotas = config_of!(aws_sdk_servicequotas, basis, "servicequotas", "servicequotas");
+        Self {
+            iam: aws_sdk_iam::Client::from_conf(iam.build()),
+            kms: aws_sdk_kms::Client::from_conf(kms.build()),
+            s3: aws_sdk_s3::Client::from_conf(s3.build()),
+            service_quotas: aws_sdk_servicequotas::Client::from_conf(service_quotas.build()),
+        }
+    }
+}
+
+/// The region for which requests of IAM are signed in the partition of `region`.
+fn region_of_iam(region: &str) -> &'static str {
+    match region {
+        _ if region.starts_with("cn-") => "cn-north-1",
+        _ if region.starts_with("us-gov-") => "us-gov-west-1",
+        _ => "us-east-1",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iam_is_signed_for_one_region_of_the_partition() {
+        for (region, signed) in [
+            ("eu-west-1", "us-east-1"),
+            ("us-west-2", "us-east-1"),
+            ("us-gov-east-1", "us-gov-west-1"),
+            ("cn-northwest-1", "cn-north-1"),
+        ] {
+            assert_eq!(region_of_iam(region), signed);
+        }
+    }
+}

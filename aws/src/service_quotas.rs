@@ -1,0 +1,34 @@
+//! Calls of Service Quotas for the checks of infrastructure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capa_cloud::CloudError;
+
+use crate::sdk::call_runner::CallRunner;
+
+/// Service Quotas with one identity in one region.
+#[derive(Clone)]
+pub(crate) struct ServiceQuotasCalls {
+    client: aws_sdk_servicequotas::Client,
+    runner: CallRunner,
+}
+
+impl ServiceQuotasCalls {
+    pub(crate) fn new(client: aws_sdk_servicequotas::Client, runner: CallRunner) -> Self {
+        Self { client, runner }
+    }
+
+    /// Quotas of EC2 by their codes: one call each.
+    pub(crate) async fn of_ec2(&self, codes: BTreeSet<&str>) -> Result<BTreeMap<String, f64>, CloudError> {
+        let action = "GetServiceQuota";
+        let mut quotas = BTreeMap::new();
+        for code in codes {
+            let request = self.client.get_service_quota().service_code("ec2").quota_code(code);
+            let answer = self.runner.ask(action, code, request.send()).await?;
+            let value = answer.quota.and_then(|quota| quota.value);
+            let value = value.ok_or_else(|| CloudError::no_answer(action, "the answer has no value"))?;
+            quotas.insert(code.to_owned(), value);
+        }
+        Ok(quotas)
+    }
+}
