@@ -234,7 +234,11 @@ fn nothing_is_there(s: &Scenario) -> anyhow::Result<Value> {
         "controlPlaneTargets": [{"targetGroupARN": format!(
             "arn:aws:elasticloadbalancing:{REGION}:{}:targetgroup/none/0123456789abcdef", s.aws().id())}],
     });
-    let machine = json!({"instanceType": "m5.large", "ami": {"id": "ami-0123456789abcdef0"}, "sshKeyName": "none"});
+    let machine = json!({
+        "instanceType": "m5.large", "ami": {"id": "ami-0123456789abcdef0"}, "sshKeyName": "none",
+        "iamInstanceProfile": "none", "spotMarketOptions": {},
+        "rootVolume": {"size": 20, "encryptionKey": "alias/none"},
+    });
     let (code, report) = check(
         s,
         &objects(&json!({}), &spec, &machine, &machine, "KubeadmControlPlane"),

@@ -39,7 +39,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Blocking,
         title: "The credentials may launch the machines, with their subnets, security groups and instance profiles",
         breaks: "No machine of the template is launched.",
-        shown_by: ShownBy::Recorded,
+        shown_by: ShownBy::Moto,
         check: launches,
     },
     Rule {

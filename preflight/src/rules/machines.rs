@@ -66,7 +66,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Blocking,
         title: "The instance profile exists and has a role with permissions",
         breaks: "Launches fail, or the cloud controller, registries and volumes do not work on the node.",
-        shown_by: ShownBy::Recorded,
+        shown_by: ShownBy::Moto,
         check: instance_profiles,
     },
     Rule {
@@ -103,7 +103,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Warning,
         title: "The service-linked role for spot instances exists, if machines are spot instances",
         breaks: "The first launch of a spot instance fails, unless the credentials may create the role.",
-        shown_by: ShownBy::Recorded,
+        shown_by: ShownBy::Moto,
         check: spot_role,
     },
 ];

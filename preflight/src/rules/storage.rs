@@ -13,7 +13,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Blocking,
         title: "The encryption keys of volumes are enabled, in the region, and for encryption",
         breaks: "The instance starts and ends at once with Client.InternalError.",
-        shown_by: ShownBy::Recorded,
+        shown_by: ShownBy::Moto,
         check: encryption_keys,
     },
     Rule {
