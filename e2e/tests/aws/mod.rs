@@ -7,6 +7,7 @@
 )]
 
 mod accounts;
+mod checks;
 mod conformance;
 mod faults;
 mod launches;
