@@ -185,7 +185,8 @@ impl FactsGatherer {
         if !hosts.is_empty() {
             facts.dedicated_hosts = answer(ec2.host_facts(hosts).await);
         }
-        for machines in &demand.machines {
+        // EC2 judges no launch without an image.
+        for machines in demand.machines.iter().filter(|machines| machines.image_id().is_some()) {
             let judged = answer(ec2.dry_run_launch(machines, &demand).await);
             facts.launches.insert(machines.template.clone(), judged);
         }

@@ -96,6 +96,13 @@ fn bucket(facts: &Facts) -> Option<Bucket> {
 }
 
 #[tokio::test]
+async fn a_launch_without_the_id_of_an_image_is_not_judged() {
+    let (fake, facts) = gather(|_| None).await;
+    assert!(facts.launches.is_empty());
+    assert_eq!(fake.calls_of("RunInstances").len(), 0);
+}
+
+#[tokio::test]
 async fn all_services_are_asked_about_what_machines_name() {
     let (fake, facts) = gather(|_| None).await;
     let profile = InstanceProfile {

@@ -145,6 +145,11 @@ impl MachineDemand {
 }
 
 impl MachineDemand {
+    /// Id of the image, if the machines name one. Without an id, each launch looks the image up by its name.
+    pub fn image_id(&self) -> Option<&str> {
+        self.spec.ami.as_ref()?.id.as_deref().filter(|id| !id.is_empty())
+    }
+
     /// Whether the machines are spot instances.
     pub fn is_spot(&self) -> bool {
         self.spec.spot_market_options.is_some() || self.spec.market_type == Some(MarketType::Spot)

@@ -8,7 +8,7 @@ use super::object::{Kind, Object};
 use super::wanted::Wanted;
 use crate::facts::{Demand, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS};
 use crate::rule::Category::Machines;
-use crate::rules::machines::{image_id, key_pair};
+use crate::rules::machines::key_pair;
 
 /// A kind of object that machine templates name.
 struct Named {
@@ -24,7 +24,7 @@ const NAMED: [Named; 9] = [
         rules: &["M1", "M2", "M9"],
         condition: "is available in the region, fits the instance types, and has a snapshot that is not larger than \
                     the root volumes",
-        names: |_, machines| image_id(machines).into_iter().collect(),
+        names: |_, machines| machines.image_id().into_iter().collect(),
     },
     Named {
         kind: Kind::InstanceType,

@@ -121,13 +121,8 @@ fn with<'a, T>(
     Ok(with)
 }
 
-/// Id of the image, if the machines name one.
-pub(crate) fn image_id(machines: &MachineDemand) -> Option<&str> {
-    machines.spec.ami.as_ref()?.id.as_deref().filter(|id| !id.is_empty())
-}
-
 fn images(facts: &Facts) -> Checked {
-    let machines = with(facts, image_id)?;
+    let machines = with(facts, MachineDemand::image_id)?;
     let images = known(&facts.images, "the images")?;
     let mut problems = Vec::new();
     for (machines, id) in machines {
@@ -173,7 +168,7 @@ fn instance_type<'a>(facts: &'a Facts, machines: &MachineDemand) -> Result<Optio
 }
 
 fn fitting_images(facts: &Facts) -> Checked {
-    let machines = with(facts, image_id)?;
+    let machines = with(facts, MachineDemand::image_id)?;
     let images = known(&facts.images, "the images")?;
     let mut problems = Vec::new();
     for (machines, id) in machines {
