@@ -85,26 +85,31 @@ async fn the_newest_image_with_the_name_is_launched_and_recorded() {
 
 #[tokio::test]
 async fn each_part_of_the_lookup_comes_from_machine_or_network() {
-    for (spec, lookup) in [
+    for (field, value, others) in [
         (
-            spec(", imageLookupFormat: 'f-{{.BaseOS}}', imageLookupBaseOS: flatcar"),
-            "{}",
+            "imageLookupFormat",
+            "'f-{{.BaseOS}}'",
+            "{org: '111111111111', format: other, baseOS: flatcar}",
         ),
         (
-            spec(", imageLookupFormat: 'f-{{.BaseOS}}'"),
-            "{baseOS: flatcar, format: other}",
+            "imageLookupBaseOS",
+            "flatcar",
+            "{org: '111111111111', format: 'f-{{.BaseOS}}', baseOS: other}",
         ),
         (
-            spec(", imageLookupBaseOS: flatcar"),
-            "{baseOS: other, format: 'f-{{.BaseOS}}'}",
+            "imageLookupOrg",
+            "'111111111111'",
+            "{org: '222222222222', format: f-flatcar}",
         ),
     ] {
-        let scene = scene(&spec);
-        let network = NETWORK.replacen('{', &format!("{{imageLookup: {lookup}, "), 1);
+        let machine =
+            format!("instanceType: t3.large, cloudInit: {{insecureSkipSecretsManager: true}}, {field}: {value}");
+        let scene = scene(&machine);
+        let network = NETWORK.replacen('{', &format!("{{imageLookup: {others}, "), 1);
         scene.kubernetes.publish_network("dev", &network);
         publish(&scene, "ami-0000000a", "f-flatcar", "");
         scene.pass().await;
-        assert_eq!(images(&scene), ["ami-0000000a"], "{spec} {lookup}");
+        assert_eq!(images(&scene), ["ami-0000000a"], "{field}");
     }
 }
 
