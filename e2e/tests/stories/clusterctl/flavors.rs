@@ -8,16 +8,13 @@ use kube::api::ListParams;
 
 use super::super::clusters::whole::{NODES_WITHIN, only_machines_were_written};
 use super::super::scenario::CORE;
-use super::installed::{DRAINING_SECONDS, Installed, NAME, installed};
+use super::installed::{NAME, installed};
 
 /// Brings a cluster of a flavor up and deletes it. AWS is as before then.
 fn lives_and_dies(flavor: Flavor) -> anyhow::Result<()> {
     installed(&format!("flavor-{}", flavor.name()), async |installed| {
         let s = &installed.scenario;
-        let load_balancer = s.user.create_network_load_balancer(&s.network, NAME).await?;
-        s.user
-            .set_deregistration_delay(&load_balancer.target_group_arn, DRAINING_SECONDS)
-            .await?;
+        let load_balancer = installed.load_balancer().await?;
         let brought = Brought {
             environment: &s.environment,
             user: &s.user,
@@ -27,7 +24,8 @@ fn lives_and_dies(flavor: Flavor) -> anyhow::Result<()> {
         };
         flavor.prepare(&brought).await?;
         let before = s.user.dump().await?;
-        s.apply(&generated(installed, flavor, &brought).await?).await?;
+        s.apply(&installed.generated(&load_balancer, Some(flavor)).await?)
+            .await?;
         flavor.publish(&brought).await?;
 
         let machines = s.api(CORE, "Machine").await?;
@@ -53,29 +51,6 @@ fn lives_and_dies(flavor: Flavor) -> anyhow::Result<()> {
         assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
         only_machines_were_written(&s.aws().manager_journal())
     })
-}
-
-/// What clusterctl generates for one control plane machine and one worker.
-async fn generated(installed: &Installed, flavor: Flavor, brought: &Brought<'_>) -> anyhow::Result<String> {
-    let load_balancer = brought.load_balancer;
-    let clusterctl = installed
-        .clusterctl()?
-        .variable("AWS_CONTROL_PLANE_TARGET_GROUP_ARN", &load_balancer.target_group_arn)
-        .variable("CONTROL_PLANE_ENDPOINT_HOST", &load_balancer.dns_name);
-    let variables = flavor.variables().iter();
-    let clusterctl = variables.fold(clusterctl, |clusterctl, (name, value)| clusterctl.variable(name, value));
-    let flavor = format!("--flavor={}", flavor.name());
-    let arguments = [
-        "generate",
-        "cluster",
-        NAME,
-        "--infrastructure=aws-rs",
-        "--worker-machine-count=1",
-        "--target-namespace",
-        installed.scenario.namespace(),
-        &flavor,
-    ];
-    clusterctl.run(&arguments).await
 }
 
 mod long_stories {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use capa_e2e::clusterctl::{Clusterctl, ManagementCluster};
-use capa_e2e::{Story, TestEnvironment, block_on, moto, objects};
+use capa_e2e::user::LoadBalancer;
+use capa_e2e::{Flavor, Story, TestEnvironment, block_on, moto, objects};
 use serde_json::{Value, json};
 
 use crate::stories::scenario::{FASTER, REGION, Scenario};
@@ -98,10 +99,21 @@ impl Installed {
             .variable("CONTROL_PLANE_ENDPOINT_HOST", &host))
     }
 
-    /// Applies the default output of `clusterctl generate cluster`, for one control plane machine behind a load
-    /// balancer of the user's and one worker, with an identity.
-    pub(super) async fn apply_cluster(&self, identity: Value) -> anyhow::Result<()> {
-        let arguments = [
+    /// The output of `clusterctl generate cluster` for one control plane machine behind a load balancer of the user's
+    /// and one worker, of a flavor or else of the template without a name.
+    pub(super) async fn generated(
+        &self,
+        load_balancer: &LoadBalancer,
+        flavor: Option<Flavor>,
+    ) -> anyhow::Result<String> {
+        let mut clusterctl = self
+            .clusterctl()?
+            .variable("AWS_CONTROL_PLANE_TARGET_GROUP_ARN", &load_balancer.target_group_arn)
+            .variable("CONTROL_PLANE_ENDPOINT_HOST", &load_balancer.dns_name);
+        for (name, value) in flavor.into_iter().flat_map(Flavor::variables) {
+            clusterctl = clusterctl.variable(name, value);
+        }
+        let mut arguments = vec![
             "generate",
             "cluster",
             NAME,
@@ -110,15 +122,24 @@ impl Installed {
             "--target-namespace",
             self.scenario.namespace(),
         ];
+        if let Some(flavor) = flavor {
+            arguments.extend(["--flavor", flavor.name()]);
+        }
+        clusterctl.run(&arguments).await
+    }
+
+    /// A load balancer of the user's for the API server of the cluster.
+    pub(super) async fn load_balancer(&self) -> anyhow::Result<LoadBalancer> {
         let Scenario { user, network, .. } = &self.scenario;
         let load_balancer = user.create_network_load_balancer(network, NAME).await?;
         let group = &load_balancer.target_group_arn;
         user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
-        let clusterctl = self
-            .clusterctl()?
-            .variable("AWS_CONTROL_PLANE_TARGET_GROUP_ARN", group)
-            .variable("CONTROL_PLANE_ENDPOINT_HOST", &load_balancer.dns_name);
-        let generated = clusterctl.run(&arguments).await?;
+        Ok(load_balancer)
+    }
+
+    /// Applies a cluster of one control plane machine and one worker with an identity.
+    pub(super) async fn apply_cluster(&self, identity: Value) -> anyhow::Result<()> {
+        let generated = self.generated(&self.load_balancer().await?, None).await?;
         for mut object in objects::parse(&generated)? {
             if object.types.as_ref().is_some_and(|types| types.kind == "AWSCluster") {
                 object.data["spec"]["identityRef"] = identity.clone();
