@@ -19,6 +19,8 @@ pub enum IdKind {
     Image,
     /// `i-…`
     Instance,
+    /// `eni-…`
+    NetworkInterface,
     /// `sg-…`
     SecurityGroup,
     /// `subnet-…`
@@ -35,6 +37,7 @@ impl IdKind {
             Self::Host => "h-",
             Self::Image => "ami-",
             Self::Instance => "i-",
+            Self::NetworkInterface => "eni-",
             Self::SecurityGroup => "sg-",
             Self::Subnet => "subnet-",
             Self::Vpc => "vpc-",

@@ -14,7 +14,7 @@ use capa_cloud::session::{
 use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
-    MachineCloud, MachineKey, Query, RouteTable, SecurityGroup, Subnet, TemplateCloud, Timing, Vpc,
+    MachineCloud, MachineKey, NetworkInterface, Query, RouteTable, SecurityGroup, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -287,6 +287,10 @@ impl SessionDriver for ControllerSession {
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
         let ask = async |ec2: Ec2Calls, query: Query| ec2.security_groups(&query).await;
         self.shared(&self.session.security_groups, query, ask).await
+    }
+
+    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
+        self.calls.ec2.network_interfaces(query).await
     }
 
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {

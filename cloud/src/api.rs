@@ -9,8 +9,8 @@ use capa_api::common::Tags;
 
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, Observation, Query,
-    ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
+    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, NetworkInterface,
+    Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
 };
 
 /// The most load balancer objects whose tags one call of DescribeTags returns.
@@ -64,6 +64,8 @@ pub trait MachineCloud: Send + Sync {
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
     /// Security groups; shared like subnets.
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
+    /// Network interfaces, straight from AWS: each belongs to one machine, and its attachment changes.
+    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError>;
     /// Images; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
     /// An instance type by its name; asked once a day.

@@ -19,9 +19,10 @@ pub use api::{ClusterCloud, ClusterClouds, MOST_TAGGED, MachineCloud, MachineClo
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
-    ApiLoadBalancer, ClusterKey, CredentialSource, Image, Instance, InstanceType, LaunchRequest, LaunchVolume,
-    MachineKey, MetadataOptions, Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StateReason, Subnet,
-    UserData, Vpc, identifying_tag, zone_type,
+    ApiLoadBalancer, CapacityReservation, ClusterKey, CredentialSource, HostPlacement, Image, Instance, InstanceType,
+    LaunchOptions, LaunchRequest, LaunchVolume, MachineKey, Market, MetadataOptions, NetworkInterface, Observation,
+    PlacementGroup, PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity, RouteTable, SecurityGroup,
+    StateReason, Subnet, UserData, Vpc, identifying_tag, zone_type,
 };
 pub use timing::{Timing, doubled_wait};
 

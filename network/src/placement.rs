@@ -18,6 +18,8 @@ pub struct PlacementRequest<'a> {
     pub failure_domain: Option<&'a str>,
     /// `spec.publicIP`.
     pub public_ip: Option<bool>,
+    /// Whether the machine needs an IPv6 address.
+    pub needs_ipv6: bool,
     /// Whether the machine itself names its subnet. The role, the edge zone and the publicness are then the user's
     /// decision.
     pub explicit_subnet: bool,
@@ -125,6 +127,9 @@ fn misfit(subnet: &NetworkSubnet, request: &PlacementRequest<'_>) -> Option<Stri
             None => return Some("zone unknown".to_owned()),
         }
     }
+    if request.needs_ipv6 && subnet.ipv6 == Some(false) {
+        return Some("without IPv6, but assignPrimaryIPv6 is enabled".to_owned());
+    }
     if request.explicit_subnet {
         return None;
     }
@@ -195,6 +200,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             role: MachineRole::Worker,
             failure_domain: None,
             public_ip: None,
+            needs_ipv6: false,
             explicit_subnet: false,
             additional_security_group_ids: &[],
             machines_by_subnet,

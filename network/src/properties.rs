@@ -163,6 +163,7 @@ impl PlacementInput {
         let request = PlacementRequest {
             role: self.role,
             failure_domain: self.failure_domain,
+            needs_ipv6: false,
             public_ip: self.public_ip,
             explicit_subnet: self.explicit_subnet,
             additional_security_group_ids: &self.additional,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use capa_api::meta;
 use capa_cloud::sim::{Behaviour, Client, Ec2, LaunchedInstance, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{CloudError, Instance, LaunchRequest, MetadataOptions, Query, UserData};
+use capa_cloud::{CloudError, Instance, LaunchOptions, LaunchRequest, MetadataOptions, Query, UserData};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::calls::View;
@@ -285,6 +285,7 @@ impl Aws {
             },
             tags: tags.iter().cloned().collect::<BTreeMap<_, _>>(),
             user_data: UserData::new(Vec::new()),
+            options: LaunchOptions::default(),
         };
         self.user().run_instances(now, &request)
     }

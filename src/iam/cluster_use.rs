@@ -70,6 +70,22 @@ impl ClusterUse {
             images.collect(),
         );
         name("key-pair", !searched, keys.map(str::to_owned).collect());
+        let of_machines =
+            |field: fn(&AWSMachineSpec) -> Option<&String>| machines().filter_map(field).cloned().collect();
+        let are_known = !demand.machines.is_empty();
+        name(
+            "placement-group",
+            are_known,
+            of_machines(|spec| spec.placement_group_name.as_ref()),
+        );
+        name(
+            "capacity-reservation",
+            are_known,
+            of_machines(|spec| spec.capacity_reservation_id.as_ref()),
+        );
+        name("dedicated-host", are_known, of_machines(|spec| spec.host_id.as_ref()));
+        let interfaces = machines().flat_map(|spec| &spec.network_interfaces);
+        name("network-interface/eni-*", are_known, interfaces.cloned().collect());
         let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
         name(
             "targetgroup",
@@ -91,6 +107,10 @@ impl ClusterUse {
             (
                 "DescribePlacementGroups",
                 any(|spec| spec.placement_group_name.is_some()),
+            ),
+            (
+                "DescribeNetworkInterfaces",
+                any(|spec| !spec.network_interfaces.is_empty()),
             ),
             ("DescribeKeyPairs", checks),
             ("DescribeAvailabilityZones", checks),
@@ -141,7 +161,7 @@ impl ClusterUse {
         };
         let region = if *region == "*" { self.region.as_str() } else { region };
         let kind = resource.split('/').next().unwrap_or_default();
-        match self.named.get(kind) {
+        match self.named.get(resource).or_else(|| self.named.get(kind)) {
             None => vec![format!("{service}:{region}:{account}:{resource}")],
             Some(names) => names
                 .iter()

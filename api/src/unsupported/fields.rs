@@ -42,8 +42,6 @@ const NOT_MANAGED: Consequence = Consequence {
 };
 
 const LEAVE_OUT: &str = "leave it out";
-/// The market of an instance.
-const ON_DEMAND: &str = "leave it out, and the instance is an on-demand instance";
 const INLINE: &str = "set `cloudInit.insecureSkipSecretsManager: true`";
 
 const fn machine(path: &'static str) -> Field {
@@ -140,10 +138,7 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.tags"),
     machine("ami.eksLookupType").so(NOT_LAUNCHED, "set `ami.id`"),
     machine("elasticIpPool"),
-    machine("networkInterfaces"),
-    machine("networkInterfaceType").but(&[r#""interface""#]),
-    machine("assignPrimaryIPv6").but(&[r#""disabled""#]),
-    machine("privateDnsName"),
+    machine("privateDnsName").changed(),
     machine("cloudInit.insecureSkipSecretsManager")
         .but(&["true"])
         .so(NOT_STORED, INLINE),
@@ -151,19 +146,7 @@ pub(super) const FIELDS: &[Field] = &[
     machine("cloudInit.secretPrefix").so(NOT_STORED, INLINE),
     machine("cloudInit.secureSecretsBackend").so(NOT_STORED, INLINE),
     machine("ignition").so(NO_IGNITION, "use cloud-init"),
-    machine("spotMarketOptions").so(NOT_LAUNCHED, ON_DEMAND),
-    machine("marketType")
-        .but(&[r#""OnDemand""#])
-        .so(NOT_LAUNCHED, ON_DEMAND),
-    machine("capacityReservationId"),
-    machine("capacityReservationPreference").but(&[r#""""#, r#""Open""#]),
-    machine("tenancy").but(&[r#""default""#]),
-    machine("hostID"),
-    machine("hostAffinity").but(&[r#""default""#]),
     machine("dynamicHostAllocation"),
-    machine("placementGroupName"),
-    machine("placementGroupPartition"),
-    machine("cpuOptions"),
     machine("additionalTags").changed(),
     machine("additionalSecurityGroups")
         .changed()

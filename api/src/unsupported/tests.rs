@@ -93,20 +93,13 @@ fn a_field_is_found_by_its_highest_parent_unless_neutral() {
             json!({"spotMarketOptions": null, "networkInterfaces": [], "hostID": ""}),
             "",
         ),
-        (json!({"spotMarketOptions": {}}), "spotMarketOptions"),
+        (json!({"dynamicHostAllocation": {}}), "dynamicHostAllocation"),
         (json!({"privateDnsName": {"hostnameType": "ip-name"}}), "privateDnsName"),
         (
-            json!({"placementGroupPartition": 1, "placementGroupName": "g"}),
-            "placementGroupName, placementGroupPartition",
+            json!({"dynamicHostAllocation": {}, "elasticIpPool": {}}),
+            "elasticIpPool, dynamicHostAllocation",
         ),
-        (
-            json!({"tenancy": "default", "hostAffinity": "default", "marketType": "OnDemand"}),
-            "",
-        ),
-        (
-            json!({"tenancy": "dedicated", "hostAffinity": "host"}),
-            "tenancy: dedicated, hostAffinity: host",
-        ),
+        (json!({"tenancy": "host", "marketType": "Spot"}), ""),
         (json!({"cloudInit": {"insecureSkipSecretsManager": true}}), ""),
         (
             json!({"cloudInit": {"insecureSkipSecretsManager": false}}),

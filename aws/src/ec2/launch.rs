@@ -3,8 +3,8 @@
 use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
-    BlockDeviceMapping, EbsBlockDevice, IamInstanceProfileSpecification, InstanceMetadataOptionsRequest,
-    InstanceNetworkInterfaceSpecification, ResourceType, Tag, TagSpecification,
+    BlockDeviceMapping, EbsBlockDevice, IamInstanceProfileSpecification, InstanceMetadataOptionsRequest, ResourceType,
+    Tag, TagSpecification,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +13,7 @@ use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, LaunchVolume, 
 
 use super::Ec2Calls;
 use super::instances::instance;
+use super::launch_options::{interfaces, with_options};
 
 impl Ec2Calls {
     /// Reserves the turn for [`Ec2Calls::launch`].
@@ -48,6 +49,7 @@ fn run_instances(
     let profile = request.iam_instance_profile.as_ref();
     let profile = profile.map(|name| IamInstanceProfileSpecification::builder().name(name).build());
     let user_data = request.user_data.expose();
+    let input = with_options(input, &request.options);
     Ok(input
         .min_count(1)
         .max_count(1)
@@ -56,22 +58,11 @@ fn run_instances(
         .instance_type(request.instance_type.as_str().into())
         .set_key_name(request.key_name.clone())
         .set_iam_instance_profile(profile)
-        .network_interfaces(primary_interface(request))
+        .set_network_interfaces(Some(interfaces(request)))
         .set_block_device_mappings(Some(volumes).filter(|volumes| !volumes.is_empty()))
         .metadata_options(metadata_options(&request.metadata_options))
         .set_tag_specifications(tag_specifications(request))
         .set_user_data((!user_data.is_empty()).then(|| STANDARD.encode(user_data))))
-}
-
-/// The subnet, the groups and the public address all belong to the interface as soon as one of them is set there.
-fn primary_interface(request: &LaunchRequest) -> InstanceNetworkInterfaceSpecification {
-    InstanceNetworkInterfaceSpecification::builder()
-        .device_index(0)
-        .delete_on_termination(true)
-        .subnet_id(&request.subnet_id)
-        .set_groups(Some(request.security_group_ids.clone()))
-        .set_associate_public_ip_address(request.public_ip)
-        .build()
 }
 
 /// Volumes are deleted with their instance: by default EC2 would keep data volumes.
@@ -117,23 +108,23 @@ fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest
         .build()
 }
 
-/// The same tags for the instance, its volumes and its interface. EC2 refuses a specification without tags.
+/// The same tags for the instance, its volumes and its new interface. EC2 refuses a specification without tags, and one
+/// for interfaces where it creates none.
 fn tag_specifications(request: &LaunchRequest) -> Option<Vec<TagSpecification>> {
     let tags: Vec<_> = request
         .tags
         .iter()
         .map(|(key, value)| Tag::builder().key(key).value(value).build())
         .collect();
-    let kinds = [
-        ResourceType::Instance,
-        ResourceType::Volume,
-        ResourceType::NetworkInterface,
-    ];
-    let specifications = kinds.map(|kind| {
+    let mut kinds = vec![ResourceType::Instance, ResourceType::Volume];
+    if request.options.network_interfaces.is_empty() {
+        kinds.push(ResourceType::NetworkInterface);
+    }
+    let specifications = kinds.into_iter().map(|kind| {
         TagSpecification::builder()
             .resource_type(kind)
             .set_tags(Some(tags.clone()))
             .build()
     });
-    (!tags.is_empty()).then(|| specifications.to_vec())
+    (!tags.is_empty()).then(|| specifications.collect())
 }

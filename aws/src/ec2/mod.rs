@@ -5,6 +5,8 @@ mod images;
 mod instance_types;
 mod instances;
 mod launch;
+mod launch_options;
+mod network_interfaces;
 mod route_tables;
 mod security_groups;
 mod subnets;

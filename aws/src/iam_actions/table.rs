@@ -65,6 +65,11 @@ const LAUNCH: [Grant; 2] = [
             "ec2:*:*:subnet/*",
             "ec2:*:*:security-group/*",
             "ec2:*:*:key-pair/*",
+            "ec2:*:*:placement-group/*",
+            "ec2:*:*:capacity-reservation/*",
+            "ec2:*:*:dedicated-host/*",
+            // An interface that the launch creates has no id yet, so that this pattern means existing ones only.
+            "ec2:*:*:network-interface/eni-*",
         ]),
         condition: Condition::Always,
     },
@@ -181,6 +186,10 @@ pub const ACTIONS: &[Action] = &[
     describe(
         "DescribeInstanceTypes",
         "tells in machine templates what a node offers, for the cluster autoscaler",
+    ),
+    describe(
+        "DescribeNetworkInterfaces",
+        "finds the subnet and the groups of the network interfaces that machines name",
     ),
     describe("DescribeRouteTables", "tells public subnets from private ones"),
     describe(

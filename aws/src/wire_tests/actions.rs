@@ -96,6 +96,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     assert_eq!(unknown.class, ErrorClass::NotFound);
     let machines = pool.machines(&identity, REGION, CLUSTER);
     machines.images(&all).await.unwrap();
+    machines.network_interfaces(&all).await.unwrap();
     machines.find_instances(&all).await.unwrap();
     machines.launch(&key, &request()).await.unwrap();
     machines.terminate(&key, "i-1").await.unwrap();

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use capa_cloud::{
-    ClusterClouds, ErrorClass, InstanceState, LaunchRequest, LaunchVolume, MachineClouds, MetadataOptions, Query,
-    ResolvedIdentity, UserData,
+    ClusterClouds, ErrorClass, InstanceState, LaunchOptions, LaunchRequest, LaunchVolume, MachineClouds,
+    MetadataOptions, Query, ResolvedIdentity, UserData,
 };
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
@@ -59,6 +59,7 @@ pub(super) fn request() -> LaunchRequest {
         },
         tags: BTreeMap::from([("Name".to_owned(), "node".to_owned())]),
         user_data: UserData::new(b"join-token".to_vec()),
+        options: LaunchOptions::default(),
     }
 }
 

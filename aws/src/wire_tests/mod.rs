@@ -8,6 +8,7 @@ mod error_codes;
 mod fake;
 mod fleet;
 mod following;
+mod launches;
 mod limits;
 mod replacements;
 mod targets;

@@ -6,6 +6,8 @@ use std::fmt;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::launch_options::LaunchOptions;
+
 /// User data as the instance receives it, before the transport encoding. User data is never shown, because it contains
 /// join tokens and CA keys.
 #[derive(Clone, PartialEq, Eq, Serialize)]
@@ -98,6 +100,10 @@ pub struct LaunchRequest {
     pub tags: BTreeMap<String, String>,
     /// User data.
     pub user_data: UserData,
+    /// The parameters that most machines leave to EC2. They are part of the hash only where they are set, so that
+    /// records of earlier versions keep their hashes.
+    #[serde(skip_serializing_if = "LaunchOptions::is_default")]
+    pub options: LaunchOptions,
 }
 
 impl LaunchRequest {
@@ -138,6 +144,7 @@ pub(crate) mod tests {
             },
             tags: BTreeMap::new(),
             user_data: UserData::new(b"secret".to_vec()),
+            options: LaunchOptions::default(),
         }
     }
 
@@ -155,6 +162,14 @@ pub(crate) mod tests {
         assert_eq!(base.parameters_hash(), other_token.parameters_hash());
         assert_ne!(base.parameters_hash(), other_data.parameters_hash());
         assert_eq!(base.parameters_hash().len(), 16);
+    }
+
+    #[test]
+    fn the_hash_of_a_plain_launch_is_that_of_earlier_versions() {
+        assert_eq!(request().parameters_hash(), "c5fc8370f09b1dd0");
+        let mut with_options = request();
+        with_options.options.primary_ipv6 = true;
+        assert_ne!(request().parameters_hash(), with_options.parameters_hash());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod identity;
 pub(crate) mod launch;
+mod launch_options;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use capa_api::meta;
 pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
+pub use launch_options::{
+    CapacityReservation, HostPlacement, LaunchOptions, Market, PlacementGroup, PrivateDnsNameOptions, ProcessorOptions,
+};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out
 /// of the answer, whereas EC2 refuses a whole call because of one unknown id parameter.
@@ -86,6 +90,28 @@ pub struct SecurityGroup {
     pub name: String,
     /// Tags of the group.
     pub tags: Tags,
+}
+
+/// A network interface, reduced to what a launch with it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkInterface {
+    /// `eni-…`
+    pub id: String,
+    /// The subnet it lies in.
+    pub subnet_id: String,
+    /// Name of the subnet's zone.
+    pub availability_zone: String,
+    /// Ids of its security groups.
+    pub security_group_ids: Vec<String>,
+    /// Id of the instance that it is attached to, if any.
+    pub instance_id: Option<String>,
+}
+
+impl NetworkInterface {
+    /// The id of the interface, and the instance that it is attached to.
+    pub fn attached(&self) -> Option<(&str, &str)> {
+        Some((&self.id, self.instance_id.as_deref()?))
+    }
 }
 
 /// A route table, reduced to the fields that determine whether a subnet is public.

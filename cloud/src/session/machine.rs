@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, Observation, Query,
-    SecurityGroup, Subnet,
+    CloudError, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, Observation,
+    Query, SecurityGroup, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -40,6 +40,9 @@ pub trait SessionDriver: Send + Sync {
 
     /// DescribeSecurityGroups; shared like subnets.
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
+
+    /// DescribeNetworkInterfaces, never shared.
+    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError>;
 
     /// DescribeImages; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
@@ -135,6 +138,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
         self.driver.security_groups(query).await
+    }
+
+    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
+        self.driver.network_interfaces(query).await
     }
 
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {

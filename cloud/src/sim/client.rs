@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use crate::targets::{Group, GroupAnswer, GroupCall, TargetKind};
 use crate::{
-    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MOST_TAGGED, Query, RouteTable,
-    SecurityGroup, Subnet, Vpc,
+    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MOST_TAGGED, NetworkInterface, Query,
+    RouteTable, SecurityGroup, Subnet, Vpc,
 };
 
 use super::Ec2;
@@ -166,6 +166,20 @@ impl<'a> Client<'a> {
     pub fn describe_route_tables(&mut self, now: Timestamp, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
         let (region, _) = self.enter(now, "DescribeRouteTables", 0)?;
         region.infrastructure.describe_route_tables(query)
+    }
+
+    /// DescribeNetworkInterfaces of the interfaces that tests have added, all pages.
+    pub fn describe_network_interfaces(
+        &mut self,
+        now: Timestamp,
+        query: &Query,
+    ) -> Result<Vec<NetworkInterface>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeNetworkInterfaces", 0)?;
+        let mut found = region.infrastructure.describe_network_interfaces(query)?;
+        for interface in &mut found {
+            interface.instance_id = region.attached_to(now, &interface.id);
+        }
+        Ok(found)
     }
 
     /// DescribeImages, all pages.

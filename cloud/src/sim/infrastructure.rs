@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{CloudError, Image, InstanceType, Query, RouteTable, SecurityGroup, Subnet, Vpc};
+use crate::{CloudError, Image, InstanceType, NetworkInterface, Query, RouteTable, SecurityGroup, Subnet, Vpc};
 
 use super::filters::{Tags, select};
 
@@ -24,6 +24,7 @@ pub(super) struct Infrastructure {
     subnets: BTreeMap<String, Subnet>,
     security_groups: BTreeMap<String, SecurityGroup>,
     route_tables: BTreeMap<String, RouteTable>,
+    network_interfaces: BTreeMap<String, NetworkInterface>,
     images: BTreeMap<String, PublishedImage>,
     instance_types: BTreeMap<String, InstanceType>,
     key_pairs: BTreeSet<String>,
@@ -69,6 +70,10 @@ impl Infrastructure {
         self.route_tables.insert(table.id.clone(), table);
     }
 
+    pub(super) fn add_network_interface(&mut self, interface: NetworkInterface) {
+        self.network_interfaces.insert(interface.id.clone(), interface);
+    }
+
     pub(super) fn add_image(&mut self, image: PublishedImage) {
         self.images.insert(image.image.id.clone(), image);
     }
@@ -109,6 +114,7 @@ impl Infrastructure {
         self.subnets.remove(id);
         self.security_groups.remove(id);
         self.route_tables.remove(id);
+        self.network_interfaces.remove(id);
         self.images.remove(id);
         self.key_pairs.remove(id);
         self.tags.remove(id);
@@ -120,6 +126,10 @@ impl Infrastructure {
 
     pub(super) fn security_group(&self, id: &str) -> Option<&SecurityGroup> {
         self.security_groups.get(id)
+    }
+
+    pub(super) fn network_interface(&self, id: &str) -> Option<&NetworkInterface> {
+        self.network_interfaces.get(id)
     }
 
     pub(super) fn has_image(&self, id: &str) -> bool {
@@ -192,6 +202,22 @@ impl Infrastructure {
                 "vpc-id" => vec![table.vpc_id.clone()],
                 "association.main" => vec![table.main.to_string()],
                 _ => table.subnet_ids.clone(),
+            },
+        )
+        .map(cloned)
+    }
+
+    pub(super) fn describe_network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
+        let known = ["network-interface-id", "subnet-id"];
+        let things = self.tagged(&self.network_interfaces);
+        select(
+            "DescribeNetworkInterfaces",
+            query,
+            &known,
+            things,
+            |interface, filter| match filter {
+                "network-interface-id" => vec![interface.id.clone()],
+                _ => vec![interface.subnet_id.clone()],
             },
         )
         .map(cloned)

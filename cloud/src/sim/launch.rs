@@ -36,7 +36,7 @@ impl Region {
             self.record(now, access_key, &answer.id, Change::LaunchRepeated);
             return Ok(answer);
         }
-        self.check_references(request, &subnet)?;
+        self.check_references(now, request, &subnet)?;
         self.check_room(now, request, &subnet)?;
         Ok(self.launch(now, access_key, request, subnet))
     }
@@ -68,7 +68,7 @@ impl Region {
         Ok(instance.shown(now))
     }
 
-    fn check_references(&self, request: &LaunchRequest, subnet: &Subnet) -> Result<(), CloudError> {
+    fn check_references(&self, now: Timestamp, request: &LaunchRequest, subnet: &Subnet) -> Result<(), CloudError> {
         if !self.infrastructure.has_image(&request.image_id) {
             return Err(missing("InvalidAMIID.NotFound", "image id", &request.image_id));
         }
@@ -82,6 +82,19 @@ impl Region {
                     subnet.id
                 );
                 return Err(CloudError::answered(OPERATION, "InvalidParameter", &message));
+            }
+        }
+        for id in &request.options.network_interfaces {
+            if self.infrastructure.network_interface(id).is_none() {
+                return Err(missing("InvalidNetworkInterfaceID.NotFound", "networkInterface ID", id));
+            }
+            if let Some(instance) = self.attached_to(now, id) {
+                let message = format!("Interface: [{id}] in use by instance {instance}.");
+                return Err(CloudError::answered(
+                    OPERATION,
+                    "InvalidNetworkInterface.InUse",
+                    &message,
+                ));
             }
         }
         match &request.key_name {

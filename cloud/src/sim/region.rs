@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::targets::Group;
-use crate::{ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, Query, RouteTable, StateReason, Subnet};
+use crate::{
+    ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, NetworkInterface, Query, RouteTable, StateReason,
+    Subnet,
+};
 
 use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
@@ -96,6 +99,30 @@ impl Region {
     pub fn route_table(&mut self, table: RouteTable) -> &mut Self {
         self.infrastructure.add_route_table(table);
         self
+    }
+
+    /// Adds a network interface that is attached to no instance.
+    pub fn network_interface(&mut self, id: &str, subnet_id: &str, security_group_ids: &[&str]) -> &mut Self {
+        let zone = self.infrastructure.subnet(subnet_id);
+        let zone = zone.map(|subnet| subnet.availability_zone.clone());
+        self.infrastructure.add_network_interface(NetworkInterface {
+            id: id.to_owned(),
+            subnet_id: subnet_id.to_owned(),
+            availability_zone: zone.unwrap_or_default(),
+            security_group_ids: security_group_ids.iter().map(|id| (*id).to_owned()).collect(),
+            instance_id: None,
+        });
+        self
+    }
+
+    /// The instance that a network interface is attached to. A terminated instance has no interface.
+    pub(super) fn attached_to(&self, now: Timestamp, interface_id: &str) -> Option<String> {
+        let holds = |instance: &&LaunchedInstance| {
+            let mut interfaces = instance.request.options.network_interfaces.iter();
+            instance.state(now) != InstanceState::Terminated && interfaces.any(|id| id == interface_id)
+        };
+        let holder = self.instances.values().find(holds)?;
+        Some(holder.id.clone())
     }
 
     /// Adds an image.

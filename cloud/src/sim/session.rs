@@ -21,7 +21,7 @@ use crate::session::{
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest, TargetKind};
 use crate::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
-    MOST_TAGGED, MachineKey, Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
+    MOST_TAGGED, MachineKey, NetworkInterface, Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
 };
 
 use super::client::Client;
@@ -278,6 +278,13 @@ impl<T: Transport> SessionDriver for SimSession<T> {
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
         self.describe("DescribeSecurityGroups", query, |client, now, query| {
             client.describe_security_groups(now, query)
+        })
+        .await
+    }
+
+    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
+        self.describe("DescribeNetworkInterfaces", query, |client, now, query| {
+            client.describe_network_interfaces(now, query)
         })
         .await
     }

@@ -13,6 +13,7 @@ mod deletion;
 mod freshness;
 mod image;
 mod instance;
+mod interfaces;
 mod later;
 mod launch;
 mod locate;

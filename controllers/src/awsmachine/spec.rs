@@ -11,6 +11,7 @@ use capa_network::Problem;
 use kube::Resource as _;
 
 use crate::launching::forms;
+use crate::launching::options::contradiction;
 use crate::launching::overrides::validate_overrides;
 use crate::tags;
 
@@ -114,6 +115,8 @@ pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
         contradiction
     } else if let Some(misformed) = forms::misformed(spec) {
         misformed
+    } else if let Some(contradiction) = contradiction(spec) {
+        contradiction.to_owned()
     } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
         format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
     } else if let Some(wrong) = validate_overrides(spec) {
@@ -207,21 +210,7 @@ mod tests {
         let table = [
             ("ami: {id: ami-1, eksLookupType: AmazonLinux}", "ami.eksLookupType"),
             ("elasticIpPool: {}", "elasticIpPool"),
-            ("networkInterfaces: [eni-1]", "networkInterfaces"),
-            ("networkInterfaceType: efa", "networkInterfaceType"),
-            ("assignPrimaryIPv6: enabled", "assignPrimaryIPv6"),
-            ("privateDnsName: {}", "privateDnsName"),
-            ("spotMarketOptions: {}", "spotMarketOptions"),
-            ("marketType: Spot", "marketType"),
-            ("capacityReservationId: cr-1", "capacityReservationId"),
-            ("capacityReservationPreference: None", "capacityReservationPreference"),
-            ("tenancy: dedicated", "tenancy"),
-            ("hostID: h-1", "hostID"),
-            ("hostAffinity: host", "hostAffinity"),
             ("dynamicHostAllocation: {}", "dynamicHostAllocation"),
-            ("placementGroupName: g", "placementGroupName"),
-            ("placementGroupPartition: 1", "placementGroupPartition"),
-            ("cpuOptions: {confidentialCompute: Disabled}", "cpuOptions"),
         ];
         for (spec, name) in table {
             let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
@@ -246,7 +235,7 @@ mod tests {
     fn neutral_values_and_supported_fields_pass() {
         for spec in [
             "",
-            "tenancy: default, hostAffinity: default, marketType: OnDemand, capacityReservationPreference: Open",
+            "tenancy: host, hostAffinity: host, marketType: Spot, capacityReservationPreference: Open",
             "imageLookupFormat: 'a-{{.BaseOS}}', controlPlaneTargets: [{classicLoadBalancerName: api}]",
             "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: \
              [{deviceName: d, size: 8}]",

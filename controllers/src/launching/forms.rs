@@ -52,6 +52,13 @@ pub(crate) fn misformed(spec: &AWSMachineSpec) -> Option<String> {
             optional(&path, Form::Id(IdKind::SecurityGroup), &group.id)
         })
     };
+    let of_interfaces = || {
+        let mut interfaces = spec.network_interfaces.iter().enumerate();
+        interfaces.find_map(|(index, id)| {
+            let path = format!("networkInterfaces[{index}]");
+            wrong(&path, Form::Id(IdKind::NetworkInterface), id)
+        })
+    };
     let of_overrides = || {
         let mut overrides = spec.security_group_overrides.iter();
         overrides.find_map(|(role, id)| {
@@ -78,6 +85,7 @@ pub(crate) fn misformed(spec: &AWSMachineSpec) -> Option<String> {
         .or_else(|| optional("subnet.id", Form::Id(IdKind::Subnet), &subnet?.id))
         .or_else(of_groups)
         .or_else(of_overrides)
+        .or_else(of_interfaces)
         .or_else(of_volumes)
         .or_else(|| {
             let reservation = Form::Id(IdKind::CapacityReservation);
@@ -147,6 +155,10 @@ mod tests {
             (
                 "additionalSecurityGroups: [{id: sg-0000000a}, {id: sg-*}]",
                 "additionalSecurityGroups[1].id is \"sg-*\"",
+            ),
+            (
+                "networkInterfaces: [eni-0000000a, eni-*]",
+                "networkInterfaces[1] is \"eni-*\"",
             ),
             (
                 "securityGroupOverrides: {node: 'sg-*'}",

@@ -8,6 +8,7 @@ pub(crate) mod forms;
 pub(crate) mod image;
 pub(crate) mod network;
 pub(crate) mod network_sources;
+pub(crate) mod options;
 pub(crate) mod overrides;
 pub(crate) mod replacement;
 pub(crate) mod request;

@@ -9,6 +9,8 @@ use capa_api::network::MachineNetwork;
 use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 use capa_network::Placement;
 
+use super::options::launch_options;
+
 /// The inputs of a request besides the machine and its placement.
 pub(crate) struct RequestInputs<'a> {
     /// The merged network.
@@ -38,6 +40,8 @@ pub(crate) fn build_request(
 ) -> LaunchRequest {
     let spec = &machine.spec;
     let metadata = spec.effective_metadata_options();
+    let mut subnets = inputs.network.subnets.iter();
+    let subnet = subnets.find(|subnet| subnet.id == placement.subnet_id);
     LaunchRequest {
         client_token,
         image_id: inputs.image_id.to_owned(),
@@ -67,6 +71,7 @@ pub(crate) fn build_request(
         },
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
+        options: launch_options(spec, subnet),
     }
 }
 

@@ -18,7 +18,9 @@ use std::pin::Pin;
 
 use async_trait::async_trait;
 
-use crate::{CloudError, Instance, InstanceState, LaunchRequest, MetadataOptions, Query, StateReason, UserData};
+use crate::{
+    CloudError, Instance, InstanceState, LaunchOptions, LaunchRequest, MetadataOptions, Query, StateReason, UserData,
+};
 
 use super::StateChange;
 
@@ -123,6 +125,7 @@ impl Place {
             },
             tags: BTreeMap::from([("MachineName".to_owned(), format!("default/{token}"))]),
             user_data: UserData::new(b"#!/bin/sh".to_vec()),
+            options: LaunchOptions::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use capa_api::common::Initialization;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::InstanceState;
+use capa_api::machine::{InstanceState, MarketType};
 use capa_api::meta;
 use capa_cloud::{Instance, Observation};
 use capa_runtime::reconcile::Next;
@@ -147,6 +147,8 @@ fn show_instance(scope: &mut MachineScope, instance: &Instance, ended: bool) {
     let status = &mut scope.status;
     status.instance_state = Some(instance.state);
     status.failure_domain = Some(instance.availability_zone.clone());
+    let is_spot = scope.machine.spec.effective_market_type() == MarketType::Spot;
+    status.interruptible = is_spot.then_some(true);
     if !instance.addresses.is_empty() {
         status.addresses.clone_from(&instance.addresses);
     }
@@ -200,11 +202,7 @@ fn ended_early(
         }
         Ending::NextAttempt(wait) if wait.is_zero() => {
             if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
-                let pool = Pool {
-                    namespace: scope.namespace().to_owned(),
-                    cluster: cluster_name.to_owned(),
-                    instance_type: scope.machine.spec.instance_type.clone(),
-                };
+                let pool = Pool::new(scope.namespace(), cluster_name, &scope.machine.spec);
                 let zone = CapacityLocation::Zone(instance.availability_zone.clone());
                 context
                     .memory

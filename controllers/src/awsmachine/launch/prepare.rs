@@ -7,7 +7,7 @@ use std::time::Duration;
 use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::{Cluster, ContractReference, Machine};
-use capa_api::machine::{AWSMachine, LaunchRecord, MachineNetworkInUse};
+use capa_api::machine::{AWSMachine, LaunchRecord, MachineNetworkInUse, Switch};
 use capa_api::meta;
 use capa_cloud::{CloudError, LaunchRequest, UserData};
 use capa_network::{Merged, MissingField, Placement, PlacementRequest, Problem, place};
@@ -19,6 +19,7 @@ use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::image::{self, ImageRequest, LaunchImage};
+use crate::awsmachine::interfaces::{InterfaceError, OwnInterfaces};
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
@@ -36,6 +37,8 @@ pub(super) struct Prepared {
     merged: Merged,
     inputs: ResolvedInputs,
     image: LaunchImage,
+    /// The network interfaces that the machine brings, looked up for an attempt that is not recorded yet.
+    interfaces: Option<OwnInterfaces>,
     user_data: UserData,
     management_cluster: Option<String>,
 }
@@ -75,12 +78,14 @@ pub(super) async fn prepare(
         recorded: attempt::open_request(scope).map(|recorded| recorded.image_id.as_str()),
     };
     let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
+    let interfaces = own_interfaces(scope, &merged, &location).await?;
     Ok(Prepared {
         location,
         owner: owner.clone(),
         merged,
         inputs,
         image,
+        interfaces,
         user_data,
         management_cluster: context.kubernetes.management_cluster(),
     })
@@ -126,6 +131,32 @@ async fn network(
         Some(problem) => Err(Blocked::new(network_not_ready(&problem), Next::Retry).into()),
         None => Ok(merged),
     }
+}
+
+/// The network interfaces of the spec. A recorded attempt has its placement, and its instance may hold the interfaces
+/// already.
+async fn own_interfaces(
+    scope: &MachineScope,
+    merged: &Merged,
+    location: &InstanceLocation,
+) -> Result<Option<OwnInterfaces>, Blocked> {
+    if attempt::open_request(scope).is_some() {
+        return Ok(None);
+    }
+    let region = merged.network.region.as_deref().unwrap_or_default();
+    let found = OwnInterfaces::resolve(&scope.machine.spec, location.cloud.as_ref()).await;
+    found.map_err(|error| match error {
+        InterfaceError::Missing(id) => {
+            let message = format!(
+                "spec.networkInterfaces: {id} does not exist in {region}: create it, or name another in a new template"
+            );
+            Blocked::new(network_not_ready(&Problem::new(Reason::NotFound, message)), Next::Retry)
+        }
+        InterfaceError::Cloud(error) => {
+            let message = format!("the lookup of the network interfaces in {region} failed: {error}");
+            Blocked::by_call(ConditionType::NetworkReady, message, &error)
+        }
+    })
 }
 
 /// Decides what to do, and chooses a place for another attempt.
@@ -203,6 +234,12 @@ fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
 fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContext) -> Result<Placement, Problem> {
     let owner = &prepared.owner;
     let network = &prepared.inputs.network;
+    let spec = &scope.machine.spec;
+    if let Some(interfaces) = &prepared.interfaces {
+        let own_subnets: Vec<&str> = network.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
+        let own_subnets = spec::names_subnet(spec).then_some(own_subnets.as_slice());
+        return interfaces.placement(owner.requested_failure_domain(), own_subnets);
+    }
     let role = prepared.location.role;
     let mut machines = context
         .kubernetes
@@ -221,8 +258,9 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
         let request = PlacementRequest {
             role,
             failure_domain: owner.requested_failure_domain(),
-            public_ip: scope.machine.spec.public_ip,
-            explicit_subnet: spec::names_subnet(&scope.machine.spec),
+            public_ip: spec.public_ip,
+            needs_ipv6: spec.assign_primary_ipv6 == Some(Switch::Enabled),
+            explicit_subnet: spec::names_subnet(spec),
             additional_security_group_ids: &prepared.inputs.additional_security_group_ids,
             machines_by_subnet,
             subnets_to_avoid,
@@ -234,11 +272,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
 
 /// Machines that share what is known of a lack of capacity.
 pub(super) fn pool(scope: &MachineScope, prepared: &Prepared) -> Pool {
-    Pool {
-        namespace: scope.namespace().to_owned(),
-        cluster: prepared.location.cluster_name.clone(),
-        instance_type: scope.machine.spec.instance_type.clone(),
-    }
+    Pool::new(scope.namespace(), &prepared.location.cluster_name, &scope.machine.spec)
 }
 
 /// Says why there is no place for the machine. A lack of capacity passes by itself and is no fault of the network.
@@ -282,6 +316,9 @@ impl Prepared {
 
     /// The zone of a subnet, where it is known.
     pub(super) fn zone_of(&self, subnet_id: &str) -> Option<&str> {
+        if let Some(zone) = self.interfaces.as_ref().and_then(|own| own.zone_of(subnet_id)) {
+            return Some(zone);
+        }
         let subnets = &self.inputs.network.subnets;
         let subnet = subnets.iter().find(|subnet| subnet.id == subnet_id)?;
         subnet.availability_zone.as_deref()
@@ -311,9 +348,14 @@ impl Prepared {
     /// The network that a launch by this call freezes on the machine.
     pub(super) fn in_use(&self, machine: &AWSMachine, request: &LaunchRequest) -> MachineNetworkInUse {
         let mut sources = self.merged.winners.clone();
-        if spec::names_subnet(&machine.spec) {
-            let name = machine.metadata.name.as_deref().unwrap_or_default();
+        let brings_interfaces = !machine.spec.network_interfaces.is_empty();
+        let name = machine.metadata.name.as_deref().unwrap_or_default();
+        if brings_interfaces || spec::names_subnet(&machine.spec) {
             sources.insert("subnets".to_owned(), format!("AWSMachine/{name}"));
+        }
+        if brings_interfaces {
+            sources.retain(|field, _| !field.starts_with("securityGroups"));
+            sources.insert("securityGroups".to_owned(), format!("AWSMachine/{name}"));
         }
         MachineNetworkInUse {
             account_id: Some(self.location.account_id.clone()),

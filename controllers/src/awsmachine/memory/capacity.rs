@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use capa_api::machine::AWSMachineSpec;
 use capa_api::network::NetworkSubnet;
 
 /// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// The machines that share shortages: the machines of one cluster with the same instance type.
+/// The machines that share shortages: the machines of one cluster that ask for the same capacity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::awsmachine) struct Pool {
     /// Namespace of the Cluster.
@@ -17,6 +18,27 @@ pub(in crate::awsmachine) struct Pool {
     pub(in crate::awsmachine) cluster: String,
     /// The instance type.
     pub(in crate::awsmachine) instance_type: String,
+    /// The market. Spare capacity may be there where none at the on-demand price is, and the other way round.
+    market: String,
+    /// The reservation, Dedicated Host and placement group that the capacity is taken from.
+    within: [Option<String>; 3],
+}
+
+impl Pool {
+    /// The pool of a machine with this spec.
+    pub(in crate::awsmachine) fn new(namespace: &str, cluster: &str, spec: &AWSMachineSpec) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            cluster: cluster.to_owned(),
+            instance_type: spec.instance_type.clone(),
+            market: spec.effective_market_type().to_string(),
+            within: [
+                spec.capacity_reservation_id.clone(),
+                spec.host_id.clone(),
+                spec.placement_group_name.clone(),
+            ],
+        }
+    }
 }
 
 /// A zone or subnet that may lack capacity.
@@ -134,15 +156,12 @@ impl Shortages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::read;
 
     const RETRY: Duration = Duration::from_secs(60);
 
     fn pool(instance_type: &str) -> Pool {
-        Pool {
-            namespace: "team-a".into(),
-            cluster: "dev".into(),
-            instance_type: instance_type.into(),
-        }
+        Pool::new("team-a", "dev", &read(&format!("{{instanceType: {instance_type}}}")))
     }
 
     fn subnet(id: &str, zone: &str) -> NetworkSubnet {
@@ -181,6 +200,14 @@ mod tests {
         let mut shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
+    }
+
+    #[test]
+    fn a_lack_of_spare_capacity_is_none_at_the_on_demand_price() {
+        let mut shortages = Shortages::default();
+        let spot = Pool::new("team-a", "dev", &read("{instanceType: t3.large, marketType: Spot}"));
+        shortages.refused(&spot, CapacityLocation::Zone("a".into()), at(0));
+        assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);
     }
 
     #[test]

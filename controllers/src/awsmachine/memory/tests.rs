@@ -17,11 +17,7 @@ fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
 }
 
 fn pool() -> Pool {
-    Pool {
-        namespace: "team-a".into(),
-        cluster: "dev".into(),
-        instance_type: "t3.large".into(),
-    }
+    Pool::new("team-a", "dev", &read("{instanceType: t3.large}"))
 }
 
 fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at: u64) -> Result<String, Problem> {
@@ -44,6 +40,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
                 role: MachineRole::Worker,
                 failure_domain: None,
                 public_ip: None,
+                needs_ipv6: false,
                 explicit_subnet: false,
                 additional_security_group_ids: &[],
                 machines_by_subnet,

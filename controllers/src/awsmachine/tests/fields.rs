@@ -1,8 +1,9 @@
 //! Tests of the effect of each field in an AWSMachine's spec. `api/tests/data/effects.tsv` names the test of each
 //! field.
 
+use capa_api::common::ElasticIpPool;
 use capa_api::conditions::ConditionType;
-use capa_api::machine::InstanceState;
+use capa_api::machine::{DynamicHostAllocation, InstanceState};
 use serde_json::{Value, json};
 
 use super::{FIRST, NETWORK, SPEC, Scene};
@@ -373,14 +374,14 @@ async fn a_running_machine_names_fields_without_effect() {
     let scene = Scene::running().await;
     assert_eq!(scene.pass().await.message(ConditionType::Ready), "");
     scene.edit(|machine| {
-        machine.spec.placement_group_name = Some("near".into());
-        machine.spec.capacity_reservation_id = Some("cr-00000001".into());
+        machine.spec.elastic_ip_pool = Some(ElasticIpPool::default());
+        machine.spec.dynamic_host_allocation = Some(DynamicHostAllocation::default());
     });
     let named = scene.pass().await;
     assert_eq!(named.says(ConditionType::Ready), "True/Ready");
     assert_eq!(
         named.message(ConditionType::Ready),
-        "without effect yet: capacityReservationId, placementGroupName"
+        "without effect yet: elasticIpPool, dynamicHostAllocation"
     );
     scene.delete();
     let deleting = scene.pass().await;

@@ -14,6 +14,7 @@ mod launches;
 mod messages;
 mod moves;
 mod observation;
+mod options;
 mod ownership;
 mod pending_deaths;
 mod recovery;

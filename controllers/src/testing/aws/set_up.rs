@@ -7,7 +7,9 @@ use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::sim::{PublishedImage, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{ApiLoadBalancer, InstanceType, LaunchRequest, MetadataOptions, RouteTable, StateReason, UserData};
+use capa_cloud::{
+    ApiLoadBalancer, InstanceType, LaunchOptions, LaunchRequest, MetadataOptions, RouteTable, StateReason, UserData,
+};
 
 use super::{ACCESS_KEY, FakeAws};
 
@@ -59,6 +61,13 @@ impl FakeAws {
                 subnet_ids: subnets.iter().map(|id| (*id).to_owned()).collect(),
                 internet_gateway_route,
             });
+        });
+    }
+
+    /// Adds a network interface that is attached to no instance.
+    pub(crate) fn network_interface(&self, id: &str, subnet_id: &str, security_group_ids: &[&str]) {
+        self.change(|region| {
+            region.network_interface(id, subnet_id, security_group_ids);
         });
     }
 
@@ -191,6 +200,7 @@ impl FakeAws {
             },
             tags: tags.map(|(key, value)| (key, value.to_owned())).into(),
             user_data: UserData::new(Vec::new()),
+            options: LaunchOptions::default(),
         };
         self.change(|region| {
             region.add_instance(now, id, &request).set_state(now, id, state, None);

@@ -1,0 +1,113 @@
+//! The parameters of RunInstances that most machines leave to EC2.
+
+use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
+use aws_sdk_ec2::types::{
+    CapacityReservationSpecification, CapacityReservationTarget, CpuOptionsRequest, InstanceInterruptionBehavior,
+    InstanceMarketOptionsRequest, InstanceNetworkInterfaceSpecification, MarketType, Placement,
+    PrivateDnsNameOptionsRequest, SpotInstanceType, SpotMarketOptions,
+};
+use capa_cloud::{CapacityReservation, LaunchOptions, LaunchRequest, Market, PrivateDnsNameOptions, ProcessorOptions};
+
+/// Adds the options to a call. What an option leaves to EC2 is not sent.
+pub(super) fn with_options(input: RunInstancesFluentBuilder, options: &LaunchOptions) -> RunInstancesFluentBuilder {
+    let reservation = options.capacity_reservation.as_ref();
+    input
+        .set_instance_market_options(market(&options.market))
+        .set_capacity_reservation_specification(reservation.map(capacity_reservation))
+        .set_placement(placement(options))
+        .set_cpu_options(options.processor.as_ref().map(processor))
+        .set_private_dns_name_options(options.private_dns_name.as_ref().map(private_dns_name))
+}
+
+/// An interrupted Spot instance is terminated and not replaced by EC2, because a machine has one instance, and a lack of
+/// capacity is an answer and no open request.
+fn market(market: &Market) -> Option<InstanceMarketOptionsRequest> {
+    let request = InstanceMarketOptionsRequest::builder();
+    Some(match market {
+        Market::OnDemand => return None,
+        Market::CapacityBlock => request.market_type(MarketType::CapacityBlock).build(),
+        Market::Spot { max_price } => {
+            let spot = SpotMarketOptions::builder()
+                .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate)
+                .spot_instance_type(SpotInstanceType::OneTime)
+                .set_max_price(max_price.clone())
+                .build();
+            request.market_type(MarketType::Spot).spot_options(spot).build()
+        }
+    })
+}
+
+fn capacity_reservation(reservation: &CapacityReservation) -> CapacityReservationSpecification {
+    let specification = CapacityReservationSpecification::builder();
+    match reservation {
+        CapacityReservation::Preference(preference) => specification
+            .capacity_reservation_preference((*preference).into())
+            .build(),
+        CapacityReservation::Id(id) => {
+            let target = CapacityReservationTarget::builder().capacity_reservation_id(id).build();
+            specification.capacity_reservation_target(target).build()
+        }
+    }
+}
+
+fn placement(options: &LaunchOptions) -> Option<Placement> {
+    let group = options.placement_group.as_ref();
+    if options.tenancy.is_none() && options.host.is_none() && group.is_none() {
+        return None;
+    }
+    let host = options.host.as_ref();
+    let placement = Placement::builder()
+        .set_tenancy(options.tenancy.map(Into::into))
+        .set_host_id(host.map(|host| host.id.clone()))
+        .set_affinity(host.map(|host| host.affinity.to_owned()))
+        .set_group_name(group.map(|group| group.name.clone()))
+        .set_partition_number(group.and_then(|group| group.partition));
+    Some(placement.build())
+}
+
+fn processor(options: &ProcessorOptions) -> CpuOptionsRequest {
+    CpuOptionsRequest::builder()
+        .set_amd_sev_snp(options.sev_snp.map(Into::into))
+        .set_nested_virtualization(options.nested_virtualization.map(Into::into))
+        .build()
+}
+
+fn private_dns_name(options: &PrivateDnsNameOptions) -> PrivateDnsNameOptionsRequest {
+    PrivateDnsNameOptionsRequest::builder()
+        .set_hostname_type(options.hostname_type.map(Into::into))
+        .set_enable_resource_name_dns_a_record(options.a_record)
+        .set_enable_resource_name_dns_aaaa_record(options.aaaa_record)
+        .build()
+}
+
+/// The interfaces of an instance: the existing ones that the machine names, else a new one.
+pub(super) fn interfaces(request: &LaunchRequest) -> Vec<InstanceNetworkInterfaceSpecification> {
+    let options = &request.options;
+    if options.network_interfaces.is_empty() {
+        return vec![new_interface(request)];
+    }
+    (0..)
+        .zip(&options.network_interfaces)
+        .map(|(device, id)| {
+            InstanceNetworkInterfaceSpecification::builder()
+                .device_index(device)
+                .network_interface_id(id)
+                .build()
+        })
+        .collect()
+}
+
+/// The subnet, the groups and the public address all belong to the interface as soon as one of them is set there.
+fn new_interface(request: &LaunchRequest) -> InstanceNetworkInterfaceSpecification {
+    let options = &request.options;
+    InstanceNetworkInterfaceSpecification::builder()
+        .device_index(0)
+        .delete_on_termination(true)
+        .subnet_id(&request.subnet_id)
+        .set_groups(Some(request.security_group_ids.clone()))
+        .set_associate_public_ip_address(request.public_ip)
+        .set_interface_type(options.elastic_fabric_adapter.then(|| "efa".to_owned()))
+        .set_ipv6_address_count(options.primary_ipv6.then_some(1))
+        .set_primary_ipv6(options.primary_ipv6.then_some(true))
+        .build()
+}

@@ -1,0 +1,269 @@
+//! Tests of the fields that say how capacity is bought and where the instance is placed, and of the machine's own
+//! network interfaces. `api/tests/data/effects.tsv` names the test of each field.
+
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_cloud::{CloudError, LaunchRequest, Market};
+use serde_json::{Value, json};
+
+use super::{FIRST, NETWORK, SPEC, Scene};
+use crate::testing::fields::{Row, assert_effect, spec_with};
+use crate::testing::read;
+
+const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
+
+/// The call of RunInstances of a new machine with this spec, and the status after it.
+async fn observed(spec: &str) -> Value {
+    let scene = Scene::with_spec(spec);
+    scene
+        .aws
+        .network_interface("eni-0000000a", "subnet-0000000b", &["sg-0000000a"]);
+    let pass = scene.pass().await;
+    json!({"call": scene.aws.launches().first(), "status": pass.status()})
+}
+
+async fn assert_effects(rows: &[Row]) {
+    let without = observed(SPEC).await;
+    for row in rows {
+        assert_effect(row, &without, &observed(&spec_with(SPEC, row)).await);
+    }
+}
+
+#[tokio::test]
+async fn the_spec_decides_how_capacity_is_bought() {
+    assert_effects(&[
+        (
+            "marketType",
+            "marketType: Spot",
+            "/call/options/market/Spot/max_price",
+            Value::Null,
+        ),
+        (
+            "spotMarketOptions.maxPrice",
+            "spotMarketOptions: {maxPrice: '0.05'}",
+            "/call/options/market/Spot/max_price",
+            json!("0.05"),
+        ),
+        (
+            "capacityReservationId",
+            "capacityReservationId: cr-0123456789abcdef0",
+            "/call/options/capacity_reservation/Id",
+            json!("cr-0123456789abcdef0"),
+        ),
+        (
+            "capacityReservationPreference",
+            "capacityReservationPreference: None",
+            "/call/options/capacity_reservation/Preference",
+            json!("none"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_spec_decides_the_hardware() {
+    assert_effects(&[
+        (
+            "tenancy",
+            "tenancy: dedicated",
+            "/call/options/tenancy",
+            json!("dedicated"),
+        ),
+        (
+            "hostID",
+            "hostID: h-0123456789abcdef0",
+            "/call/options/host/id",
+            json!("h-0123456789abcdef0"),
+        ),
+        (
+            "hostAffinity",
+            "hostID: h-0123456789abcdef0, hostAffinity: host",
+            "/call/options/host/affinity",
+            json!("host"),
+        ),
+        (
+            "placementGroupName",
+            "placementGroupName: racks",
+            "/call/options/placement_group/name",
+            json!("racks"),
+        ),
+        (
+            "placementGroupPartition",
+            "placementGroupName: racks, placementGroupPartition: 2",
+            "/call/options/placement_group/partition",
+            json!(2),
+        ),
+        (
+            "cpuOptions.confidentialCompute",
+            "cpuOptions: {confidentialCompute: AMDEncryptedVirtualizationNestedPaging}",
+            "/call/options/processor/sev_snp",
+            json!("enabled"),
+        ),
+        (
+            "cpuOptions.nestedVirtualization",
+            "cpuOptions: {nestedVirtualization: enabled}",
+            "/call/options/processor/nested_virtualization",
+            json!("enabled"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_spec_decides_interface_and_names() {
+    assert_effects(&[
+        (
+            "networkInterfaces[]",
+            "networkInterfaces: [eni-0000000a]",
+            "/call/options/network_interfaces/0",
+            json!("eni-0000000a"),
+        ),
+        (
+            "networkInterfaceType",
+            "networkInterfaceType: efa",
+            "/call/options/elastic_fabric_adapter",
+            json!(true),
+        ),
+        (
+            "assignPrimaryIPv6",
+            "assignPrimaryIPv6: enabled",
+            "/call/options/primary_ipv6",
+            json!(true),
+        ),
+        (
+            "privateDnsName.hostnameType",
+            "privateDnsName: {hostnameType: resource-name}",
+            "/call/options/private_dns_name/hostname_type",
+            json!("resource-name"),
+        ),
+        (
+            "privateDnsName.enableResourceNameDnsARecord",
+            "privateDnsName: {enableResourceNameDnsARecord: true}",
+            "/call/options/private_dns_name/a_record",
+            json!(true),
+        ),
+        (
+            "privateDnsName.enableResourceNameDnsAAAARecord",
+            "privateDnsName: {enableResourceNameDnsAAAARecord: true}",
+            "/call/options/private_dns_name/aaaa_record",
+            json!(true),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn only_a_spot_machine_is_interruptible() {
+    for (market, expected) in [("Spot", Some(true)), ("OnDemand", None)] {
+        let scene = Scene::with_spec(&format!("{SPEC}, marketType: {market}")).run().await;
+        assert_eq!(scene.pass().await.status().interruptible, expected, "{market}");
+    }
+}
+
+fn markets(launches: &[LaunchRequest]) -> Vec<(&str, &Market)> {
+    let markets = launches.iter();
+    markets
+        .map(|launch| (launch.subnet_id.as_str(), &launch.options.market))
+        .collect()
+}
+
+#[tokio::test]
+async fn spot_capacity_is_sought_elsewhere_and_never_bought_dearer() {
+    let scene = Scene::with_spec(&format!("{SPEC}, spotMarketOptions: {{maxPrice: '0.01'}}"));
+    let refusal = |code| CloudError::answered("RunInstances", code, "no capacity");
+    scene.aws.fail_next("RunInstances", refusal("SpotMaxPriceTooLow"));
+    scene.pass().await;
+    scene.pass().await;
+    let launches = scene.aws.launches();
+    let spot = Market::Spot {
+        max_price: Some("0.01".into()),
+    };
+    assert_eq!(
+        markets(&launches),
+        [("subnet-0000000a", &spot), ("subnet-0000000b", &spot)],
+        "the other zone, at that price"
+    );
+}
+
+#[tokio::test]
+async fn own_interfaces_decide_subnet_groups_and_zone() {
+    let spec = format!("{SPEC}, networkInterfaces: [eni-0000000a, eni-0000000b]");
+    let scene = Scene::with_spec(&spec);
+    scene.aws.security_group("sg-0000000d", "vpc-00000001");
+    scene
+        .aws
+        .network_interface("eni-0000000a", "subnet-0000000b", &["sg-0000000d"]);
+    scene.aws.network_interface("eni-0000000b", "subnet-0000000b", &[]);
+    let scene = scene.run().await;
+    let launch = scene.aws.launches().remove(0);
+    assert_eq!(launch.options.network_interfaces, ["eni-0000000a", "eni-0000000b"]);
+    let pass = scene.pass().await;
+    let network = pass.status().network.as_ref().unwrap();
+    assert_eq!(network.subnet_id.as_deref(), Some("subnet-0000000b"));
+    assert_eq!(network.availability_zone.as_deref(), Some("eu-west-1b"));
+    assert_eq!(network.security_group_ids, ["sg-0000000d"]);
+    assert_eq!(network.sources["securityGroups"], "AWSMachine/m");
+    assert_eq!(pass.says(ConditionType::NetworkUpToDate), "True/Ready");
+}
+
+#[tokio::test]
+async fn an_interface_in_use_or_missing_is_waited_for() {
+    let scene = Scene::with_spec(&format!("{SPEC}, networkInterfaces: [eni-0000000a]"));
+    let missing = scene.pass().await;
+    assert_eq!(missing.says(NETWORK_READY), "False/NotFound");
+    scene
+        .aws
+        .network_interface("eni-0000000a", "subnet-0000000a", &["sg-0000000a"]);
+    scene.pass().await;
+    assert_eq!(scene.aws.launches().len(), 1);
+    scene.add(
+        "other",
+        "bootstrap: {dataSecretName: boot}",
+        &format!("{SPEC}, networkInterfaces: [eni-0000000a]"),
+    );
+    let taken = scene.pass_over("other").await.unwrap();
+    assert_eq!(taken.says(NETWORK_READY), "False/Conflict");
+    assert!(
+        taken.message(NETWORK_READY).contains(FIRST),
+        "{}",
+        taken.message(NETWORK_READY)
+    );
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.pass_over("other").await.unwrap();
+    assert_eq!(scene.aws.launches().len(), 2, "the interface outlives the instance");
+}
+
+#[tokio::test]
+async fn a_lost_answer_does_not_make_the_interface_look_taken() {
+    let mut scene = Scene::with_spec(&format!("{SPEC}, networkInterfaces: [eni-0000000a]"));
+    scene
+        .aws
+        .network_interface("eni-0000000a", "subnet-0000000a", &["sg-0000000a"]);
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.pass().await;
+    scene.restart();
+    let found = scene.pass().await;
+    assert_eq!(scene.aws.instance_ids().len(), 1);
+    assert_eq!(found.says(NETWORK_READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn a_machine_that_needs_ipv6_avoids_subnets_without_it() {
+    let scene = Scene::with_spec(&format!("{SPEC}, assignPrimaryIPv6: enabled"));
+    let mut network: Value = read(NETWORK);
+    network["subnets"][0]["ipv6"] = json!(false);
+    network["subnets"][1]["ipv6"] = json!(true);
+    scene.kubernetes.publish_network("dev", &network.to_string());
+    scene.pass().await;
+    assert_eq!(scene.aws.launches()[0].subnet_id, "subnet-0000000b");
+    network["subnets"][1]["ipv6"] = json!(false);
+    scene.kubernetes.publish_network("dev", &network.to_string());
+    scene.add(
+        "other",
+        "bootstrap: {dataSecretName: boot}",
+        &format!("{SPEC}, assignPrimaryIPv6: enabled"),
+    );
+    let nowhere = scene.pass_over("other").await.unwrap();
+    assert_eq!(nowhere.says(NETWORK_READY), "False/NoSubnetInFailureDomain");
+}
