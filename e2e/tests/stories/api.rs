@@ -426,15 +426,26 @@ fn tags(count: usize, length: usize) -> Value {
 
 /// The output of kubectl in the test's namespace.
 pub(crate) fn kubectl(environment: &TestEnvironment, arguments: &[&str]) -> anyhow::Result<String> {
+    let namespaced = [&["--namespace", environment.namespace()], arguments].concat();
+    kubectl_with(environment, environment.world().admin_kubeconfig(), &namespaced)
+}
+
+/// The output of kubectl with a kubeconfig. The API servers of clusters are reached, too.
+pub(crate) fn kubectl_with(
+    environment: &TestEnvironment,
+    kubeconfig: &Path,
+    arguments: &[&str],
+) -> anyhow::Result<String> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bin/kubectl");
     let cache = tempfile::tempdir()?;
     let output = Command::new(program)
         .arg("--kubeconfig")
-        .arg(environment.world().admin_kubeconfig())
+        .arg(kubeconfig)
         .arg("--cache-dir")
         .arg(cache.path())
-        .args(["--namespace", environment.namespace()])
         .args(arguments)
+        .env("HTTPS_PROXY", environment.world().endpoint_proxy())
+        .env("NO_PROXY", "127.0.0.1,localhost")
         .output()?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "kubectl {arguments:?}: {error}");

@@ -33,6 +33,7 @@ mod machines;
 mod malformed;
 mod manager;
 mod metrics;
+mod options;
 mod orphans;
 mod ownership;
 mod pages;

@@ -24,7 +24,7 @@ struct Refused {
 const REFUSED: [Refused; 8] = [
     Refused {
         kind: "AWSMachine",
-        spec: "{instanceType: t3.large, placementGroupName: near}",
+        spec: "{instanceType: t3.large, ami: {eksLookupType: AmazonLinux}}",
         words: "capa-rs-unsupported-fields",
         change: "{instanceType: t3.small}",
     },
@@ -36,9 +36,9 @@ const REFUSED: [Refused; 8] = [
     },
     Refused {
         kind: "AWSMachineTemplate",
-        spec: "{template: {spec: {instanceType: t3.large, marketType: Spot}}}",
+        spec: "{template: {spec: {instanceType: t3.large, ami: {eksLookupType: AmazonLinux}}}}",
         words: "capa-rs-unsupported-fields",
-        change: "{template: {spec: {marketType: OnDemand}}}",
+        change: "{template: {spec: {ami: null}}}",
     },
     Refused {
         kind: "AWSMachineTemplate",

@@ -70,26 +70,13 @@ AWSCluster | network.vpc.subnetSchema | {network: {vpc: {subnetSchema: PreferPub
 AWSCluster | network.vpc.tags | {network: {vpc: {tags: {team: a}}}}
 AWSMachine | ami.eksLookupType | {ami: {eksLookupType: AmazonLinux}}
 AWSMachine | elasticIpPool | {elasticIpPool: {}, publicIP: true}
-AWSMachine | networkInterfaces | {networkInterfaces: [eni-1]}
-AWSMachine | networkInterfaceType | {networkInterfaceType: efa}
-AWSMachine | assignPrimaryIPv6 | {assignPrimaryIPv6: enabled}
 AWSMachine | privateDnsName | {privateDnsName: {}}
 AWSMachine | cloudInit.insecureSkipSecretsManager | {cloudInit: {insecureSkipSecretsManager: false}}
 AWSMachine | cloudInit.secretCount | {cloudInit: {secretCount: 1, secretPrefix: a}}
 AWSMachine | cloudInit.secretPrefix | {cloudInit: {secretCount: 1, secretPrefix: a}}
 AWSMachine | cloudInit.secureSecretsBackend | {cloudInit: {secureSecretsBackend: ssm-parameter-store}}
 AWSMachine | ignition | {ignition: {}}
-AWSMachine | spotMarketOptions | {spotMarketOptions: {}}
-AWSMachine | marketType | {marketType: Spot}
-AWSMachine | capacityReservationId | {capacityReservationId: cr-1}
-AWSMachine | capacityReservationPreference | {capacityReservationPreference: None}
-AWSMachine | tenancy | {tenancy: dedicated}
-AWSMachine | hostID | {hostID: h-0123456789abcdef0, tenancy: host}
-AWSMachine | hostAffinity | {hostAffinity: host, tenancy: host}
 AWSMachine | dynamicHostAllocation | {dynamicHostAllocation: {}, hostAffinity: host, tenancy: host}
-AWSMachine | placementGroupName | {placementGroupName: near}
-AWSMachine | placementGroupPartition | {placementGroupPartition: 1, placementGroupName: near}
-AWSMachine | cpuOptions | {cpuOptions: {confidentialCompute: Disabled}}
 AWSMachine | additionalTags | {additionalTags: {team: a}}
 AWSMachine | additionalSecurityGroups | {additionalSecurityGroups: [{id: sg-1}]}
 ";

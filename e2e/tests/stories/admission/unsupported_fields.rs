@@ -14,12 +14,12 @@ fn a_machine_with_a_field_without_effect_is_not_created() -> anyhow::Result<()> 
                 r#"
 nothing of the kind | {publicIP: true, additionalTags: {a: b}} |
 defaults of the schema | {hostAffinity: default} |
-what happens anyway | {marketType: OnDemand, tenancy: default, networkInterfaceType: interface} |
+what has its effect | {marketType: Spot, tenancy: dedicated, networkInterfaceType: efa} |
 what says nothing | {networkInterfaces: [], placementGroupName: "", controlPlaneTargets: []} |
-a field | {placementGroupName: near}
-    | fields that have no effect yet cannot be set or changed: spec.placementGroupName (leave it out)
-several fields | {spotMarketOptions: {}, tenancy: dedicated}
-    | spec.spotMarketOptions (leave it out, and the instance is an on-demand instance); spec.tenancy (leave it out)
+a field | {publicIP: true, elasticIpPool: {}}
+    | fields that have no effect yet cannot be set or changed: spec.elasticIpPool (leave it out)
+several fields | {publicIP: true, elasticIpPool: {}, tenancy: host, hostAffinity: host, dynamicHostAllocation: {}}
+    | spec.elasticIpPool (leave it out); spec.dynamicHostAllocation (leave it out)
 a field below | {ami: {eksLookupType: AmazonLinux2023}} | spec.ami.eksLookupType (set ami.id)
 a false where only true has its effect | {cloudInit: {insecureSkipSecretsManager: false}}
     | spec.cloudInit.insecureSkipSecretsManager (set cloudInit.insecureSkipSecretsManager: true)
@@ -37,8 +37,8 @@ fn the_refusal_of_a_template_names_the_whole_path() -> anyhow::Result<()> {
         (
             "AWSMachineTemplate",
             "{template: {spec: {instanceType: t3.large}}}",
-            "{template: {spec: {marketType: Spot}}}",
-            "spec.template.spec.marketType (leave it out, and the instance is an on-demand instance)",
+            "{template: {spec: {publicIP: true, elasticIpPool: {}}}}",
+            "spec.template.spec.elasticIpPool (leave it out)",
         ),
         (
             "AWSClusterTemplate",
