@@ -16,6 +16,7 @@ mod lookups;
 mod pool;
 mod s3;
 mod sdk;
+mod secrets;
 mod service_quotas;
 mod session;
 mod sts;

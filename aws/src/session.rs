@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_api::machine::SecretsBackend;
 use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::Caller;
 use capa_cloud::session::{
@@ -14,7 +15,8 @@ use capa_cloud::session::{
 use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
-    MachineCloud, MachineKey, NetworkInterface, Query, RouteTable, SecurityGroup, Subnet, TemplateCloud, Timing, Vpc,
+    MachineCloud, MachineKey, NetworkInterface, Query, RouteTable, SecurityGroup, StoredSecret, Subnet, TemplateCloud,
+    Timing, Vpc,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -32,8 +34,9 @@ use crate::kms::KmsCalls;
 use crate::lookups::SharedAnswers;
 use crate::s3::S3Calls;
 use crate::sdk::call_runner::CallRunner;
-use crate::sdk::clients::SdkClients;
+use crate::sdk::clients::{SdkClients, SecretsClients};
 use crate::sdk::replacements::Replacements;
+use crate::secrets::SecretsCalls;
 use crate::service_quotas::ServiceQuotasCalls;
 use crate::sts::StsCalls;
 
@@ -123,6 +126,8 @@ pub(crate) struct Session {
     security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
     images: SharedAnswers<Query, Vec<Image>>,
     instance_types: SharedAnswers<String, InstanceType>,
+    /// Made by the first machine that has secrets.
+    secrets: OnceLock<SecretsClients>,
     used: Mutex<Instant>,
 }
 
@@ -150,6 +155,7 @@ impl Session {
             security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
+            secrets: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
     }
@@ -240,6 +246,12 @@ impl ControllerSession {
         MachineSession::new(self, cluster)
     }
 
+    /// The calls of the services that keep bootstrap data.
+    fn secrets(&self) -> SecretsCalls {
+        let clients = self.session.secrets.get_or_init(|| self.session.clients.for_secrets());
+        SecretsCalls::new(clients, self.calls.ec2.runner())
+    }
+
     /// The shared answer to a call of EC2.
     async fn shared<K, V, F>(
         &self,
@@ -305,6 +317,23 @@ impl SessionDriver for ControllerSession {
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         self.calls.ec2.instances(query).await
+    }
+
+    async fn create_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
+        self.secrets().create(machine, secret).await
+    }
+
+    async fn replace_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
+        self.secrets().replace(machine, secret).await
+    }
+
+    async fn delete_secrets(
+        &self,
+        machine: &MachineKey,
+        backend: SecretsBackend,
+        names: &[String],
+    ) -> Result<(), CloudError> {
+        self.secrets().delete(machine, backend, names).await
     }
 
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::common::Tags;
+use capa_api::machine::SecretsBackend;
 
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
     ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, NetworkInterface,
-    Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, Subnet, Vpc,
+    Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StoredSecret, Subnet, Vpc,
 };
 
 /// The most load balancer objects whose tags one call of DescribeTags returns.
@@ -95,6 +96,16 @@ pub trait MachineCloud: Send + Sync {
     fn reserve_launch(&self, _machine: &MachineKey) -> Result<(), CloudError> {
         Ok(())
     }
+    /// Stores a part of a machine's bootstrap data, in place of what its name holds: the names of bootstrap data contain
+    /// the UID of the AWSMachine, so that nobody else's secret has them.
+    async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
+    /// Deletes parts of a machine's bootstrap data at once and for good. A name that does not exist counts as deleted.
+    async fn delete_secrets(
+        &self,
+        machine: &MachineKey,
+        backend: SecretsBackend,
+        names: &[String],
+    ) -> Result<(), CloudError>;
     /// Launches one instance. The answer enters the informer.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
     /// Submits an instance to be terminated, together with others and soon, but not within this call. Its new state

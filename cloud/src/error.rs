@@ -23,6 +23,8 @@ pub enum ErrorClass {
     QuotaExceeded,
     /// A launch token was used before, with other parameters or for an instance that has since been terminated.
     IdempotentParameterMismatch,
+    /// The name of the resource in the request is taken.
+    AlreadyExists,
     /// AWS refuses the request because of its content.
     Invalid,
     /// AWS gave no answer, or an answer without an outcome. The call may have taken effect.
@@ -35,7 +37,12 @@ impl ErrorClass {
     pub fn is_refusal(self) -> bool {
         matches!(
             self,
-            Self::NotFound | Self::Unauthorized | Self::InsufficientCapacity | Self::QuotaExceeded | Self::Invalid
+            Self::NotFound
+                | Self::Unauthorized
+                | Self::InsufficientCapacity
+                | Self::QuotaExceeded
+                | Self::AlreadyExists
+                | Self::Invalid
         )
     }
 
@@ -44,7 +51,7 @@ impl ErrorClass {
     pub fn is_permanent(self) -> bool {
         matches!(
             self,
-            Self::NotFound | Self::Unauthorized | Self::QuotaExceeded | Self::Invalid
+            Self::NotFound | Self::Unauthorized | Self::QuotaExceeded | Self::AlreadyExists | Self::Invalid
         )
     }
 
@@ -56,6 +63,7 @@ impl ErrorClass {
             Self::Unauthorized => Reason::Unauthorized,
             Self::InsufficientCapacity => Reason::InsufficientCapacity,
             Self::QuotaExceeded => Reason::QuotaExceeded,
+            Self::AlreadyExists => Reason::Conflict,
             Self::Invalid => Reason::InvalidSpec,
             Self::IdempotentParameterMismatch | Self::NoAnswer => Reason::Failed,
         }
@@ -247,10 +255,18 @@ fn known_class(code: &str) -> Option<ErrorClass> {
         "MaxSpotInstanceCountExceeded" => ErrorClass::QuotaExceeded,
         "VolumeTypeNotAvailableInZone" | "TagPolicyViolation" => ErrorClass::Invalid,
         "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
+        "ResourceExistsException" | "ParameterAlreadyExists" => ErrorClass::AlreadyExists,
+        // The name is that of a secret which Secrets Manager is still deleting: it will be free.
+        "InvalidRequestException" => ErrorClass::NoAnswer,
         "InternalError" | "InternalFailure" | "Unavailable" | "ServiceUnavailable" | "Server.InternalError" => {
             ErrorClass::NoAnswer
         }
-        _ if code.ends_with("LimitExceeded") || code.ends_with("QuotaExceeded") => ErrorClass::QuotaExceeded,
+        _ if code.ends_with("LimitExceeded")
+            || code.ends_with("LimitExceededException")
+            || code.ends_with("QuotaExceeded") =>
+        {
+            ErrorClass::QuotaExceeded
+        }
         "TooManyTargets" | "TooManyRegistrationsForTargetId" => ErrorClass::QuotaExceeded,
         // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`; those of S3 and IAM begin with the
         // words: `NoSuchBucket`.
@@ -293,6 +309,9 @@ mod tests {
             ("InvalidAccessKeyId", ErrorClass::Unauthorized),
             ("TooManyTargets", ErrorClass::QuotaExceeded),
             ("InvalidTarget", ErrorClass::Invalid),
+            ("ResourceExistsException", ErrorClass::AlreadyExists),
+            ("ParameterAlreadyExists", ErrorClass::AlreadyExists),
+            ("InvalidRequestException", ErrorClass::NoAnswer),
             ("InvalidParameterValue", ErrorClass::Invalid),
             ("InvalidClientTokenId", ErrorClass::Unauthorized),
             ("UnauthorizedOperation", ErrorClass::Unauthorized),

@@ -21,8 +21,8 @@ pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
     ApiLoadBalancer, CapacityReservation, ClusterKey, CredentialSource, HostPlacement, Image, Instance, InstanceType,
     LaunchOptions, LaunchRequest, LaunchVolume, MachineKey, Market, MetadataOptions, NetworkInterface, Observation,
-    PlacementGroup, PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity, RouteTable, SecurityGroup,
-    StateReason, Subnet, UserData, Vpc, identifying_tag, zone_type,
+    PlacementGroup, PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity, RouteTable, SecretActions,
+    SecurityGroup, StateReason, StoredSecret, Subnet, UserData, Vpc, identifying_tag, zone_type,
 };
 pub use timing::{Timing, doubled_wait};
 

@@ -58,6 +58,8 @@ pub struct Timing {
     pub late_registration: Duration,
     /// Maximum time for which the provider delays the termination of an instance that has not left a load balancer.
     pub drain_limit: Duration,
+    /// Age of an instance at which its bootstrap data is deleted although it has not become a node.
+    pub bootstrap_data_age: Duration,
     /// The duration that counts as a second in AWS's request rates. Terminations and calls about targets are batched
     /// for a fifth of this duration.
     pub rate_second: Duration,
@@ -88,6 +90,7 @@ impl Default for Timing {
             target_settling: Duration::from_secs(600),
             late_registration: Duration::from_secs(60),
             drain_limit: Duration::from_secs(300),
+            bootstrap_data_age: Duration::from_secs(1800),
             rate_second: Duration::from_secs(1),
         }
     }
@@ -121,6 +124,7 @@ impl Timing {
             target_settling: self.target_settling / factor,
             late_registration: self.late_registration / factor,
             drain_limit: self.drain_limit / factor,
+            bootstrap_data_age: self.bootstrap_data_age / factor,
             rate_second: self.rate_second / factor,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::preflight::PreflightMode;
-use capa_api::machine::AWSMachineSpec;
+use capa_api::machine::{AWSMachineSpec, BootstrapDelivery, SecretsBackend};
 use capa_aws::iam_actions::Action;
 use capa_preflight::facts::Demand;
 
@@ -98,6 +98,10 @@ impl ClusterUse {
         let unknown = demand.machines.is_empty();
         let profiles = checks && (unknown || sources || !demand.instance_profiles().is_empty());
         let bucket = checks && (sources || demand.bucket().is_some());
+        let keeps = |backend| {
+            let delivery = BootstrapDelivery::Secrets(backend);
+            unknown || machines().any(|spec| spec.ignition.is_none() && spec.effective_bootstrap_delivery() == delivery)
+        };
         let purposes = [
             (
                 "DescribeCapacityReservations",
@@ -112,6 +116,13 @@ impl ClusterUse {
                 "DescribeNetworkInterfaces",
                 any(|spec| !spec.network_interfaces.is_empty()),
             ),
+            ("CreateSecret", keeps(SecretsBackend::SecretsManager)),
+            ("PutSecretValue", keeps(SecretsBackend::SecretsManager)),
+            ("DeleteSecret", keeps(SecretsBackend::SecretsManager)),
+            ("TagResource", keeps(SecretsBackend::SecretsManager)),
+            ("PutParameter", keeps(SecretsBackend::SsmParameterStore)),
+            ("DeleteParameters", keeps(SecretsBackend::SsmParameterStore)),
+            ("AddTagsToResource", keeps(SecretsBackend::SsmParameterStore)),
             ("DescribeKeyPairs", checks),
             ("DescribeAvailabilityZones", checks),
             ("DescribeDhcpOptions", checks),

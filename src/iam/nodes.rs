@@ -34,6 +34,22 @@ pub(super) const NEEDS: &[Need] = &[
         why: "programs of the AWS cloud provider find the instance they run on",
     },
     Need {
+        name: "BootstrapSecrets",
+        on: Nodes::All,
+        actions: &["secretsmanager:DeleteSecret", "secretsmanager:GetSecretValue"],
+        resources: &["secretsmanager:*:*:secret:aws.cluster.x-k8s.io/*"],
+        condition: None,
+        why: "a new node fetches its bootstrap data and deletes it; leave it out where user data has the bootstrap data",
+    },
+    Need {
+        name: "BootstrapParameters",
+        on: Nodes::All,
+        actions: &["ssm:DeleteParameter", "ssm:GetParameter"],
+        resources: &["ssm:*:*:parameter/cluster.x-k8s.io/*"],
+        condition: None,
+        why: "the same with `secureSecretsBackend: ssm-parameter-store`",
+    },
+    Need {
         name: "ContainerImages",
         on: Nodes::All,
         actions: &[
@@ -219,12 +235,22 @@ mod tests {
     }
 
     #[test]
-    fn workers_change_only_addresses_and_tags_of_interfaces() {
+    fn workers_change_only_bootstrap_data_and_interfaces() {
         let changes = actions(Nodes::All).into_iter().map(|(action, _)| action);
-        let reads = ["ec2:Describe", "ecr:Describe", "ecr:Get", "ecr:List", "ecr:Batch"];
+        let reads = [
+            "ec2:Describe",
+            "ecr:Describe",
+            "ecr:Get",
+            "ecr:List",
+            "ecr:Batch",
+            "secretsmanager:Get",
+            "ssm:Get",
+        ];
         let changes: Vec<_> = changes
             .filter(|action| !reads.iter().any(|read| action.starts_with(read)))
             .collect();
-        assert_eq!(changes, ["ec2:AssignIpv6Addresses", "ec2:CreateTags"]);
+        let of_bootstrap_data = ["secretsmanager:DeleteSecret", "ssm:DeleteParameter"];
+        let of_interfaces = ["ec2:AssignIpv6Addresses", "ec2:CreateTags"];
+        assert_eq!(changes, [of_bootstrap_data, of_interfaces].concat());
     }
 }

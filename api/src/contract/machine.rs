@@ -104,6 +104,11 @@ impl Machine {
             .filter(|name| !name.is_empty())
     }
 
+    /// Whether the machine has become a node.
+    pub fn has_joined(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.node_ref.is_some())
+    }
+
     /// Failure domain in which the machine is to be placed. An empty name counts as absent.
     pub fn requested_failure_domain(&self) -> Option<&str> {
         self.spec.failure_domain.as_deref().filter(|name| !name.is_empty())

@@ -8,10 +8,10 @@ const NOT_LAUNCHED: Consequence = Consequence {
     condition: Some((ConditionType::InstanceReady, Reason::UnsupportedField)),
     what: "a machine that sets it is not launched",
 };
-/// Bootstrap data is passed inline only.
-const NOT_STORED: Consequence = Consequence {
-    condition: Some((ConditionType::BootstrapDataReady, Reason::StorageNotSupported)),
-    what: "bootstrap data is kept in no AWS service, and a machine that asks for it waits",
+/// The number follows from the bootstrap data.
+const COUNTED: Consequence = Consequence {
+    condition: None,
+    what: "there are as many secrets as the bootstrap data needs, and `status.bootstrapSecrets` says how many",
 };
 /// The only supported format of bootstrap data is cloud-init.
 const NO_IGNITION: Consequence = Consequence {
@@ -42,7 +42,6 @@ const NOT_MANAGED: Consequence = Consequence {
 };
 
 const LEAVE_OUT: &str = "leave it out";
-const INLINE: &str = "set `cloudInit.insecureSkipSecretsManager: true`";
 
 const fn machine(path: &'static str) -> Field {
     Field {
@@ -139,12 +138,7 @@ pub(super) const FIELDS: &[Field] = &[
     machine("ami.eksLookupType").so(NOT_LAUNCHED, "set `ami.id`"),
     machine("elasticIpPool"),
     machine("privateDnsName").changed(),
-    machine("cloudInit.insecureSkipSecretsManager")
-        .but(&["true"])
-        .so(NOT_STORED, INLINE),
-    machine("cloudInit.secretCount").so(NOT_STORED, INLINE),
-    machine("cloudInit.secretPrefix").so(NOT_STORED, INLINE),
-    machine("cloudInit.secureSecretsBackend").so(NOT_STORED, INLINE),
+    machine("cloudInit.secretCount").so(COUNTED, LEAVE_OUT),
     machine("ignition").so(NO_IGNITION, "use cloud-init"),
     machine("dynamicHostAllocation"),
     machine("additionalTags").changed(),

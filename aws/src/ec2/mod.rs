@@ -37,6 +37,11 @@ impl Ec2Calls {
     pub(crate) fn new(client: aws_sdk_ec2::Client, runner: CallRunner) -> Self {
         Self { client, runner }
     }
+
+    /// The runner of the calls.
+    pub(crate) fn runner(&self) -> &CallRunner {
+        &self.runner
+    }
 }
 
 /// The filters of a query; none at all where it has none.

@@ -43,6 +43,8 @@ pub enum AccessLevel {
 pub enum Asked {
     /// The provider calls the action.
     Called,
+    /// AWS checks the permission within this other action of the service.
+    Within(&'static str),
     /// AWS checks the permission within RunInstances, where the request has this property.
     AtLaunch(AtLaunch),
 }

@@ -117,6 +117,38 @@ const ASSUME_ROLE: Grant = Grant {
     condition: Condition::Always,
 };
 
+/// Bootstrap data in Secrets Manager. The names are within those that CAPA's policies allow.
+const SECRETS: Grant = Grant {
+    name: "KeepBootstrapSecrets",
+    resources: Resources::Arns(&["secretsmanager:*:*:secret:aws.cluster.x-k8s.io/*"]),
+    condition: Condition::Always,
+};
+
+/// The same in Parameter Store.
+const PARAMETERS: Grant = Grant {
+    name: "KeepBootstrapParameters",
+    resources: Resources::Arns(&["ssm:*:*:parameter/cluster.x-k8s.io/*"]),
+    condition: Condition::Always,
+};
+
+/// An action on bootstrap data.
+const fn bootstrap_data(
+    service: &'static str,
+    name: &'static str,
+    access: AccessLevel,
+    grants: &'static [Grant],
+    why: &'static str,
+) -> Action {
+    Action {
+        service,
+        name,
+        access,
+        asked: Asked::Called,
+        grants,
+        why,
+    }
+}
+
 /// A describe action of EC2. None of these actions can be restricted to single resources.
 const fn describe(name: &'static str, why: &'static str) -> Action {
     Action {
@@ -419,6 +451,61 @@ pub const ACTIONS: &[Action] = &[
         &[READ_BUCKETS],
         "checks that the bucket for bootstrap data is not public",
     ),
+    bootstrap_data(
+        "secretsmanager",
+        "CreateSecret",
+        AccessLevel::Write,
+        &[SECRETS],
+        "keeps bootstrap data until the instance has fetched it",
+    ),
+    bootstrap_data(
+        "secretsmanager",
+        "PutSecretValue",
+        AccessLevel::Write,
+        &[SECRETS],
+        "replaces bootstrap data after an attempt that launched nothing",
+    ),
+    bootstrap_data(
+        "secretsmanager",
+        "DeleteSecret",
+        AccessLevel::Write,
+        &[SECRETS],
+        "deletes bootstrap data that no instance needs any longer",
+    ),
+    Action {
+        asked: Asked::Within("CreateSecret"),
+        ..bootstrap_data(
+            "secretsmanager",
+            "TagResource",
+            AccessLevel::Tagging,
+            &[SECRETS],
+            "tags bootstrap data as the cluster's",
+        )
+    },
+    bootstrap_data(
+        "ssm",
+        "PutParameter",
+        AccessLevel::Write,
+        &[PARAMETERS],
+        "keeps bootstrap data until the instance has fetched it",
+    ),
+    bootstrap_data(
+        "ssm",
+        "DeleteParameters",
+        AccessLevel::Write,
+        &[PARAMETERS],
+        "deletes bootstrap data that no instance needs any longer",
+    ),
+    Action {
+        asked: Asked::Within("PutParameter"),
+        ..bootstrap_data(
+            "ssm",
+            "AddTagsToResource",
+            AccessLevel::Tagging,
+            &[PARAMETERS],
+            "tags bootstrap data as the cluster's",
+        )
+    },
     check(
         "servicequotas",
         "GetServiceQuota",

@@ -72,6 +72,13 @@ pub(crate) struct CheckClients {
     pub(crate) service_quotas: aws_sdk_servicequotas::Client,
 }
 
+/// Clients of the services that keep bootstrap data.
+#[derive(Clone)]
+pub(crate) struct SecretsClients {
+    pub(crate) secrets_manager: aws_sdk_secretsmanager::Client,
+    pub(crate) ssm: aws_sdk_ssm::Client,
+}
+
 impl SdkClients {
     pub(super) fn new(basis: Basis) -> Self {
         let ec2 = config_of!(aws_sdk_ec2, &basis, "ec2", "ec2");
@@ -84,6 +91,16 @@ impl SdkClients {
             classic_elb: aws_sdk_elasticloadbalancing::Client::from_conf(classic_elb.build()),
             elb: aws_sdk_elasticloadbalancingv2::Client::from_conf(elb.build()),
             basis,
+        }
+    }
+
+    /// The clients of the services that keep bootstrap data.
+    pub(crate) fn for_secrets(&self) -> SecretsClients {
+        let secrets_manager = config_of!(aws_sdk_secretsmanager, &self.basis, "secretsmanager", "secretsmanager");
+        let ssm = config_of!(aws_sdk_ssm, &self.basis, "ssm", "ssm");
+        SecretsClients {
+            secrets_manager: aws_sdk_secretsmanager::Client::from_conf(secrets_manager.build()),
+            ssm: aws_sdk_ssm::Client::from_conf(ssm.build()),
         }
     }
 

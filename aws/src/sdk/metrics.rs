@@ -12,7 +12,9 @@ use aws_sdk_elasticloadbalancingv2::operation as elb;
 use aws_sdk_iam::operation as iam;
 use aws_sdk_kms::operation as kms;
 use aws_sdk_s3::operation as s3;
+use aws_sdk_secretsmanager::operation as secrets_manager;
 use aws_sdk_servicequotas::operation as service_quotas;
+use aws_sdk_ssm::operation as ssm;
 use aws_sdk_sts::operation as sts;
 use aws_smithy_runtime_api::client::interceptors::context;
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
@@ -80,13 +82,14 @@ struct LaunchLabels {
 const SUCCESS: &str = "success";
 
 /// Every class of error under its label, so that an alert finds the series before the first failure.
-const FAILURES: [(ErrorClass, &str); 8] = [
+const FAILURES: [(ErrorClass, &str); 9] = [
     (ErrorClass::NotFound, "not_found"),
     (ErrorClass::Throttled, "throttled"),
     (ErrorClass::Unauthorized, "unauthorized"),
     (ErrorClass::InsufficientCapacity, "insufficient_capacity"),
     (ErrorClass::QuotaExceeded, "quota_exceeded"),
     (ErrorClass::IdempotentParameterMismatch, "parameter_mismatch"),
+    (ErrorClass::AlreadyExists, "already_exists"),
     (ErrorClass::Invalid, "invalid"),
     (ErrorClass::NoAnswer, "no_answer"),
 ];
@@ -270,6 +273,7 @@ fn service_label(service: &str) -> String {
         "Elastic Load Balancing" => "elb".to_owned(),
         "Elastic Load Balancing v2" => "elbv2".to_owned(),
         "Service Quotas" => "service-quotas".to_owned(),
+        "Secrets Manager" => "secrets-manager".to_owned(),
         other => other.to_lowercase(),
     }
 }
@@ -290,7 +294,7 @@ fn modelled<E: ProvideErrorMetadata + Error + Send + Sync + 'static>(error: &con
 }
 
 /// The operations that model their errors. A test compares them with the table of actions.
-const MODELLED: [fn(&context::Error) -> Option<String>; 26] = [
+const MODELLED: [fn(&context::Error) -> Option<String>; 31] = [
     modelled::<sts::assume_role::AssumeRoleError>,
     modelled::<sts::get_caller_identity::GetCallerIdentityError>,
     modelled::<elb::deregister_targets::DeregisterTargetsError>,
@@ -317,4 +321,9 @@ const MODELLED: [fn(&context::Error) -> Option<String>; 26] = [
     modelled::<s3::get_bucket_policy_status::GetBucketPolicyStatusError>,
     modelled::<s3::get_public_access_block::GetPublicAccessBlockError>,
     modelled::<service_quotas::get_service_quota::GetServiceQuotaError>,
+    modelled::<secrets_manager::create_secret::CreateSecretError>,
+    modelled::<secrets_manager::put_secret_value::PutSecretValueError>,
+    modelled::<secrets_manager::delete_secret::DeleteSecretError>,
+    modelled::<ssm::put_parameter::PutParameterError>,
+    modelled::<ssm::delete_parameters::DeleteParametersError>,
 ];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use capa_api::machine::SecretsBackend;
 use capa_cloud::{
     ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
     TemplateClouds,
@@ -15,6 +16,7 @@ use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances,
     machine, role, session,
 };
+use super::secrets::secret;
 use super::targets::{classic, elb, in_and_out, target};
 use crate::iam_actions::{ACTIONS, Asked, AtLaunch};
 
@@ -45,6 +47,11 @@ fn serve(call: &Call) -> Answer {
             elb("DescribeLoadBalancers", &balancers)
         }
         "DescribeListeners" => elb("DescribeListeners", ""),
+        "CreateSecret" => {
+            let taken = serde_json::json!({"__type": "ResourceExistsException", "message": "taken"});
+            (400, taken.to_string())
+        }
+        _ if matches!(call.service(), "secretsmanager" | "ssm") => (200, "{}".to_owned()),
         other => checks::good(call).unwrap_or_else(|| answer(other, "", None)),
     }
 }
@@ -98,6 +105,13 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     machines.images(&all).await.unwrap();
     machines.network_interfaces(&all).await.unwrap();
     machines.find_instances(&all).await.unwrap();
+    for backend in [SecretsBackend::SecretsManager, SecretsBackend::SsmParameterStore] {
+        let secret = secret(backend);
+        at_its_turn(async || machines.store_secret(&key, &secret).await)
+            .await
+            .unwrap();
+        machines.delete_secrets(&key, backend, &[secret.name]).await.unwrap();
+    }
     machines.launch(&key, &request()).await.unwrap();
     machines.terminate(&key, "i-1").await.unwrap();
     eventually("the instance is terminated", || {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use capa_api::machine::SecretsBackend;
 use capa_cloud::targets::{Desired, RegistrationState};
 use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, MachineClouds, ResolvedIdentity};
 use prometheus_client::encoding::text::encode;
@@ -15,6 +16,7 @@ use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, at_its_turn, caller_identity, eventually, identity, machine, role, session,
     sts_error,
 };
+use super::secrets::secret;
 use super::targets::{classic, elb, instance, serve, target};
 use crate::SessionPool;
 use crate::iam_actions::{ACTIONS, Asked};
@@ -52,6 +54,15 @@ const OF_CHECKS: [(&str, &str); 10] = [
     ("s3", "GetBucketPolicyStatus"),
     ("s3", "GetPublicAccessBlock"),
     ("service-quotas", "GetServiceQuota"),
+];
+
+/// The same of the services that keep bootstrap data.
+const OF_SECRETS: [(&str, &str); 5] = [
+    ("secrets-manager", "CreateSecret"),
+    ("secrets-manager", "PutSecretValue"),
+    ("secrets-manager", "DeleteSecret"),
+    ("ssm", "PutParameter"),
+    ("ssm", "DeleteParameters"),
 ];
 
 /// The permission for an operation.
@@ -170,6 +181,43 @@ async fn each_refusal_of_a_check_is_counted_with_its_code() {
     }
 }
 
+/// Stores and deletes secrets of both services once, with one call refused.
+async fn is_counted_of_secrets(service: &str, operation: &'static str) {
+    let refusal = |code: &str| (400, serde_json::json!({"__type": code, "message": "no"}).to_string());
+    let fake = Fake::start(move |call| match call.action.as_str() {
+        action if action == operation => refusal("LimitExceededException"),
+        "CreateSecret" => refusal("ResourceExistsException"),
+        _ => (200, "{}".to_owned()),
+    })
+    .await;
+    let (pool, registry) = fake.pool_and_metrics().await;
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
+    for backend in [SecretsBackend::SecretsManager, SecretsBackend::SsmParameterStore] {
+        let secret = secret(backend);
+        let _ = at_its_turn(async || machines.store_secret(&machine("one"), &secret).await).await;
+        let deleted = async || {
+            let names = std::slice::from_ref(&secret.name);
+            machines.delete_secrets(&machine("one"), backend, names).await
+        };
+        let _ = at_its_turn(deleted).await;
+    }
+    let labels = format!("operation=\"{operation}\",status_code=\"400\",error_code=\"LimitExceededException\"");
+    let counted = requests(&registry).into_iter();
+    let mut refused = counted.filter(|line| line.contains(&format!("service=\"{service}\"")));
+    assert!(
+        refused.any(|line| line.contains(&labels)),
+        "{labels}: {:#?}",
+        requests(&registry)
+    );
+}
+
+#[tokio::test]
+async fn each_refusal_of_a_secret_is_counted_with_its_code() {
+    for (service, operation) in OF_SECRETS {
+        is_counted_of_secrets(service, operation).await;
+    }
+}
+
 #[tokio::test]
 async fn each_refusal_is_counted_under_its_service_and_code() {
     // All of them together are too large for the stack of a test.
@@ -184,7 +232,7 @@ fn every_action_with_modelled_errors_is_tried() {
         .filter(|action| action.service != "ec2")
         .map(|action| action.name)
         .collect();
-    let tried = MODELLED.into_iter().chain(OF_CHECKS);
+    let tried = MODELLED.into_iter().chain(OF_CHECKS).chain(OF_SECRETS);
     assert_eq!(
         tried
             .map(|(_, operation)| permission(operation))

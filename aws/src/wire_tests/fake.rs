@@ -43,7 +43,7 @@ impl Call {
         let target = headers.get("x-amz-target").map(|target| target.to_str().unwrap());
         let target = target.and_then(|target| target.split_once('.'));
         let (action, form) = if let Some((_, action)) = target {
-            (action.to_owned(), serde_json::from_str(body).unwrap())
+            (action.to_owned(), json_form(body))
         } else if method == Method::GET {
             let query: BTreeMap<String, String> = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
                 .into_owned()
@@ -101,6 +101,13 @@ impl Call {
         let values = self.form.iter().filter(|(name, _)| name.starts_with("Filter.1.Value"));
         values.map(|(_, value)| value.as_str()).collect()
     }
+}
+
+/// The members of a JSON object; those that are no text are JSON.
+fn json_form(body: &str) -> BTreeMap<String, String> {
+    let members: BTreeMap<String, serde_json::Value> = serde_json::from_str(body).unwrap();
+    let text = |value: serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    members.into_iter().map(|(name, value)| (name, text(value))).collect()
 }
 
 /// Status and body.
@@ -187,7 +194,8 @@ fn fast() -> Timing {
 fn options(ec2: &str, sts: &str, timing: Timing) -> Options {
     Options {
         service_endpoints: format!(
-            "{REGION}:ec2={ec2},elasticloadbalancing={ec2},sts={sts},iam={ec2},kms={ec2},s3={ec2},servicequotas={ec2}"
+            "{REGION}:ec2={ec2},elasticloadbalancing={ec2},sts={sts},iam={ec2},kms={ec2},s3={ec2},servicequotas={ec2},\
+             secretsmanager={ec2},ssm={ec2}"
         )
         .parse()
         .unwrap(),

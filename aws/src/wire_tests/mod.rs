@@ -11,5 +11,6 @@ mod following;
 mod launches;
 mod limits;
 mod replacements;
+mod secrets;
 mod targets;
 mod templates;

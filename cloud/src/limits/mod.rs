@@ -167,6 +167,17 @@ impl CallRequest {
             instances: 1,
         }
     }
+
+    /// A write of a machine's bootstrap data.
+    pub fn secret(action: &'static str, flow: &Flow, machine: &MachineKey, priority: Priority) -> Self {
+        Self {
+            action,
+            flow: flow.clone(),
+            caller: Caller::Machine(machine.clone()),
+            priority,
+            instances: 0,
+        }
+    }
 }
 
 /// The rates of one account in one region.

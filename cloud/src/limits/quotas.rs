@@ -51,6 +51,11 @@ pub fn quota(action: &str) -> Quota {
         | "DescribeInstanceHealth"
         | "DescribeLoadBalancerAttributes" => (rate(8, 2), None),
         "GetInstanceProfile" | "GetRole" | "ListAttachedRolePolicies" | "ListRolePolicies" => (rate(20, 10), None),
+        // <https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html>
+        "CreateSecret" | "PutSecretValue" | "DeleteSecret" => (rate(50, 50), None),
+        // <https://docs.aws.amazon.com/general/latest/gr/ssm.html>
+        "PutParameter" => (rate(3, 3), None),
+        "DeleteParameters" => (rate(5, 5), None),
         // <https://docs.aws.amazon.com/servicequotas/latest/userguide/reference_limits.html>
         "GetServiceQuota" => (rate(10, 5), None),
         _ if action.starts_with("Describe") || action.starts_with("Get") => (rate(100, 20), None),

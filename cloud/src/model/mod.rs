@@ -3,6 +3,7 @@
 mod identity;
 pub(crate) mod launch;
 mod launch_options;
+mod secret;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use launch_options::{
     CapacityReservation, HostPlacement, LaunchOptions, Market, PlacementGroup, PrivateDnsNameOptions, ProcessorOptions,
 };
+pub use secret::{SecretActions, StoredSecret};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out
 /// of the answer, whereas EC2 refuses a whole call because of one unknown id parameter.

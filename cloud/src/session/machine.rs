@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use capa_api::machine::SecretsBackend;
 use parking_lot::Mutex;
 
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, Observation,
-    Query, SecurityGroup, Subnet,
+    CloudError, ErrorClass, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface,
+    Observation, Query, SecurityGroup, StoredSecret, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -52,6 +53,20 @@ pub trait SessionDriver: Send + Sync {
 
     /// DescribeInstances for a machine that is to be launched or deleted, never shared.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
+
+    /// CreateSecret, or PutParameter without leave to overwrite.
+    async fn create_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
+
+    /// PutSecretValue, or PutParameter with leave to overwrite.
+    async fn replace_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
+
+    /// DeleteSecret of each name, or DeleteParameters. A name that does not exist is no error.
+    async fn delete_secrets(
+        &self,
+        machine: &MachineKey,
+        backend: SecretsBackend,
+        names: &[String],
+    ) -> Result<(), CloudError>;
 
     /// Reserves the turn that [`SessionDriver::run_instance`] uses.
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError>;
@@ -181,6 +196,24 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
         self.driver.reserve_launch(machine)
+    }
+
+    async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
+        self.check_credentials("CreateSecret")?;
+        match self.driver.create_secret(machine, secret).await {
+            Err(error) if error.class == ErrorClass::AlreadyExists => self.driver.replace_secret(machine, secret).await,
+            answer => answer,
+        }
+    }
+
+    async fn delete_secrets(
+        &self,
+        machine: &MachineKey,
+        backend: SecretsBackend,
+        names: &[String],
+    ) -> Result<(), CloudError> {
+        self.check_credentials("DeleteSecret")?;
+        self.driver.delete_secrets(machine, backend, names).await
     }
 
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {

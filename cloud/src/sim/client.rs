@@ -246,7 +246,7 @@ impl<'a> Client<'a> {
     }
 
     /// The checks before every call: credentials, endpoint, limits.
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         now: Timestamp,
         action: &'static str,

@@ -21,6 +21,7 @@ mod launch;
 mod limits;
 mod load_balancing;
 mod region;
+mod secrets;
 mod session;
 mod terminate;
 #[cfg(test)]

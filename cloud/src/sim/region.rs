@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::targets::Group;
 use crate::{
     ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, NetworkInterface, Query, RouteTable, StateReason,
-    Subnet,
+    StoredSecret, Subnet,
 };
 
 use super::audit::{AuditEntry, Change};
@@ -38,6 +38,8 @@ pub struct Region {
     pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// Id of the last instance of a token, by zone and token.
     pub(super) tokens: BTreeMap<(String, String), String>,
+    /// The secrets of both services.
+    pub(super) secrets: Vec<StoredSecret>,
     buckets: TokenBuckets,
     audit: Vec<AuditEntry>,
 }
@@ -57,6 +59,7 @@ impl Region {
             unhealthy: BTreeSet::new(),
             load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            secrets: Vec::new(),
             buckets: TokenBuckets::default(),
             audit: Vec::new(),
         }

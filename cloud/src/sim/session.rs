@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::common::Tags;
+use capa_api::machine::SecretsBackend;
 use jiff::Timestamp;
 
 use crate::informer::{InformerSnapshot, TerminationBatch};
@@ -21,7 +22,8 @@ use crate::session::{
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest, TargetKind};
 use crate::{
     ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
-    MOST_TAGGED, MachineKey, NetworkInterface, Query, RouteTable, SecurityGroup, Subnet, Timing, Vpc,
+    MOST_TAGGED, MachineKey, NetworkInterface, Query, RouteTable, SecretActions, SecurityGroup, StoredSecret, Subnet,
+    Timing, Vpc,
 };
 
 use super::client::Client;
@@ -308,6 +310,38 @@ impl<T: Transport> SessionDriver for SimSession<T> {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let permit = self.rates.acquire_lookup(&self.flow, query, self.now())?;
         self.describe_instances(permit, query).await
+    }
+
+    async fn create_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
+        let action = SecretActions::of(secret.backend).create;
+        let turn = CallRequest::secret(action, &self.flow, machine, Priority::Launch);
+        let permit = self.rates.acquire(&turn, self.now())?;
+        let (about, secret) = (secret.name.clone(), secret.clone());
+        let effect = move |client: &mut Client<'_>, now| client.create_secret(now, &secret);
+        self.call(permit, true, about, effect).await
+    }
+
+    async fn replace_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
+        let action = SecretActions::of(secret.backend).replace;
+        let turn = CallRequest::secret(action, &self.flow, machine, Priority::Launch);
+        let permit = self.rates.acquire(&turn, self.now())?;
+        let (about, secret) = (secret.name.clone(), secret.clone());
+        let effect = move |client: &mut Client<'_>, now| client.replace_secret(now, &secret);
+        self.call(permit, true, about, effect).await
+    }
+
+    async fn delete_secrets(
+        &self,
+        machine: &MachineKey,
+        backend: SecretsBackend,
+        names: &[String],
+    ) -> Result<(), CloudError> {
+        let action = SecretActions::of(backend).delete;
+        let turn = CallRequest::secret(action, &self.flow, machine, Priority::Tag);
+        let permit = self.rates.acquire(&turn, self.now())?;
+        let (about, names) = (names.join(" "), names.to_vec());
+        let effect = move |client: &mut Client<'_>, now| client.delete_secrets(now, backend, &names);
+        self.call(permit, true, about, effect).await
     }
 
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {

@@ -80,6 +80,7 @@ pub fn watched_machine(machine: &Machine) -> Option<u64> {
         &spec.cluster_name,
         spec.infrastructure_ref.as_ref(),
         &machine.metadata.labels,
+        machine.has_joined(),
     )))
 }
 
@@ -106,13 +107,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_changes_of_a_machine_do_not_wake_its_awsmachine() {
+    fn a_machine_wakes_its_awsmachine_when_its_node_joins() {
         let quiet = Machine::new("m", capa_api::contract::MachineSpec::default());
         let mut joined = quiet.clone();
         joined.status.get_or_insert_default().node_ref = Some(NodeReference { name: "n".into() });
         let mut ready = quiet.clone();
         ready.spec.bootstrap.data_secret_name = Some("boot".into());
-        assert_eq!(watched_machine(&quiet), watched_machine(&joined));
+        assert_ne!(watched_machine(&quiet), watched_machine(&joined));
+        let mut moved = joined.clone();
+        moved.status.get_or_insert_default().node_ref = Some(NodeReference { name: "o".into() });
+        assert_eq!(watched_machine(&joined), watched_machine(&moved));
         assert_ne!(watched_machine(&quiet), watched_machine(&ready));
     }
 

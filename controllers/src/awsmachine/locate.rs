@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capa_api::common::{ControlPlaneTarget, IdentityReference, MachineRole};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
-use capa_api::machine::MachineNetworkInUse;
+use capa_api::machine::{BootstrapSecrets, MachineNetworkInUse};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, ErrorClass, MachineCloud};
@@ -108,6 +108,29 @@ pub(super) async fn recorded_or_resolved(
                 pending_targets: None,
             }
         }
+    };
+    connect(scope, inputs, context).await
+}
+
+/// The location of a machine's bootstrap data: as recorded, or that of its instance.
+pub(super) async fn of_secrets(
+    scope: &MachineScope,
+    secrets: &BootstrapSecrets,
+    context: &MachineContext,
+) -> Result<InstanceLocation, FlowError> {
+    let Some(region) = secrets.region.clone() else {
+        return recorded_or_resolved(scope, context).await;
+    };
+    let inputs = LocationInputs {
+        region: Some(region),
+        identity_ref: secrets.identity_ref.clone(),
+        cluster_tag: scope
+            .status
+            .network
+            .as_ref()
+            .and_then(|network| network.cluster_tag.clone()),
+        targets: Vec::new(),
+        pending_targets: None,
     };
     connect(scope, inputs, context).await
 }

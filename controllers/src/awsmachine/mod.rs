@@ -25,6 +25,7 @@ mod phases;
 mod read;
 mod refusal;
 mod scope;
+mod secrets;
 mod spec;
 mod status;
 mod target_access;
@@ -137,13 +138,17 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
         Observed::Instance {
             instance,
             is_ours: true,
-        } => targets::follow(scope, &instance, &location, context),
+        } => {
+            targets::follow(scope, &instance, &location, context);
+            secrets::delete_unneeded(scope, Some(&instance), &location, context).await;
+        }
         Observed::Instance {
             instance,
             is_ours: false,
         } => targets::leave_alone(scope, &instance.id, &location),
         Observed::Gone(id) => {
             targets::ensure_deregistered(scope, &id, None, &location, context);
+            secrets::delete_unneeded(scope, None, &location, context).await;
         }
     }
     Ok(())
@@ -181,5 +186,6 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
     if let Some(blocked) = deletion::merged(blocks) {
         return Err(blocked.into());
     }
+    secrets::delete_all(scope, context).await?;
     Ok(deletion::release(scope, context).await?)
 }

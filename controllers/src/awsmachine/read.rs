@@ -8,7 +8,7 @@ use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
-use capa_cloud::{CloudError, Instance, MachineCloud, MachineKey, Query, Subnet, UserData, zone_type};
+use capa_cloud::{CloudError, Instance, MachineCloud, MachineKey, Query, Subnet, zone_type};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
@@ -19,7 +19,7 @@ use super::scope::{MachineScope, Owners, key};
 use super::spec::given_id;
 use crate::identity::identity_group;
 use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
-use crate::launching::bootstrap::user_data as user_data_from;
+use crate::launching::bootstrap::{self, BootstrapData};
 use crate::launching::bootstrap_secret;
 use crate::launching::network::read_network;
 
@@ -99,12 +99,12 @@ pub(super) async fn network(
     Ok(merged)
 }
 
-/// The user data of the machine, from its bootstrap Secret.
-pub(super) async fn user_data(
+/// The bootstrap data of the machine, from its bootstrap Secret.
+pub(super) async fn bootstrap_data(
     scope: &MachineScope,
     owner: &Machine,
     context: &MachineContext,
-) -> Result<UserData, FlowError> {
+) -> Result<BootstrapData, FlowError> {
     let Some(name) = owner.bootstrap_secret_name() else {
         let message = "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)";
         let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
@@ -121,7 +121,7 @@ pub(super) async fn user_data(
     if let Some(secret) = &secret {
         bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
     }
-    Ok(user_data_from(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
+    Ok(bootstrap::bootstrap_data(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
 }
 
 /// The inputs of a launch that are looked up in AWS.

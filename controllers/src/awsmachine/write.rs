@@ -49,7 +49,7 @@ pub(super) async fn block_move(
     Ok(())
 }
 
-/// Removes the annotation if no attempt is open, even if a crash left it behind. It stays if the status was lost,
+/// Removes the annotation if no attempt is open and no secret is left, even if a crash left it behind. It stays if the status was lost,
 /// because an attempt may be open. The status without an open attempt is stored first. If the spec does not name the
 /// instance yet, the function adds the annotation `adopt-instance`: a move loses the status, and the moved AWSMachine
 /// has another UID than the client token.
@@ -60,7 +60,9 @@ pub(super) async fn allow_move(
 ) -> Result<AWSMachine, KubernetesError> {
     let blocked = meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION);
     let is_lost = account::of_lost_attempt(&machine, status).is_some();
-    if !blocked || is_lost || status.has_open_attempt() {
+    // The AWSMachine in another management cluster would have another UID, and would not know of secrets by this one.
+    let keeps_secrets = status.bootstrap_secrets.is_some();
+    if !blocked || is_lost || keeps_secrets || status.has_open_attempt() {
         return Ok(machine);
     }
     let stored = machine.status.as_ref();

@@ -1,24 +1,32 @@
-//! Converts the bootstrap Secret to the user data of an instance. Pure. No message contains bootstrap data.
+//! The bootstrap data of an instance, from the bootstrap Secret. Pure. No message contains bootstrap data.
 
 use std::fmt;
-use std::io::Write;
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::{AWSMachineSpec, BootstrapDelivery};
+use capa_api::machine::{AWSMachineSpec, BootstrapDelivery, SecretsBackend};
 use capa_cloud::UserData;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::Secret;
+
+use super::compression::gzip;
 
 /// The first bytes of data in the format gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Converts the Secret to user data, or returns the condition with the reason why the Secret cannot be used.
-pub(crate) fn user_data(
+/// Bootstrap data, and the way in which the instance gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BootstrapData {
+    /// The user data is the bootstrap data.
+    Inline(UserData),
+    /// The service keeps the bootstrap data, and the user data fetches it.
+    Stored(SecretsBackend, UserData),
+}
+
+/// The bootstrap data in the Secret, or the condition with the reason why the Secret cannot be used.
+pub(crate) fn bootstrap_data(
     spec: &AWSMachineSpec,
     secret: Option<&Secret>,
     name: &str,
-) -> Result<UserData, ConditionUpdate> {
+) -> Result<BootstrapData, ConditionUpdate> {
     let not_ready = |reason, message: String| ConditionType::BootstrapDataReady.is_false(reason, message);
     let Some(secret) = secret else {
         return Err(not_ready(
@@ -46,13 +54,8 @@ pub(crate) fn user_data(
             format!("only bootstrap format cloud-config is supported, Secret {name} or spec.ignition asks for another"),
         ));
     }
-    if spec.effective_bootstrap_delivery() != BootstrapDelivery::Inline {
-        return Err(not_ready(
-            Reason::StorageNotSupported,
-            "bootstrap data through Secrets Manager or SSM is not supported yet, and it is never sent inline unasked: \
-             set cloudInit.insecureSkipSecretsManager: true on the machine template"
-                .to_owned(),
-        ));
+    if let BootstrapDelivery::Secrets(backend) = spec.effective_bootstrap_delivery() {
+        return Ok(BootstrapData::Stored(backend, UserData::new(data.to_vec())));
     }
     let compresses = !spec.effective_uncompressed_user_data();
     let sent = if compresses { gzip(data) } else { data.to_vec() };
@@ -64,7 +67,7 @@ pub(crate) fn user_data(
         };
         return Err(not_ready(Reason::TooLarge, too_large.to_string()));
     }
-    Ok(UserData::new(sent))
+    Ok(BootstrapData::Inline(UserData::new(sent)))
 }
 
 /// Bootstrap data that EC2 does not accept.
@@ -117,15 +120,6 @@ impl fmt::Display for TooLarge<'_> {
     }
 }
 
-/// Compresses data without a time stamp, so that equal data gives equal bytes and a repeated launch has the same
-/// parameters.
-fn gzip(data: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    let written = encoder.write_all(data).and_then(|()| encoder.finish());
-    // Writing to memory cannot fail, and EC2 accepts uncompressed data as well.
-    written.unwrap_or_else(|_| data.to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
@@ -152,25 +146,29 @@ mod tests {
 
     const INLINE: &str = "cloudInit: {insecureSkipSecretsManager: true}";
 
+    fn user_data(spec: &AWSMachineSpec, secret: Option<&Secret>) -> UserData {
+        match bootstrap_data(spec, secret, "boot").unwrap() {
+            BootstrapData::Inline(user_data) => user_data,
+            BootstrapData::Stored(backend, _) => panic!("{backend} keeps it"),
+        }
+    }
+
     fn refusal(spec_yaml: &str, secret: Option<&Secret>) -> Reason {
-        user_data(&spec(spec_yaml), secret, "boot").unwrap_err().reason
+        bootstrap_data(&spec(spec_yaml), secret, "boot").unwrap_err().reason
     }
 
     #[test]
     fn inline_data_is_passed_on_as_it_is() {
         let secret = secret(&[("value", b"#cloud-config"), ("format", b"cloud-config")]);
-        assert_eq!(
-            user_data(&spec(INLINE), Some(&secret), "boot").unwrap().expose(),
-            b"#cloud-config"
-        );
+        assert_eq!(user_data(&spec(INLINE), Some(&secret)).expose(), b"#cloud-config");
     }
 
     #[test]
     fn data_is_compressed_on_request_to_the_same_bytes_each_time() {
         let secret = secret(&[("value", b"#cloud-config")]);
         let spec = spec(&format!("{INLINE}, uncompressedUserData: false"));
-        let first = user_data(&spec, Some(&secret), "boot").unwrap();
-        assert_eq!(first, user_data(&spec, Some(&secret), "boot").unwrap());
+        let first = user_data(&spec, Some(&secret));
+        assert_eq!(first, user_data(&spec, Some(&secret)));
         let mut plain = Vec::new();
         GzDecoder::new(first.expose()).read_to_end(&mut plain).unwrap();
         assert_eq!(plain, b"#cloud-config");
@@ -188,19 +186,26 @@ mod tests {
             refusal("ignition: {version: '3.4'}", Some(&good)),
             Reason::UnsupportedFormat
         );
-        assert_eq!(refusal("publicIP: false", Some(&good)), Reason::StorageNotSupported);
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
     }
 
     #[test]
-    fn the_message_about_storage_names_the_field_that_helps() {
-        let good = secret(&[("value", b"#cloud-config")]);
-        let refused = user_data(&spec("cloudInit: {}"), Some(&good), "boot").unwrap_err();
-        assert!(
-            refused.message.contains("cloudInit.insecureSkipSecretsManager: true"),
-            "{}",
-            refused.message
-        );
+    fn data_for_a_service_has_any_size_and_is_never_sent_inline_unasked() {
+        let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1])]);
+        for (spec_yaml, backend) in [
+            ("cloudInit: {}", SecretsBackend::SecretsManager),
+            ("publicIP: false", SecretsBackend::SecretsManager),
+            (
+                "cloudInit: {secureSecretsBackend: ssm-parameter-store}",
+                SecretsBackend::SsmParameterStore,
+            ),
+        ] {
+            let data = bootstrap_data(&spec(spec_yaml), Some(&large), "boot").unwrap();
+            let BootstrapData::Stored(chosen, kept) = data else {
+                panic!("{spec_yaml}: it is sent inline");
+            };
+            assert_eq!((chosen, kept.expose().len()), (backend, UserData::MAX_BYTES + 1));
+        }
     }
 
     /// Bytes that compression does not make smaller.
@@ -243,7 +248,9 @@ mod tests {
         ];
         for (row, (spec_yaml, data, expected)) in table.into_iter().enumerate() {
             let secret = secret(&[("value", &data)]);
-            let message = user_data(&spec(spec_yaml), Some(&secret), "boot").unwrap_err().message;
+            let message = bootstrap_data(&spec(spec_yaml), Some(&secret), "boot")
+                .unwrap_err()
+                .message;
             assert!(message.contains(expected), "{row}: {message}");
             let advises = message.contains("uncompressedUserData");
             assert_eq!(advises, row == 0, "{row}: {message}");
@@ -254,6 +261,6 @@ mod tests {
     fn compression_makes_room_below_the_limit() {
         let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1])]);
         let spec = spec(&format!("{INLINE}, uncompressedUserData: false"));
-        assert!(user_data(&spec, Some(&large), "boot").is_ok());
+        assert!(user_data(&spec, Some(&large)).expose().len() < UserData::MAX_BYTES);
     }
 }

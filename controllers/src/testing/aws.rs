@@ -16,7 +16,7 @@ use capa_cloud::session::{MachineSession, RateLimits, SessionKey};
 use capa_cloud::sim::{Behaviour, Ec2, Region, Sessions, SimSession};
 use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, LaunchRequest, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
-    Timing,
+    StoredSecret, Timing,
 };
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
@@ -97,6 +97,11 @@ impl FakeAws {
     /// All requested launches, including refused ones.
     pub(crate) fn launches(&self) -> Vec<LaunchRequest> {
         self.state().launches.clone()
+    }
+
+    /// The secrets that services keep.
+    pub(crate) fn secrets(&self) -> Vec<StoredSecret> {
+        self.state().region(&self.region).secrets().to_vec()
     }
 
     /// Ids of the instances that were ever launched.

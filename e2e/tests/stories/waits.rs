@@ -40,18 +40,9 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
         environment.apply(&ignition).await?;
         let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
         environment.apply(&fixtures::bootstrap_secret("large", &large)).await?;
-        environment
-            .apply(&fixtures::bootstrap_secret("unasked", "#cloud-config"))
-            .await?;
         for (name, spec, reason, words) in [
             ("ignition", INLINE, "UnsupportedFormat", "Secret ignition"),
             ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
-            (
-                "unasked",
-                "",
-                "StorageNotSupported",
-                "cloudInit.insecureSkipSecretsManager: true",
-            ),
         ] {
             environment.apply(&machine(name, "dev", spec)).await?;
             let found = s.machine_lacks(name, "BootstrapDataReady", reason).await?;
@@ -65,7 +56,6 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
                 .await?;
             s.machine_ready(name).await?;
         }
-        s.machine_lacks("unasked", "Ready", "StorageNotSupported").await?;
         s.assert_mutating(&[("RunInstances", 2)]);
         Ok(())
     })

@@ -191,9 +191,8 @@ pub struct AWSMachineSpec {
     #[schemars(length(max = 40))]
     pub non_root_volumes: Vec<Volume>,
 
-    /// Delivery of cloud-init bootstrap data. Absent: through AWS Secrets Manager. Neither Secrets Manager nor SSM is
-    /// supported yet: the machine waits with the reason `StorageNotSupported`. Set
-    /// `cloudInit.insecureSkipSecretsManager: true`.
+    /// Delivery of cloud-init bootstrap data. Absent: through AWS Secrets Manager, from which the instance fetches the
+    /// data with the AWS CLI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_init: Option<CloudInit>,
     /// Delivery of Ignition bootstrap data; not together with `cloudInit`.

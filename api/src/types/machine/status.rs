@@ -246,6 +246,13 @@ pub struct BootstrapSecrets {
     /// Number of secrets.
     #[schemars(range(min = 0))]
     pub count: i32,
+    /// AWS region of the secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub region: Option<String>,
+    /// Identity with which the secrets were stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_ref: Option<IdentityReference>,
 }
 
 /// A Dedicated Host that was allocated for a machine.

@@ -156,6 +156,9 @@ pub(in crate::awsmachine) async fn abandoned(
         "{what} is abandoned because annotation {} names it: if its instance runs, nobody but you will terminate it",
         meta::ABANDON_INSTANCE_ANNOTATION
     );
+    let left = scope.status.bootstrap_secrets.as_ref();
+    let left = left.map(|left| format!("; its bootstrap data {} is left in {}", left.prefix, left.backend));
+    let message = message + left.as_deref().unwrap_or_default();
     scope.events.push(EventDraft::warning("InstanceAbandoned", message));
     release(scope, context).await
 }

@@ -71,8 +71,7 @@ fn tells_of_ended_instance(status: &AWSMachineStatus) -> bool {
 /// Cluster API takes the id over from the AWSMachine, and looks for the node by it.
 fn has_instance(owner: &Machine) -> bool {
     let has_id = owner.spec.provider_id.as_ref().is_some_and(|id| !id.is_empty());
-    let joined = owner.status.as_ref().is_some_and(|status| status.node_ref.is_some());
-    has_id || joined
+    has_id || owner.has_joined()
 }
 
 #[cfg(test)]

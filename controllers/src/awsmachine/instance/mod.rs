@@ -209,6 +209,7 @@ fn ended_early(
                     .refused_capacity(&pool, zone, context.kubernetes.uptime());
             }
             scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
+            context.memory.forget_stored(scope.uid());
             context.clouds.forget(&scope.key());
             return Err(Blocked::new(failed("another one is launched"), Next::Requeue(Duration::ZERO)).into());
         }

@@ -14,6 +14,7 @@ use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::ownership::attempt_number;
 use crate::awsmachine::read;
 use crate::awsmachine::scope::{MachineScope, adoption_event};
+use crate::awsmachine::secrets;
 use crate::kubernetes_api::BeingRead;
 use crate::launching::image::image_id;
 
@@ -31,6 +32,7 @@ pub(super) async fn recover(
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
     if is_unknown && let Some(event) = recovered_launch(scope, instance, context).await? {
         scope.record_launch(event)?;
+        secrets::recover(scope, instance.client_token.as_deref().unwrap_or_default());
     }
     Ok(())
 }

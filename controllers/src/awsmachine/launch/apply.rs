@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use capa_api::conditions::{ConditionType, Reason};
-use capa_api::machine::{LaunchRecord, RecordedRequest};
+use capa_api::machine::{BootstrapSecrets, LaunchRecord, RecordedRequest};
 use capa_api::network::NetworkSubnet;
 use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest};
 use capa_runtime::reconcile::{EventDraft, Next};
@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::adoption::{Adoption, adopt};
 use super::conflict;
 use super::plan::{LaunchStep, LookUp, is_fresh};
-use super::prepare::{LaunchDecision, pool};
+use super::prepare::{LaunchDecision, Prepared, pool};
 use super::progress::Progress;
 use super::record::LaunchEvent;
 use crate::awsmachine::account;
@@ -25,6 +25,7 @@ use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
 use crate::awsmachine::scope::{MachineScope, adoption_event};
+use crate::awsmachine::secrets;
 use crate::awsmachine::target_access::{self, LaunchHold};
 use crate::awsmachine::write;
 use crate::retry;
@@ -61,6 +62,9 @@ pub(super) async fn apply(
     // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
     write::block_move(scope, &decision.prepared.location.account_id, context).await?;
     write_record(scope, decision, context).await?;
+    if let Some(of_launch) = &prepared.secrets {
+        secrets::store(scope, of_launch, prepared.location.cloud.as_ref(), context).await?;
+    }
     call(scope, decision, context).await
 }
 
@@ -165,6 +169,7 @@ async fn write_record(
                 holder,
             })?;
             scope.status.network = Some(prepared.in_use(&scope.machine, request));
+            scope.status.bootstrap_secrets = secrets_of_launch(scope, prepared);
             write::store(scope, context).await?;
             let account_id = &prepared.location.account_id;
             context.memory.recorded(scope.uid(), token, account_id, asked_at);
@@ -186,6 +191,17 @@ async fn write_record(
         LaunchStep::Repeat | LaunchStep::LookOnly => {}
     }
     Ok(())
+}
+
+/// The record of the secrets of a launch. It also covers the secrets of earlier attempts.
+fn secrets_of_launch(scope: &MachineScope, prepared: &Prepared) -> Option<BootstrapSecrets> {
+    let earlier = scope.status.bootstrap_secrets.clone();
+    let Some(secrets) = &prepared.secrets else {
+        return earlier;
+    };
+    let mut record = secrets.record.clone();
+    record.count = record.count.max(earlier.map_or(0, |earlier| earlier.count));
+    Some(record)
 }
 
 /// The call as it is recorded.
@@ -310,6 +326,7 @@ async fn record_found(
     // The security groups of the instance are not known here; those of the spec would be a guess.
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
+    secrets::recover(scope, &request.client_token);
     store_instance(scope, context).await?;
     scope.events.push(adoption_event(&instance.id).recorded());
     Ok(())

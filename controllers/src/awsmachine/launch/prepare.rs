@@ -27,8 +27,10 @@ use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
 use crate::awsmachine::spec;
 use crate::awsmachine::time::age;
+use crate::launching::bootstrap::BootstrapData;
 use crate::launching::replacement::Replacement;
 use crate::launching::request::{RequestInputs, build_request};
+use crate::launching::secrets::{LaunchSecrets, StorageRequest};
 
 /// Everything that a launch needs, once every wait is over.
 pub(super) struct Prepared {
@@ -40,6 +42,8 @@ pub(super) struct Prepared {
     /// The network interfaces that the machine brings, looked up for an attempt that is not recorded yet.
     interfaces: Option<OwnInterfaces>,
     user_data: UserData,
+    /// The secrets that are stored before the launch, if a service keeps the bootstrap data.
+    pub(super) secrets: Option<LaunchSecrets>,
     management_cluster: Option<String>,
 }
 
@@ -57,7 +61,7 @@ pub(super) async fn prepare(
     cluster: &Cluster,
     context: &MachineContext,
 ) -> Result<Prepared, FlowError> {
-    let user_data = user_data(scope, owner, cluster, context).await?;
+    let bootstrap_data = bootstrap_data(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
     if let Some(mut update) = spec::validate(spec).or_else(|| spec::validate_support(spec)) {
@@ -68,6 +72,7 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    let (user_data, secrets) = delivered(scope, bootstrap_data, &location);
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
@@ -87,17 +92,18 @@ pub(super) async fn prepare(
         image,
         interfaces,
         user_data,
+        secrets,
         management_cluster: context.kubernetes.management_cluster(),
     })
 }
 
 /// Bootstrap data, once the cluster's infrastructure is provisioned.
-async fn user_data(
+async fn bootstrap_data(
     scope: &MachineScope,
     owner: &Machine,
     cluster: &Cluster,
     context: &MachineContext,
-) -> Result<UserData, FlowError> {
+) -> Result<BootstrapData, FlowError> {
     if !cluster.infrastructure_provisioned() {
         let message = match &cluster.spec.infrastructure_ref {
             Some(ContractReference { kind, name, .. }) => format!("{kind} {name} is not provisioned yet"),
@@ -106,7 +112,31 @@ async fn user_data(
         let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForClusterInfrastructure, message);
         return Err(Blocked::new(waiting, Next::AwaitChange).into());
     }
-    read::user_data(scope, owner, context).await
+    read::bootstrap_data(scope, owner, context).await
+}
+
+/// The user data of the launch, and the bootstrap data to store before it.
+fn delivered(
+    scope: &MachineScope,
+    data: BootstrapData,
+    location: &InstanceLocation,
+) -> (UserData, Option<LaunchSecrets>) {
+    match data {
+        BootstrapData::Inline(user_data) => (user_data, None),
+        BootstrapData::Stored(backend, data) => {
+            let secrets = LaunchSecrets::new(&StorageRequest {
+                spec: &scope.machine.spec,
+                backend,
+                uid: scope.uid(),
+                name: scope.machine.metadata.name.as_deref().unwrap_or_default(),
+                region: &location.region,
+                identity_ref: &location.identity_ref,
+                cluster_tag: &location.cluster_tag,
+                data: data.expose(),
+            });
+            (secrets.user_data.clone(), Some(secrets))
+        }
+    }
 }
 
 /// The network of all sources, if a machine may be launched into it.

@@ -18,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::launch::progress::Progress;
 use super::time::Moment;
+use crate::call_inputs::Inputs;
 use crate::refusals::Refusals;
 use attempts::Attempts;
 pub(super) use attempts::RememberedAttempt;
@@ -41,6 +42,8 @@ struct State {
     tries: HashMap<String, (Duration, Duration)>,
     /// The instances that are gone and that no later call has followed, by UID of their machine.
     without_later: HashMap<String, String>,
+    /// The bootstrap data that this process has stored for each machine, by UID.
+    stored_data: HashMap<String, Inputs>,
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
     shortages: Shortages,
@@ -77,7 +80,7 @@ impl LaunchMemory {
     pub fn entries(&self) -> usize {
         let state = self.state();
         let machines = state.attempts.entries() + state.promised.len() + state.identity_groups.len();
-        machines + state.tries.len() + state.without_later.len() + self.refusals.entries()
+        machines + state.stored_data.len() + state.tries.len() + state.without_later.len() + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
@@ -150,10 +153,26 @@ impl LaunchMemory {
         let mut state = self.state();
         state.attempts.forget(uid);
         state.promised.remove(uid);
+        state.stored_data.remove(uid);
         state.identity_groups.remove(uid);
         state.tries.remove(uid);
         state.without_later.remove(uid);
         self.refusals.forget(uid);
+    }
+
+    /// Records that this process has stored this bootstrap data.
+    pub(super) fn stored(&self, uid: &str, data: Inputs) {
+        self.state().stored_data.insert(uid.to_owned(), data);
+    }
+
+    /// Whether this process has stored this bootstrap data, and nobody has used it since.
+    pub(super) fn has_stored(&self, uid: &str, data: Inputs) -> bool {
+        self.state().stored_data.get(uid) == Some(&data)
+    }
+
+    /// Forgets the stored bootstrap data of a machine: it is deleted, or an instance may have deleted it.
+    pub(super) fn forget_stored(&self, uid: &str) {
+        self.state().stored_data.remove(uid);
     }
 
     /// Records that the instance of a deleted machine could not be looked up. After a pause of more than

@@ -333,8 +333,20 @@ async fn the_spec_decides_the_delivery_of_bootstrap_data() {
         (
             "cloudInit.insecureSkipSecretsManager",
             "cloudInit: {insecureSkipSecretsManager: false}",
-            "/conditions/BootstrapDataReady/is",
-            json!("False/StorageNotSupported"),
+            "/status/bootstrapSecrets/backend",
+            json!("secrets-manager"),
+        ),
+        (
+            "cloudInit.secureSecretsBackend",
+            "cloudInit: {insecureSkipSecretsManager: false, secureSecretsBackend: ssm-parameter-store}",
+            "/status/bootstrapSecrets/backend",
+            json!("ssm-parameter-store"),
+        ),
+        (
+            "cloudInit.secretPrefix",
+            "cloudInit: {insecureSkipSecretsManager: false, secretPrefix: team-a, secretCount: 1}",
+            "/status/bootstrapSecrets/prefix",
+            json!("team-a/uid-m"),
         ),
     ])
     .await;

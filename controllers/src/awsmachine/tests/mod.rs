@@ -20,6 +20,7 @@ mod pending_deaths;
 mod recovery;
 mod refusals;
 mod restored_records;
+mod secrets;
 mod sources;
 mod target_access;
 mod targets;

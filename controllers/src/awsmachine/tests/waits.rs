@@ -324,18 +324,6 @@ async fn a_field_without_effect_stops_the_launch_and_is_named() {
 }
 
 #[tokio::test]
-async fn a_machine_with_secrets_manager_is_not_launched_inline() {
-    let scene = Scene::with_spec("instanceType: t3.large, ami: {id: ami-00000001}");
-    assert_waits(
-        &scene,
-        ConditionType::BootstrapDataReady,
-        "False/StorageNotSupported",
-        Next::Retry,
-    )
-    .await;
-}
-
-#[tokio::test]
 async fn credentials_that_aws_refuses_are_a_condition() {
     let scene = Scene::new();
     scene

@@ -71,10 +71,7 @@ AWSCluster | network.vpc.tags | {network: {vpc: {tags: {team: a}}}}
 AWSMachine | ami.eksLookupType | {ami: {eksLookupType: AmazonLinux}}
 AWSMachine | elasticIpPool | {elasticIpPool: {}, publicIP: true}
 AWSMachine | privateDnsName | {privateDnsName: {}}
-AWSMachine | cloudInit.insecureSkipSecretsManager | {cloudInit: {insecureSkipSecretsManager: false}}
 AWSMachine | cloudInit.secretCount | {cloudInit: {secretCount: 1, secretPrefix: a}}
-AWSMachine | cloudInit.secretPrefix | {cloudInit: {secretCount: 1, secretPrefix: a}}
-AWSMachine | cloudInit.secureSecretsBackend | {cloudInit: {secureSecretsBackend: ssm-parameter-store}}
 AWSMachine | ignition | {ignition: {}}
 AWSMachine | dynamicHostAllocation | {dynamicHostAllocation: {}, hostAffinity: host, tenancy: host}
 AWSMachine | additionalTags | {additionalTags: {team: a}}

@@ -21,8 +21,7 @@ a field | {publicIP: true, elasticIpPool: {}}
 several fields | {publicIP: true, elasticIpPool: {}, tenancy: host, hostAffinity: host, dynamicHostAllocation: {}}
     | spec.elasticIpPool (leave it out); spec.dynamicHostAllocation (leave it out)
 a field below | {ami: {eksLookupType: AmazonLinux2023}} | spec.ami.eksLookupType (set ami.id)
-a false where only true has its effect | {cloudInit: {insecureSkipSecretsManager: false}}
-    | spec.cloudInit.insecureSkipSecretsManager (set cloudInit.insecureSkipSecretsManager: true)
+bootstrap data in Parameter Store | {cloudInit: {secureSecretsBackend: ssm-parameter-store}} |
 user data inline | {cloudInit: {insecureSkipSecretsManager: true}} |
 "#,
             )
@@ -67,7 +66,7 @@ other tags | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-
 no groups | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-1}]}}
     | {spec: {additionalSecurityGroups: null}} | spec.additionalSecurityGroups (replace the Machine)
 a field that was not there | {} | {spec: {cloudInit: {secretPrefix: p, secretCount: 2}}}
-    | spec.cloudInit.secretCount (set cloudInit.insecureSkipSecretsManager: true)
+    | spec.cloudInit.secretCount (leave it out)
 ",
             )
             .await?;

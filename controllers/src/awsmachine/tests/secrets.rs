@@ -1,0 +1,239 @@
+//! Tests of bootstrap data that an AWS service keeps.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_api::contract::NodeReference;
+use capa_api::machine::{BootstrapSecrets, InstanceState, SecretsBackend};
+use capa_runtime::reconcile::Next;
+
+use super::{FIRST, Pass, Scene};
+use crate::kubernetes_api::MachineKubernetes as _;
+use crate::testing::refused;
+
+const BOOTSTRAP_DATA_READY: ConditionType = ConditionType::BootstrapDataReady;
+
+/// A machine whose bootstrap data is in Secrets Manager.
+const SPEC: &str = "instanceType: t3.large, ami: {id: ami-00000001}";
+const NAME: &str = "aws.cluster.x-k8s.io/uid-m-0";
+
+fn names(scene: &Scene) -> Vec<String> {
+    scene.aws.secrets().into_iter().map(|secret| secret.name).collect()
+}
+
+fn recorded(pass: &Pass) -> Option<&BootstrapSecrets> {
+    pass.status().bootstrap_secrets.as_ref()
+}
+
+fn join(scene: &Scene) {
+    let mut machine = scene.kubernetes.machine("team-a", "m").unwrap().as_ref().clone();
+    let status = machine.status.get_or_insert_default();
+    status.node_ref = Some(NodeReference { name: "node".into() });
+    scene.kubernetes.put_machine(machine);
+}
+
+#[tokio::test]
+async fn bootstrap_data_is_recorded_stored_and_then_launched_with() {
+    let scene = Scene::with_spec(SPEC);
+    let pass = scene.pass().await;
+    let calls: Vec<&str> = pass.calls.iter().map(String::as_str).collect();
+    let order = |call: &str| calls.iter().position(|made| made.contains(call));
+    assert!(order("CreateSecret") < order("RunInstances"), "{calls:?}");
+    assert_eq!(names(&scene), [NAME]);
+    let launch = scene.aws.launches().remove(0);
+    let user_data = String::from_utf8(launch.user_data.expose().to_vec()).unwrap();
+    assert!(user_data.starts_with("MIME-Version"), "{user_data}");
+    assert!(!user_data.contains("#cloud-config"), "{user_data}");
+    let secrets = recorded(&pass).unwrap();
+    assert_eq!(
+        (secrets.prefix.as_str(), secrets.count),
+        ("aws.cluster.x-k8s.io/uid-m", 1)
+    );
+    assert_eq!(secrets.region.as_deref(), Some("eu-west-1"));
+}
+
+#[tokio::test]
+async fn the_record_is_stored_before_the_first_secret() {
+    let scene = Scene::with_spec(SPEC);
+    scene
+        .aws
+        .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
+    let denied = scene.pass().await;
+    assert_eq!(denied.says(BOOTSTRAP_DATA_READY), "False/Unauthorized");
+    let message = denied.message(BOOTSTRAP_DATA_READY);
+    for part in [NAME, "Secrets Manager", "nothing is launched"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert_eq!(scene.aws.instance_ids(), [""; 0]);
+    assert_eq!(recorded(&denied).map(|secrets| secrets.count), Some(1));
+    scene.after(Duration::from_secs(600)).await;
+    assert_eq!((names(&scene).len(), scene.aws.instance_ids().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn secrets_go_when_the_node_has_joined() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    assert_eq!(names(&scene), [NAME]);
+    join(&scene);
+    let joined = scene.pass().await;
+    assert_eq!(names(&scene), [""; 0]);
+    assert_eq!(recorded(&joined), None);
+    assert_eq!(
+        joined.reasons_of_events(),
+        ["SuccessfulDeleteEncryptedBootstrapDataSecrets"]
+    );
+    assert_eq!(scene.pass().await.calls, [""; 0], "and nothing is left to do");
+}
+
+#[tokio::test]
+async fn secrets_of_an_instance_that_never_joins_go_after_half_an_hour() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    let waiting = scene.pass().await;
+    let Next::Requeue(wait) = waiting.next else {
+        panic!("{:?}", waiting.next)
+    };
+    assert!(
+        wait <= Duration::from_secs(1800) && wait > Duration::from_secs(1700),
+        "{wait:?}"
+    );
+    scene.after(Duration::from_secs(1801)).await;
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
+async fn secrets_go_with_the_instance() {
+    for ending in [InstanceState::ShuttingDown, InstanceState::Terminated] {
+        let scene = Scene::with_spec(SPEC).run().await;
+        scene.aws.set_instance_state(FIRST, ending);
+        scene.pass().await;
+        assert_eq!(names(&scene), [""; 0], "{ending}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_go_with_a_machine_that_was_never_launched() {
+    let scene = Scene::with_spec(SPEC);
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    assert_eq!(names(&scene), [NAME]);
+    scene.delete();
+    let released = scene.pass().await;
+    assert_eq!(names(&scene), [""; 0]);
+    assert!(released.machine.is_none());
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_secrets_that_cannot_be_deleted() {
+    let scene = Scene::with_spec(SPEC);
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    scene.delete();
+    scene
+        .aws
+        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    let blocked = scene.pass().await;
+    let message = blocked.message(ConditionType::InstanceReady);
+    assert!(message.contains("aws.cluster.x-k8s.io/uid-m"), "{message}");
+    assert!(scene.pass().await.machine.is_none());
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
+async fn secrets_that_cannot_be_deleted_do_not_make_a_node_unready() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    join(&scene);
+    scene
+        .aws
+        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    let kept = scene.pass().await;
+    assert_eq!(kept.says(ConditionType::Ready), "True/Ready");
+    assert!(kept.message(BOOTSTRAP_DATA_READY).contains("cannot be deleted"));
+    assert_eq!(kept.next, Next::Retry);
+    let deleted = scene.pass().await;
+    assert_eq!((names(&scene).len(), deleted.message(BOOTSTRAP_DATA_READY)), (0, ""));
+}
+
+#[tokio::test]
+async fn a_refused_launch_uses_the_stored_data_again() {
+    let scene = Scene::with_spec(SPEC);
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    let again = scene.pass().await;
+    assert!(!again.calls.contains(&"CreateSecret".to_owned()), "{:?}", again.calls);
+    assert_eq!(names(&scene), [NAME]);
+}
+
+#[tokio::test]
+async fn changed_bootstrap_data_replaces_what_is_stored() {
+    let scene = Scene::with_spec(SPEC);
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    let before = scene.aws.secrets();
+    scene
+        .kubernetes
+        .put_secret("team-a", "boot", &[("value", "#cloud-config with another token")]);
+    scene.pass().await;
+    let after = scene.aws.secrets();
+    assert_eq!(after.len(), 1);
+    assert_ne!(before, after);
+}
+
+#[tokio::test]
+async fn a_crash_at_any_call_leaves_nothing_behind() {
+    for action in ["CreateSecret", "RunInstances", "DeleteSecret"] {
+        let mut scene = Scene::with_spec(SPEC);
+        scene.aws.lose_next_answer(action);
+        scene.pass().await;
+        scene.restart();
+        for _ in 0..3 {
+            scene.after(Duration::from_secs(5)).await;
+        }
+        assert_eq!(scene.aws.instance_ids().len(), 1, "{action}");
+        assert_eq!(scene.aws.secrets().len(), 1, "{action}");
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        scene.pass().await;
+        join(&scene);
+        for _ in 0..2 {
+            scene.after(Duration::from_secs(5)).await;
+        }
+        assert_eq!(names(&scene), [""; 0], "{action}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_status_does_not_leave_secrets_behind() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    scene.edit(|machine| machine.status = None);
+    scene.pass().await;
+    scene.delete();
+    for _ in 0..3 {
+        scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+        if scene.machine("m").is_some() {
+            scene.after(Duration::from_secs(600)).await;
+        }
+    }
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
+async fn parameter_store_keeps_the_data_where_the_spec_says_so() {
+    let spec = format!("{SPEC}, cloudInit: {{secureSecretsBackend: ssm-parameter-store}}");
+    let scene = Scene::with_spec(&spec).run().await;
+    let stored = scene.aws.secrets();
+    assert_eq!(stored[0].name, "/cluster.x-k8s.io/uid-m/0");
+    assert_eq!(stored[0].backend, SecretsBackend::SsmParameterStore);
+    join(&scene);
+    let joined = scene.pass().await;
+    assert!(
+        joined.calls.contains(&"DeleteParameters".to_owned()),
+        "{:?}",
+        joined.calls
+    );
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_move_waits_for_the_secrets() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    let annotation = capa_api::meta::BLOCK_MOVE_ANNOTATION;
+    let blocks = |pass: &Pass| capa_api::meta::has_annotation(&pass.machine().metadata, annotation);
+    assert!(blocks(&scene.pass().await));
+    join(&scene);
+    assert!(!blocks(&scene.pass().await));
+}
