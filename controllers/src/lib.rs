@@ -26,3 +26,5 @@ mod target_forms;
 #[cfg(test)]
 mod testing;
 mod transitions;
+
+pub use launching::boot_hook;

@@ -1,14 +1,13 @@
 //! Converts the bootstrap Secret to the user data of an instance. Pure. No message contains bootstrap data.
 
 use std::fmt;
-use std::io::Write;
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachineSpec, BootstrapDelivery};
 use capa_cloud::UserData;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::Secret;
+
+use super::compression::gzip;
 
 /// The first bytes of data in the format gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -115,15 +114,6 @@ impl fmt::Display for TooLarge<'_> {
             ),
         }
     }
-}
-
-/// Compresses data without a time stamp, so that equal data gives equal bytes and a repeated launch has the same
-/// parameters.
-fn gzip(data: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    let written = encoder.write_all(data).and_then(|()| encoder.finish());
-    // Writing to memory cannot fail, and EC2 accepts uncompressed data as well.
-    written.unwrap_or_else(|_| data.to_vec())
 }
 
 #[cfg(test)]

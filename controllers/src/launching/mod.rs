@@ -2,8 +2,10 @@
 //!
 //! Only `network.rs` reads from Kubernetes; all other files are pure.
 
+pub mod boot_hook;
 pub(crate) mod bootstrap;
 pub(crate) mod bootstrap_secret;
+mod compression;
 pub(crate) mod forms;
 pub(crate) mod image;
 pub(crate) mod network;

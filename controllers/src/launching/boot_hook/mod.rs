@@ -1,0 +1,166 @@
+//! Bootstrap data that an AWS service keeps, and the user data with which an instance fetches it. Pure.
+//!
+//! The user data is a boot hook of cloud-init and the inclusion of a file. cloud-init looks for the file before it runs
+//! the hook, which writes the file and starts cloud-init again. An image must therefore have the AWS CLI, and a
+//! cloud-init that does not give up for want of the file: the images of the Kubernetes image-builder have both.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use capa_api::machine::SecretsBackend;
+use capa_cloud::UserData;
+use sha2::{Digest, Sha256};
+
+use super::compression::gzip;
+
+/// The most bytes in a part in Secrets Manager, whose limit for a binary secret is 65,536.
+const SECRET_BYTES: usize = 60 * 1024;
+
+/// The most bytes in a part in Parameter Store: 4,000 characters in base64, where a standard parameter has at most
+/// 4,096.
+const PARAMETER_BYTES: usize = 3_000;
+
+/// The file that the hook writes, and that cloud-init includes.
+const FILE: &str = "/etc/secret-userdata.txt";
+
+/// A line that the hook does not contain.
+const BOUNDARY: &str = "==cluster-api-provider-aws-rs==";
+
+const HOOK: &str = include_str!("hook.sh");
+
+/// Bootstrap data as a service keeps it, in parts. It is never shown, because it contains join tokens and CA keys.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredData {
+    backend: SecretsBackend,
+    region: String,
+    prefix: String,
+    parts: Vec<Vec<u8>>,
+    sha256: String,
+}
+
+impl StoredData {
+    /// Compresses and divides bootstrap data for the service in this region. Equal arguments give equal parts.
+    pub fn new(data: &[u8], backend: SecretsBackend, region: &str, prefix: &str) -> Self {
+        Self {
+            backend,
+            region: region.to_owned(),
+            prefix: prefix.to_owned(),
+            parts: split(data, backend),
+            sha256: sha256(data),
+        }
+    }
+
+    /// The service that keeps the parts.
+    pub fn backend(&self) -> SecretsBackend {
+        self.backend
+    }
+
+    /// The number of parts.
+    pub fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The parts by their [names], in the order of the data. A part is the binary value of a secret, or the text value
+    /// of a parameter.
+    pub fn parts(&self) -> impl Iterator<Item = (String, &[u8])> {
+        let names = names(self.backend, &self.prefix, self.parts.len());
+        names.into_iter().zip(self.parts.iter().map(Vec::as_slice))
+    }
+
+    /// The user data with which an instance fetches the parts, and deletes them afterwards. It contains no bootstrap
+    /// data but the SHA-256 of all of it, and its size does not depend on that of the data.
+    pub fn user_data(&self) -> UserData {
+        let script = self.script();
+        UserData::new(
+            format!(
+                "MIME-Version: 1.0\n\
+                 Content-Type: multipart/mixed; boundary=\"{BOUNDARY}\"\n\n\
+                 --{BOUNDARY}\n\
+                 Content-Type: text/cloud-boothook; charset=\"us-ascii\"\n\n\
+                 {script}\n\
+                 --{BOUNDARY}\n\
+                 Content-Type: text/x-include-url; charset=\"us-ascii\"\n\n\
+                 file://{FILE}\n\n\
+                 --{BOUNDARY}--\n"
+            )
+            .into_bytes(),
+        )
+    }
+
+    fn script(&self) -> String {
+        format!(
+            "#!/bin/bash\nbackend={}\nregion={}\nprefix={}\ncount={}\nsha256={}\n{HOOK}",
+            quoted(&self.backend.to_string()),
+            quoted(&self.region),
+            quoted(&numbered(self.backend, &self.prefix)),
+            self.parts.len(),
+            self.sha256,
+        )
+    }
+}
+
+impl fmt::Debug for StoredData {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("StoredData")
+            .field("backend", &self.backend)
+            .field("region", &self.region)
+            .field("prefix", &self.prefix)
+            .field("count", &self.parts.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The prefix for the parts of the machine with this UID. CAPA's policies for nodes cover both: Parameter Store accepts
+/// no names that begin with `aws`.
+pub fn prefix(backend: SecretsBackend, uid: &str) -> String {
+    match backend {
+        SecretsBackend::SecretsManager => format!("aws.cluster.x-k8s.io/{uid}"),
+        SecretsBackend::SsmParameterStore => format!("/cluster.x-k8s.io/{uid}"),
+    }
+}
+
+/// The names of this number of parts, in the order of the data: `<prefix>-0` in Secrets Manager, `<prefix>/0` in
+/// Parameter Store.
+pub fn names(backend: SecretsBackend, prefix: &str, count: usize) -> Vec<String> {
+    let prefix = numbered(backend, prefix);
+    (0..count).map(|number| format!("{prefix}{number}")).collect()
+}
+
+/// What precedes the number in a name.
+fn numbered(backend: SecretsBackend, prefix: &str) -> String {
+    match backend {
+        SecretsBackend::SecretsManager => format!("{prefix}-"),
+        SecretsBackend::SsmParameterStore => format!("{prefix}/"),
+    }
+}
+
+/// The data, compressed even where it is compressed already: so what the instance unpacks is the data, byte by byte.
+fn split(data: &[u8], backend: SecretsBackend) -> Vec<Vec<u8>> {
+    let packed = gzip(data);
+    match backend {
+        SecretsBackend::SecretsManager => packed.chunks(SECRET_BYTES).map(<[u8]>::to_vec).collect(),
+        SecretsBackend::SsmParameterStore => packed
+            .chunks(PARAMETER_BYTES)
+            .map(|part| BASE64_STANDARD.encode(part).into_bytes())
+            .collect(),
+    }
+}
+
+fn sha256(data: &[u8]) -> String {
+    use fmt::Write as _;
+    Sha256::digest(data).iter().fold(String::new(), |mut hex, byte| {
+        // Writing into a String does not fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// A word of the shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
