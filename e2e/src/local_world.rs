@@ -259,6 +259,15 @@ impl LocalWorld {
         Ok(std::fs::read_to_string(process.log())?)
     }
 
+    /// What an instance has written to its console so far; empty if nothing.
+    pub fn console(&self, instance_id: &str) -> anyhow::Result<String> {
+        let log = self
+            .directory
+            .folder("logs")?
+            .join(format!("console-{instance_id}.log"));
+        Ok(std::fs::read_to_string(log).unwrap_or_default())
+    }
+
     /// The rest of a running program's argument that begins with `prefix`.
     fn argument(&self, program: &str, prefix: &str) -> anyhow::Result<String> {
         let processes = self.processes.lock();

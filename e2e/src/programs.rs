@@ -25,6 +25,11 @@ pub(crate) fn tool(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
+/// The AWS CLI.
+pub(crate) fn aws_cli() -> anyhow::Result<PathBuf> {
+    Ok(tool("moto")?.join("bin/aws"))
+}
+
 /// Cluster API's end-to-end specs, as a program.
 pub fn upstream_specs() -> anyhow::Result<PathBuf> {
     let path = tools().join("upstream-specs");

@@ -161,7 +161,7 @@ for file in "${wanted[@]}"; do
     "$cache"/*) [ -e "$file" ] || "$tools/require.sh" go ;;
   esac
 done
-build "moto (EC2 and friends over the wire)" "$moto_cache/moto" install_moto
+build "moto (EC2 and friends over the wire) and the AWS CLI" "$moto_cache/moto" install_moto
 if [ -z "$assets" ]; then
   build "etcd $etcd" "$etcd_cache/etcd" go_build etcd "$etcd_flags" "$etcd_cache" etcd=go.etcd.io/etcd/server/v3
   build "kube-apiserver $kubernetes" "$kubernetes_cache/kube-apiserver" \

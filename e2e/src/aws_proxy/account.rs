@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 
 use super::computers::Boot;
 use super::faults::{Fault, InjectedFault};
@@ -19,7 +20,7 @@ pub const SECRET_KEYS: &str = "secret/access/key/that/nobody/prints/";
 
 /// A key pair that signs requests. The proxy does not check the secret, but every secret is unique, so that a test can
 /// search logs for it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKey {
     /// Public half, 20 characters.
     pub access_key_id: String,
@@ -35,6 +36,7 @@ pub struct Account {
     pub(super) id: String,
     pub(super) key: AccessKey,
     pub(super) user_key: AccessKey,
+    pub(super) node_key: AccessKey,
 }
 
 impl Account {
@@ -52,6 +54,11 @@ impl Account {
     /// not count as the manager's.
     pub fn user_key(&self) -> &AccessKey {
         &self.user_key
+    }
+
+    /// The key that the account's nodes have from their instance profiles. Their calls do not count as the manager's.
+    pub fn node_key(&self) -> &AccessKey {
+        &self.node_key
     }
 
     /// Another key of this account, for key rotations.
@@ -219,11 +226,17 @@ impl Account {
         self.journal_since(Mark(0))
     }
 
-    /// The calls of this account without those of its [user](Account::user_key) and of
+    /// The calls of this account without those of its [user](Account::user_key), its [nodes](Account::node_key) and of
     /// [checks](Account::checks_journal).
     pub fn manager_journal(&self) -> Journal {
         let others = self.journal().except(&self.user_key.access_key_id);
+        let others = others.except(&self.node_key.access_key_id);
         others.matching(|call| !call.is_check)
+    }
+
+    /// The calls of the account's [nodes](Account::node_key).
+    pub fn nodes_journal(&self) -> Journal {
+        self.journal().by(&self.node_key.access_key_id)
     }
 
     /// The calls of the checks of infrastructure.

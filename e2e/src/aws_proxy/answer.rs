@@ -37,6 +37,9 @@ impl Refusal {
         match (code, service) {
             ("RequestLimitExceeded", "ec2") => Self::new(503, code, "Request limit exceeded."),
             // The other services use another code for throttling.
+            ("RequestLimitExceeded", "secretsmanager" | "ssm") => {
+                Self::new(400, "ThrottlingException", "Rate exceeded")
+            }
             ("RequestLimitExceeded", _) => Self::new(400, "Throttling", "Rate exceeded"),
             ("UnauthorizedOperation", _) => {
                 // The details are encrypted, so they differ from answer to answer.
@@ -207,5 +210,10 @@ mod tests {
         }
         let sts = Refusal::injected("RequestLimitExceeded", "sts").answer("sts");
         assert_eq!((sts.status, sts.error_code().as_deref()), (400, Some("Throttling")));
+        let ssm = Refusal::injected("RequestLimitExceeded", "ssm").answer("ssm");
+        assert_eq!(
+            (ssm.status, ssm.error_code().as_deref()),
+            (400, Some("ThrottlingException"))
+        );
     }
 }

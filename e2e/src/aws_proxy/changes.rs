@@ -211,6 +211,7 @@ mod tests {
         };
         let caller = CallerIdentity {
             account: ACCOUNT.into(),
+            is_node: false,
             meets_no_faults: false,
         };
         let answer = match action {

@@ -12,6 +12,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::account::AccessKey;
 use super::instances::{Instances, State};
 use super::load_balancing;
 use super::request::Request;
@@ -33,6 +34,8 @@ pub struct Computer {
     pub instance_id: String,
     /// The state that EC2 shows: `pending`, `running`, `stopping`, `stopped`, `shutting-down`, `terminated`.
     pub state: String,
+    /// The key of the instance profile.
+    pub key: Option<AccessKey>,
     /// The availability zone, e.g. `eu-west-1a`.
     pub zone: String,
     /// The host name inside the VPC, which contains the instance id, as EC2 offers it. A name made of the address would
@@ -115,13 +118,14 @@ impl Computers {
         self.launched.insert(id, launched);
     }
 
-    fn list(&self, account: &str, instances: &Instances, now: Instant) -> Vec<Computer> {
+    fn list(&self, account: &str, key: Option<&AccessKey>, instances: &Instances, now: Instant) -> Vec<Computer> {
         let computers = self.launched.iter().map(|(id, launched)| {
             let State { name, .. } = instances.state(id, now);
             Computer {
                 account: account.to_owned(),
                 instance_id: id.clone(),
                 state: name.to_owned(),
+                key: key.cloned(),
                 zone: launched.zone.clone(),
                 host_name: format!("{id}.{}.compute.internal", launched.region),
                 address: launched.address.clone(),
@@ -179,7 +183,10 @@ fn list(shared: &Shared) -> Result<Vec<u8>, StatusCode> {
     let now = Instant::now();
     let computers: Vec<Computer> = shared.with(|state| {
         let accounts = state.accounts.iter();
-        let computers = accounts.map(|(id, account)| account.computers.list(id, &account.instances, now));
+        let computers = accounts.map(|(id, account)| {
+            let key = account.node_key.as_ref();
+            account.computers.list(id, key, &account.instances, now)
+        });
         computers.flatten().collect()
     });
     serde_json::to_vec(&computers).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
@@ -237,7 +244,7 @@ mod tests {
         computers.set_boot("worker", Boot::Normal);
         let (request, instance) = launch("worker-2");
         computers.launched(&request, &instance);
-        let mut listed = computers.list("1", &Instances::default(), Instant::now());
+        let mut listed = computers.list("1", None, &Instances::default(), Instant::now());
         listed.sort_by(|one, other| one.instance_id.cmp(&other.instance_id));
         let boots: Vec<_> = listed
             .iter()

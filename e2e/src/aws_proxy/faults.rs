@@ -29,6 +29,7 @@ pub struct Fault {
     action: Option<String>,
     zone: Option<String>,
     subnet: Option<String>,
+    by_nodes: bool,
     ending: Ending,
     delay: Duration,
     times: Option<u64>,
@@ -73,6 +74,8 @@ pub(super) struct Target<'a> {
     pub(super) zone: &'a str,
     /// The subnet of a launch.
     pub(super) subnet: Option<&'a str>,
+    /// Whether a node makes the call.
+    pub(super) by_node: bool,
 }
 
 /// The effect of an account's faults on one call.
@@ -122,6 +125,7 @@ impl Fault {
             action: None,
             zone: None,
             subnet: None,
+            by_nodes: false,
             ending: Ending::default(),
             delay: Duration::ZERO,
             times: None,
@@ -143,6 +147,12 @@ impl Fault {
     /// Limits the fault to launches into this subnet.
     pub fn in_subnet(mut self, subnet: &str) -> Self {
         self.subnet = Some(subnet.to_owned());
+        self
+    }
+
+    /// Limits the fault to calls of [nodes](Account::node_key).
+    pub fn by_nodes(mut self) -> Self {
+        self.by_nodes = true;
         self
     }
 
@@ -204,7 +214,8 @@ impl Fault {
     }
 
     fn concerns(&self, target: &Target<'_>) -> bool {
-        self.action.as_deref().is_none_or(|action| action == target.action)
+        (target.by_node || !self.by_nodes)
+            && self.action.as_deref().is_none_or(|action| action == target.action)
             && self.zone.as_deref().is_none_or(|zone| zone == target.zone)
             && self
                 .subnet
@@ -322,6 +333,7 @@ mod tests {
             action: "RunInstances",
             zone,
             subnet: Some("subnet-1"),
+            by_node: false,
         }
     }
 
@@ -351,6 +363,19 @@ mod tests {
             assert_eq!(ending_of(spared), Ending::Usual, "{spared:?}");
         }
         assert_eq!(faults.hits(0), 1);
+    }
+
+    #[test]
+    fn a_fault_of_nodes_spares_the_manager() {
+        let now = Instant::now();
+        let mut faults = Faults::default();
+        faults.add(Fault::on_everything().by_nodes().error("AccessDeniedException"), now);
+        let mut ending_of = |by_node| {
+            let target = Target { by_node, ..target("a") };
+            faults.apply(&target, Stage::Request, now).ending
+        };
+        assert_eq!(ending_of(false), Ending::Usual);
+        assert_eq!(ending_of(true), refused("AccessDeniedException"));
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub struct Call {
     pub is_check: bool,
     /// The action, e.g. `RunInstances`; empty where the request could not be read.
     pub action: String,
-    /// The decoded form without `Action` and `Version`; user data is replaced by its size and hash (see [`digest`]).
+    /// The decoded form without `Action` and `Version`; user data and secrets are replaced by their size and hash (see
+    /// [`digest`]).
     pub parameters: BTreeMap<String, String>,
     /// The HTTP status of the answer, even if the answer was lost; 0 where the request was lost.
     pub status: u16,
@@ -247,13 +248,14 @@ impl fmt::Display for Journal {
     }
 }
 
-/// The parameters in the form of the journal, with user data replaced by its digest.
-pub(super) fn redacted(parameters: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let kept = parameters
+/// The parameters in the form of the journal, with user data and secrets replaced by their digests.
+pub(super) fn redacted(request: &Request) -> BTreeMap<String, String> {
+    let kept = request
+        .parameters
         .iter()
         .filter(|(key, _)| !matches!(key.as_str(), "Action" | "Version"));
     kept.map(|(key, value)| {
-        let value = if key.contains("UserData") {
+        let value = if is_secret(&request.scope.service, key) {
             digest(
                 &BASE64_STANDARD
                     .decode(value)
@@ -267,7 +269,16 @@ pub(super) fn redacted(parameters: &BTreeMap<String, String>) -> BTreeMap<String
     .collect()
 }
 
-/// The journal's replacement for user data (decoded from base64): `<12 bytes, sha256 64 hex digits>`.
+/// Whether a parameter of a service holds user data or a secret.
+fn is_secret(service: &str, parameter: &str) -> bool {
+    match service {
+        "secretsmanager" => ["SecretBinary", "SecretString"].contains(&parameter),
+        "ssm" => parameter == "Value",
+        _ => parameter.contains("UserData"),
+    }
+}
+
+/// The journal's replacement for user data and secrets (decoded from base64): `<12 bytes, sha256 64 hex digits>`.
 pub fn digest(user_data: &[u8]) -> String {
     use fmt::Write as _;
     let hash = Sha256::digest(user_data).iter().fold(String::new(), |mut hex, byte| {
@@ -280,6 +291,8 @@ pub fn digest(user_data: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocol::Protocol;
+    use super::super::request::CredentialScope;
     use super::*;
 
     fn call(action: &str, key: &str) -> Call {
@@ -346,18 +359,30 @@ mod tests {
     }
 
     #[test]
-    fn user_data_is_kept_as_its_size_and_hash() {
-        let parameters = BTreeMap::from([
-            ("Action".to_owned(), "RunInstances".to_owned()),
-            ("UserData".to_owned(), BASE64_STANDARD.encode("hello")),
-            ("ClientToken".to_owned(), "uid-1".to_owned()),
-        ]);
-        let kept = redacted(&parameters);
-        assert_eq!(
-            kept["UserData"],
-            "<5 bytes, sha256 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824>"
-        );
-        assert_eq!((kept["ClientToken"].as_str(), kept.len()), ("uid-1", 2));
+    fn user_data_and_secrets_are_kept_as_their_size_and_hash() {
+        for (service, action, secret) in [
+            ("ec2", "RunInstances", "UserData"),
+            ("secretsmanager", "CreateSecret", "SecretBinary"),
+            ("ssm", "PutParameter", "Value"),
+        ] {
+            let parameters = [("Action", action), (secret, "aGVsbG8="), ("ClientToken", "uid-1")];
+            let kept = redacted(&Request {
+                scope: CredentialScope {
+                    service: service.to_owned(),
+                    ..CredentialScope::default()
+                },
+                action: action.to_owned(),
+                parameters: parameters
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .into(),
+                protocol: Protocol::Query,
+            });
+            assert_eq!(
+                kept[secret],
+                "<5 bytes, sha256 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824>"
+            );
+            assert_eq!((kept["ClientToken"].as_str(), kept.len()), ("uid-1", 2));
+        }
     }
 
     #[test]

@@ -112,21 +112,30 @@ impl AwsProxy {
 
     /// A new, empty account.
     pub fn account(&self) -> Account {
-        let (id, key, user_key) = self.shared.with(|state| {
+        let (id, key, user_key, node_key) = self.shared.with(|state| {
             let id = format!("{:012}", 100_000_000_001 + state.accounts.len());
-            state.accounts.insert(id.clone(), state::AccountState::default());
+            let node_key = state.issue_key(KeyEntry {
+                is_node: true,
+                ..KeyEntry::of(&id)
+            });
+            let account = state::AccountState {
+                node_key: Some(node_key.clone()),
+                ..state::AccountState::default()
+            };
+            state.accounts.insert(id.clone(), account);
             let key = state.issue_key(KeyEntry::of(&id));
             let user_key = state.issue_key(KeyEntry {
                 is_user: true,
                 ..KeyEntry::of(&id)
             });
-            (id, key, user_key)
+            (id, key, user_key, node_key)
         });
         Account {
             shared: self.shared.clone(),
             id,
             key,
             user_key,
+            node_key,
         }
     }
 

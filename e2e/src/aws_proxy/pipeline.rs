@@ -30,6 +30,8 @@ pub(super) struct Served {
 #[derive(Clone, Debug)]
 pub(super) struct CallerIdentity {
     pub(super) account: String,
+    /// Whether the caller is a node.
+    pub(super) is_node: bool,
     /// Whether the caller is the human who owns the account, or a check of infrastructure: faults are meant for the
     /// launches and lookups of the manager.
     pub(super) meets_no_faults: bool,
@@ -100,10 +102,7 @@ pub(super) async fn serve(shared: &Shared, head: &Parts, body: &[u8]) -> Served 
         account: account.clone(),
         role: key.and_then(|key| key.role),
         is_check,
-        parameters: request
-            .as_ref()
-            .map(|request| redacted(&request.parameters))
-            .unwrap_or_default(),
+        parameters: request.as_ref().map(redacted).unwrap_or_default(),
         status: outcome.answer.status,
         error: outcome.answer.error_code(),
         instance_ids: changed_instances(&action, &outcome.answer),
@@ -149,6 +148,7 @@ async fn meet_faults(
     };
     let caller = CallerIdentity {
         account: key.account.clone(),
+        is_node: key.is_node,
         meets_no_faults: key.is_user || is_check,
     };
     let zone = launches::zone(shared, request, &caller.account).await?;

@@ -104,7 +104,7 @@ fn members(body: &[u8]) -> BTreeMap<String, String> {
 
 /// Whether a service answers in JSON.
 pub(super) fn is_json(service: &str) -> bool {
-    ["kms", "servicequotas"].contains(&service)
+    ["kms", "secretsmanager", "servicequotas", "ssm"].contains(&service)
 }
 
 #[cfg(test)]

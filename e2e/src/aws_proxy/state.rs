@@ -44,6 +44,8 @@ pub(super) struct KeyEntry {
     pub(super) revoked: bool,
     /// Whether the key belongs to the human who owns the account.
     pub(super) is_user: bool,
+    /// Whether the key belongs to the account's nodes.
+    pub(super) is_node: bool,
 }
 
 impl KeyEntry {
@@ -54,6 +56,7 @@ impl KeyEntry {
             role: None,
             revoked: false,
             is_user: false,
+            is_node: false,
         }
     }
 }
@@ -65,6 +68,8 @@ pub(super) struct AccountState {
     pub(super) tokens: Tokens,
     pub(super) instances: Instances,
     pub(super) computers: Computers,
+    /// The key of the account's nodes; `None` for an account that the proxy did not make.
+    pub(super) node_key: Option<AccessKey>,
     pub(super) targets: Targets,
     /// The zone of each subnet that a launch has named; the zone of a subnet never changes.
     pub(super) zones: HashMap<String, String>,
@@ -135,6 +140,7 @@ impl Shared {
             action: &request.action,
             zone,
             subnet: request.subnet(),
+            by_node: caller.is_node,
         };
         self.with_account(&caller.account, |account| {
             account.faults.apply(&target, stage, Instant::now())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 
+use super::boot_hook;
 use super::cluster::Cluster;
 use super::configuration::Configuration;
 use super::objects::{self, NodeFacts};
@@ -21,9 +22,12 @@ pub(super) struct Node {
 }
 
 /// Boots a computer up to a node that its cluster does not show yet. Returns `None` where the user data does not create
-/// a node. An error is one that kubeadm would also meet and retry.
+/// a node, or a boot hook in it fails. An error is one that kubeadm would also meet and retry.
 pub(super) async fn boot(simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<Option<Node>> {
-    match user_data::read(&computer.user_data, &computer.host_name)? {
+    let Some(configuration) = boot_hook::configuration(simulator, computer).await? else {
+        return Ok(None);
+    };
+    match user_data::read(configuration, &computer.host_name)? {
         None => Ok(None),
         Some(Bootstrap::Init(init)) => init_control_plane(simulator, computer, &init).await.map(Some),
         Some(Bootstrap::Join(join)) => join_cluster(simulator, computer, &join).await.map(Some),

@@ -1,6 +1,7 @@
 //! Simulated nodes: computers that boot from their user data and play kubeadm, and the clusters that they form.
 //!
-//! The simulator polls the instances behind the [AWS proxy](crate::aws_proxy). A running instance reads its user data.
+//! The simulator polls the instances behind the [AWS proxy](crate::aws_proxy). A running instance reads its user data,
+//! and runs the boot hooks in it, which may fetch the configuration from AWS with the credentials of the instance.
 //! Where the user data calls `kubeadm init`, a kube-apiserver starts with the keys of the user data, together with a
 //! stub of kubelet and etcd. Where the user data calls `kubeadm join`, the computer connects to the configured
 //! endpoint, through the load balancer of the cluster, and presents its token. Each computer then appears as a Node, a
@@ -13,11 +14,13 @@
 mod addons;
 mod authority;
 mod boot;
+mod boot_hook;
 mod cluster;
 mod computers;
 mod configuration;
 mod connect;
 mod etcd;
+mod multipart;
 mod objects;
 mod route;
 mod simulator;

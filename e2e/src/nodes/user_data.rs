@@ -70,9 +70,9 @@ pub(super) struct NodeRegistration {
     pub(super) provider_id: Option<String>,
 }
 
-/// Parses user data in base64. Returns `None` where the user data does not call kubeadm.
-pub(super) fn read(user_data: &str, host_name: &str) -> anyhow::Result<Option<Bootstrap>> {
-    let text = decode(user_data)?;
+/// Parses a configuration, packed or not. Returns `None` where the configuration does not call kubeadm.
+pub(super) fn read(configuration: Vec<u8>, host_name: &str) -> anyhow::Result<Option<Bootstrap>> {
+    let text = String::from_utf8(unpacked(configuration)?).context("the user data is no text")?;
     if !text.contains("#cloud-config") {
         return Ok(None);
     }
@@ -91,18 +91,20 @@ pub(super) fn read(user_data: &str, host_name: &str) -> anyhow::Result<Option<Bo
     }
 }
 
-fn decode(user_data: &str) -> anyhow::Result<String> {
-    let bytes = BASE64_STANDARD.decode(user_data).context("decode the user data")?;
-    let bytes = if bytes.starts_with(&GZIP) {
-        let mut unpacked = Vec::new();
-        GzDecoder::new(bytes.as_slice())
-            .read_to_end(&mut unpacked)
-            .context("unpack the user data")?;
-        unpacked
-    } else {
-        bytes
-    };
-    String::from_utf8(bytes).context("the user data is no text")
+/// The content of user data in base64, unpacked.
+pub(super) fn decode(user_data: &str) -> anyhow::Result<Vec<u8>> {
+    unpacked(BASE64_STANDARD.decode(user_data).context("decode the user data")?)
+}
+
+fn unpacked(bytes: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let mut unpacked = Vec::new();
+    GzDecoder::new(bytes.as_slice())
+        .read_to_end(&mut unpacked)
+        .context("unpack the user data")?;
+    Ok(unpacked)
 }
 
 /// Replaces the only template expression of cloud-init that templates for AWS machines use.
@@ -247,7 +249,7 @@ write_files:
 ";
 
     fn parse(text: &str) -> anyhow::Result<Option<Bootstrap>> {
-        read(&BASE64_STANDARD.encode(text), "ip-10-0-0-1")
+        read(text.into(), "ip-10-0-0-1")
     }
 
     #[test]
@@ -270,7 +272,7 @@ write_files:
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(JOIN.as_bytes()).unwrap();
         let packed = BASE64_STANDARD.encode(gzip.finish().unwrap());
-        let Some(Bootstrap::Join(join)) = read(&packed, "h").unwrap() else {
+        let Some(Bootstrap::Join(join)) = read(decode(&packed).unwrap(), "h").unwrap() else {
             panic!("no join");
         };
         assert!(join.control_plane);

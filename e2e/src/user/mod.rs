@@ -18,7 +18,7 @@ use crate::aws_proxy::{AccessKey, Account};
 
 pub use load_balancer::{ClassicLoadBalancer, LoadBalancer};
 pub use network::{Network, NetworkPlan, Zone};
-pub use query::query;
+pub use query::{json, query};
 
 /// An EC2 client for a key, as another program would create it.
 pub fn client(url: &str, key: &AccessKey, region: &str) -> Client {

@@ -5,6 +5,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
 
 use crate::aws_proxy::xml::Element;
 
@@ -17,18 +18,47 @@ pub async fn query(
     service: &str,
     form: &[(&str, &str)],
 ) -> anyhow::Result<(u16, Element)> {
-    let credential = format!("{access_key_id}/20260101/{region}/{service}/aws4_request");
-    let request = http::Request::post(url)
-        .header("content-type", "application/x-www-form-urlencoded")
-        .header(
-            "authorization",
-            format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"),
-        )
-        .body(Full::<Bytes>::from(
-            form_urlencoded::Serializer::new(String::new())
-                .extend_pairs(form)
-                .finish(),
-        ))
+    let headers = [("content-type", "application/x-www-form-urlencoded")];
+    let form = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(form)
+        .finish();
+    let (status, body) = send(url, &credential(access_key_id, region, service), &headers, form).await?;
+    let answer =
+        Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing the answer of {url}"))?;
+    Ok((status, answer))
+}
+
+/// Calls an action of a service that takes JSON, like [`query`]. The target is for example
+/// `secretsmanager.GetSecretValue`.
+pub async fn json(
+    url: &str,
+    access_key_id: &str,
+    region: &str,
+    service: &str,
+    target: &str,
+    parameters: &Value,
+) -> anyhow::Result<(u16, Value)> {
+    let headers = [("content-type", "application/x-amz-json-1.1"), ("x-amz-target", target)];
+    let credential = credential(access_key_id, region, service);
+    let (status, body) = send(url, &credential, &headers, parameters.to_string()).await?;
+    let answer = serde_json::from_slice(&body).with_context(|| format!("parsing the answer of {url}"))?;
+    Ok((status, answer))
+}
+
+fn credential(access_key_id: &str, region: &str, service: &str) -> String {
+    format!("{access_key_id}/20260101/{region}/{service}/aws4_request")
+}
+
+async fn send(url: &str, credential: &str, headers: &[(&str, &str)], body: String) -> anyhow::Result<(u16, Bytes)> {
+    let mut request = http::Request::post(url).header(
+        "authorization",
+        format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"),
+    );
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request
+        .body(Full::<Bytes>::from(body))
         .with_context(|| format!("composing a request to {url}"))?;
     let client = Client::builder(TokioExecutor::new()).build_http();
     let response = client
@@ -36,13 +66,6 @@ pub async fn query(
         .await
         .with_context(|| format!("calling {url}"))?;
     let status = response.status().as_u16();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .with_context(|| format!("reading from {url}"))?
-        .to_bytes();
-    let answer =
-        Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing the answer of {url}"))?;
-    Ok((status, answer))
+    let body = response.into_body().collect().await;
+    Ok((status, body.with_context(|| format!("reading from {url}"))?.to_bytes()))
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod api;
 mod attempts;
+mod boot_hook;
 mod chaos;
 mod claimed_instances;
 mod cluster_modes;

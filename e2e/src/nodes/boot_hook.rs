@@ -1,0 +1,145 @@
+//! The boot hooks of user data, which are run with bash and the AWS CLI of `make tools`, as cloud-init runs them.
+//!
+//! The root folder of a computer is a folder of the world. Its console, and the output of its hooks, are logs of the
+//! world: `console-<instance>.log` and `cloud-init-<instance>.log`.
+
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::Command;
+
+use super::multipart::{self, Part};
+use super::simulator::NodeSimulator;
+use super::user_data;
+use crate::aws_proxy::computers::Computer;
+use crate::programs;
+
+/// The limit for a hook. It is longer than the hook's own attempts.
+const WITHIN: Duration = Duration::from_mins(3);
+
+/// How often, and after how many seconds at first, the provider's hook tries again.
+const TRIES: [(&str, &str); 2] = [("BOOT_HOOK_TRIES", "5"), ("BOOT_HOOK_PAUSE", "1")];
+
+/// The configuration that reaches cloud-init: the user data, or what its boot hooks have fetched. `None` where a hook
+/// fails: such a computer does not become a node.
+pub(super) async fn configuration(simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<Option<Vec<u8>>> {
+    let user_data = user_data::decode(&computer.user_data)?;
+    let Some(parts) = multipart::parse(&user_data)? else {
+        return Ok(Some(user_data));
+    };
+    let root = Root::new(simulator, computer)?;
+    for part in parts.iter().filter(|part| part.content_type == "text/cloud-boothook") {
+        if let Err(error) = root.run(part, simulator, computer).await {
+            let instance = &computer.instance_id;
+            tracing::warn!(instance, "does not boot: {error:#}; see {}", root.output.display());
+            return Ok(None);
+        }
+    }
+    root.included(&parts).map(Some)
+}
+
+/// The root folder of a computer.
+struct Root {
+    folder: PathBuf,
+    /// The log of what hooks print.
+    output: PathBuf,
+}
+
+impl Root {
+    /// The root folder, created at the first boot.
+    fn new(simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<Self> {
+        let id = &computer.instance_id;
+        let folder = simulator.directory.folder(&format!("computers/{id}"))?;
+        for name in ["etc", "dev", "bin"] {
+            simulator.directory.folder(&format!("computers/{id}/{name}"))?;
+        }
+        let console = simulator.options.logs.join(format!("console-{id}.log"));
+        append(&console)?;
+        link(&console, &folder.join("dev/console"))?;
+        link(&programs::aws_cli()?, &folder.join("bin/aws"))?;
+        Ok(Self {
+            folder,
+            output: simulator.options.logs.join(format!("cloud-init-{id}.log")),
+        })
+    }
+
+    /// Runs a hook with the credentials of the computer's instance profile. The provider's hook restarts cloud-init at
+    /// its end; here cloud-init reads what the hook has written in any case, after the hook.
+    async fn run(&self, hook: &Part, simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<()> {
+        let script = self.folder.join("boothook");
+        std::fs::write(&script, &hook.content).with_context(|| format!("write {}", script.display()))?;
+        let key = computer.key.as_ref().context("the instance has no credentials")?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = append(&self.output)?;
+        let mut child = Command::new("bash")
+            .arg(&script)
+            .env_clear()
+            .env("PATH", format!("{}:{path}", self.folder.join("bin").display()))
+            .env("HOME", &self.folder)
+            .env("INSTANCE_ID", &computer.instance_id)
+            .env("AWS_ENDPOINT_URL", &simulator.options.aws)
+            .env("AWS_ACCESS_KEY_ID", &key.access_key_id)
+            .env("AWS_SECRET_ACCESS_KEY", &key.secret_access_key)
+            .env("BOOT_HOOK_ROOT", &self.folder)
+            .env("BOOT_HOOK_RESTART", "true")
+            .envs(TRIES)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .context("start bash")?;
+        let id = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let Ok(status) = tokio::time::timeout(WITHIN, child.wait()).await else {
+            if let Some(group) = id {
+                kill_process_group(group, Signal::KILL).context("end the boot hook")?;
+            }
+            bail!("the boot hook does not end within {WITHIN:?}");
+        };
+        let status = status.context("wait for the boot hook")?;
+        ensure!(status.success(), "the boot hook ended with {status}");
+        Ok(())
+    }
+
+    /// The only configuration among the parts and the files that they include.
+    fn included(&self, parts: &[Part]) -> anyhow::Result<Vec<u8>> {
+        let mut found = Vec::new();
+        for part in parts {
+            match part.content_type.as_str() {
+                "text/cloud-boothook" => {}
+                "text/x-include-url" => {
+                    let urls = part.content.lines().map(str::trim);
+                    for url in urls.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+                        let path = url.strip_prefix("file:///");
+                        let path = path.with_context(|| format!("{url} is no file, and not known here"))?;
+                        let path = self.folder.join(path);
+                        found.push(std::fs::read(&path).with_context(|| format!("include {}", path.display()))?);
+                    }
+                }
+                "text/cloud-config" => found.push(part.content.clone().into_bytes()),
+                other => bail!("user data has a part of type {other}, which is not known here"),
+            }
+        }
+        let [configuration] = <[Vec<u8>; 1]>::try_from(found)
+            .map_err(|found| anyhow::anyhow!("user data has {} configurations, not one", found.len()))?;
+        Ok(configuration)
+    }
+}
+
+fn append(path: &Path) -> anyhow::Result<File> {
+    let file = File::options().create(true).append(true).open(path);
+    file.with_context(|| format!("open {}", path.display()))
+}
+
+fn link(target: &Path, link: &Path) -> anyhow::Result<()> {
+    if link.is_symlink() {
+        return Ok(());
+    }
+    symlink(target, link).with_context(|| format!("link {}", link.display()))
+}

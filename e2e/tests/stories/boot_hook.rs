@@ -1,0 +1,239 @@
+//! Nodes that fetch their bootstrap data from AWS with the real AWS CLI, without a manager.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use aws_sdk_ec2::types::InstanceType;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use capa_api::machine::SecretsBackend;
+use capa_controllers::boot_hook::{StoredData, prefix};
+use capa_e2e::aws_proxy::Fault;
+use capa_e2e::user::{Network, NetworkPlan, User, json};
+use capa_e2e::{Story, TestEnvironment, eventually, fixtures, moto};
+use serde_json::{Value, json};
+
+const REGION: &str = "eu-west-1";
+
+/// The AWS CLI starts for a second, and again for each part.
+const WITHIN: Duration = Duration::from_mins(4);
+
+#[test]
+fn a_node_reads_its_data_from_secrets_manager_and_deletes_it() -> anyhow::Result<()> {
+    a_node_reads_its_data(SecretsBackend::SecretsManager, 100_000, 2)
+}
+
+#[test]
+fn a_node_reads_its_data_from_parameter_store_and_deletes_it() -> anyhow::Result<()> {
+    a_node_reads_its_data(SecretsBackend::SsmParameterStore, 7_000, 3)
+}
+
+fn a_node_reads_its_data(backend: SecretsBackend, padding: usize, count: usize) -> anyhow::Result<()> {
+    tell("boot-hook", async |delivery| {
+        let stored = delivery.store(backend, padding).await?;
+        ensure!(stored.count() == count, "{stored:?}");
+        let id = delivery.launch(&stored).await?;
+        delivery.reads_configuration(&id).await?;
+
+        let account = delivery.environment.aws();
+        let (get, delete) = match backend {
+            SecretsBackend::SecretsManager => ("GetSecretValue", "DeleteSecret"),
+            SecretsBackend::SsmParameterStore => ("GetParameter", "DeleteParameter"),
+        };
+        let counts = BTreeMap::from([(get.to_owned(), count), (delete.to_owned(), count)]);
+        let journal = account.nodes_journal();
+        assert_eq!(journal.counts(), counts, "{journal}");
+        assert!(account.manager_journal().is_empty(), "{}", account.manager_journal());
+        let shown = account.journal().to_string();
+        for (name, part) in stored.parts() {
+            let start = BASE64_STANDARD.encode(&part[..30]);
+            let kept = shown.contains(&start) || shown.contains(&*String::from_utf8_lossy(&part[..30]));
+            assert!(shown.contains(&name) && !kept, "{shown}");
+        }
+        assert_eq!(delivery.left(&stored).await?, 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_throttled_node_boots_though_it_may_delete_nothing() -> anyhow::Result<()> {
+    tell("boot-hook-faults", async |delivery| {
+        let account = delivery.environment.aws();
+        // One more than the AWS CLI itself tries.
+        let throttle = Fault::on("GetSecretValue").error("RequestLimitExceeded").times(6);
+        let throttle = account.fault(throttle);
+        account.fault(Fault::on("DeleteSecret").by_nodes().error("AccessDeniedException"));
+        let stored = delivery.store(SecretsBackend::SecretsManager, 0).await?;
+        let id = delivery.launch(&stored).await?;
+        delivery.reads_configuration(&id).await?;
+        assert_eq!(throttle.hits(), 6);
+        let console = delivery.environment.world().console(&id)?;
+        for said in [
+            "try 1 of 5",
+            "ThrottlingException",
+            "cannot delete",
+            "AccessDeniedException",
+        ] {
+            assert!(console.contains(said), "{said}: {console}");
+        }
+        assert_eq!(delivery.left(&stored).await?, 1);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_node_whose_data_is_not_there_says_so_and_does_not_boot() -> anyhow::Result<()> {
+    tell("boot-hook-absent", async |delivery| {
+        let stored = delivery.stored(SecretsBackend::SsmParameterStore, 0);
+        let id = delivery.launch(&stored).await?;
+        let world = delivery.environment.world();
+        eventually(WITHIN, "the boot to fail", async || {
+            let log = world.log("node-simulator")?;
+            let line = log.lines().find(|line| line.contains(&id));
+            let line = line.context("nothing about the instance")?;
+            ensure!(line.contains("does not boot"), "{line}");
+            Ok(())
+        })
+        .await?;
+        let console = world.console(&id)?;
+        let (name, _) = stored.parts().next().context("no part")?;
+        let said = format!("{name} of ssm-parameter-store in {REGION} cannot be read");
+        assert!(
+            console.contains(&said) && console.contains("ParameterNotFound"),
+            "{console}"
+        );
+        Ok(())
+    })
+}
+
+/// A story whose data is delivered by hand instead of by a manager.
+struct Delivery<'a> {
+    environment: &'a Arc<TestEnvironment>,
+    user: User,
+    network: Network,
+}
+
+fn tell(name: &str, body: impl AsyncFnOnce(Delivery<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    Story::new(name).run(async |environment| {
+        environment.world().start_kubeadm().await?;
+        let user = User::new(environment.aws(), REGION);
+        let network = user.create_network(&NetworkPlan::new("byo", REGION, 1)).await?;
+        body(Delivery {
+            environment,
+            user,
+            network,
+        })
+        .await
+    })
+}
+
+impl Delivery<'_> {
+    /// The API server that the data names. Nobody answers there.
+    fn endpoint(&self) -> String {
+        format!("{}.example:6443", self.environment.namespace())
+    }
+
+    /// Data with this much that cannot be compressed.
+    fn stored(&self, backend: SecretsBackend, padding: usize) -> StoredData {
+        let random: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(padding).collect();
+        let data = format!(
+            "#cloud-config
+# {token} {padding}
+write_files:
+- path: /run/kubeadm/kubeadm-join-config.yaml
+  content: |
+    apiVersion: kubeadm.k8s.io/v1beta4
+    kind: JoinConfiguration
+    discovery: {{bootstrapToken: {{apiServerEndpoint: '{endpoint}', token: a.b, caCertHashes: []}}}}
+",
+            token = fixtures::JOIN_TOKEN,
+            padding = BASE64_STANDARD.encode(random),
+            endpoint = self.endpoint(),
+        );
+        let prefix = prefix(backend, self.environment.namespace());
+        StoredData::new(data.as_bytes(), backend, REGION, &prefix)
+    }
+
+    async fn store(&self, backend: SecretsBackend, padding: usize) -> anyhow::Result<StoredData> {
+        let stored = self.stored(backend, padding);
+        for (name, part) in stored.parts() {
+            let (status, answer) = match backend {
+                SecretsBackend::SecretsManager => {
+                    let parameters = json!({
+                        "Name": name, "SecretBinary": BASE64_STANDARD.encode(part), "ClientRequestToken": "0".repeat(32),
+                    });
+                    self.call("secretsmanager", "secretsmanager.CreateSecret", &parameters)
+                        .await?
+                }
+                SecretsBackend::SsmParameterStore => {
+                    let value = str::from_utf8(part)?;
+                    let parameters = json!({"Name": name, "Value": value, "Type": "SecureString"});
+                    self.call("ssm", "AmazonSSM.PutParameter", &parameters).await?
+                }
+            };
+            ensure!(status == 200, "store {name}: {status} {answer}");
+        }
+        Ok(stored)
+    }
+
+    /// The number of parts that AWS still has.
+    async fn left(&self, stored: &StoredData) -> anyhow::Result<usize> {
+        let mut left = 0;
+        for (name, _) in stored.parts() {
+            let (status, answer) = match stored.backend() {
+                SecretsBackend::SecretsManager => {
+                    let parameters = json!({"SecretId": name});
+                    self.call("secretsmanager", "secretsmanager.GetSecretValue", &parameters)
+                        .await?
+                }
+                SecretsBackend::SsmParameterStore => {
+                    self.call("ssm", "AmazonSSM.GetParameter", &json!({"Name": name}))
+                        .await?
+                }
+            };
+            let code = answer["__type"].as_str().unwrap_or_default();
+            ensure!(
+                status == 200 || ["ResourceNotFoundException", "ParameterNotFound"].contains(&code),
+                "read {name}: {status} {answer}"
+            );
+            left += usize::from(status == 200);
+        }
+        Ok(left)
+    }
+
+    async fn call(&self, service: &str, target: &str, parameters: &Value) -> anyhow::Result<(u16, Value)> {
+        let account = self.environment.aws();
+        let key = &account.user_key().access_key_id;
+        json(account.url(), key, REGION, service, target, parameters).await
+    }
+
+    async fn launch(&self, stored: &StoredData) -> anyhow::Result<String> {
+        let zone = self.network.zones.first().context("no zone")?;
+        let launch = self.user.ec2().run_instances().image_id(moto::IMAGE_ID);
+        let launched = launch
+            .instance_type(InstanceType::T3Micro)
+            .subnet_id(&zone.private_subnet_id)
+            .user_data(BASE64_STANDARD.encode(stored.user_data().expose()))
+            .min_count(1)
+            .max_count(1)
+            .send()
+            .await?;
+        let instance = launched.instances().first().context("no instance")?;
+        Ok(instance.instance_id().context("no id")?.to_owned())
+    }
+
+    /// Waits until the node looks for the API server that its data names.
+    async fn reads_configuration(&self, id: &str) -> anyhow::Result<()> {
+        let world = self.environment.world();
+        eventually(WITHIN, "the node to look for its API server", async || {
+            let log = world.log("node-simulator")?;
+            let sought = format!("nothing answers at {}", self.endpoint());
+            let found = log.lines().any(|line| line.contains(id) && line.contains(&sought));
+            ensure!(found, "the console says {:?}", world.console(id)?);
+            Ok(())
+        })
+        .await
+    }
+}
