@@ -94,7 +94,7 @@ fn a_field_is_found_by_its_highest_parent_unless_neutral() {
             "",
         ),
         (json!({"dynamicHostAllocation": {}}), "dynamicHostAllocation"),
-        (json!({"privateDnsName": {"hostnameType": "ip-name"}}), "privateDnsName"),
+        (json!({"privateDnsName": {"hostnameType": "ip-name"}}), ""),
         (
             json!({"dynamicHostAllocation": {}, "elasticIpPool": {}}),
             "elasticIpPool, dynamicHostAllocation",

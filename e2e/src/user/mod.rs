@@ -5,6 +5,7 @@ mod dump;
 mod load_balancer;
 mod network;
 mod query;
+mod secrets;
 
 use anyhow::Context;
 use aws_credential_types::Credentials;

@@ -70,7 +70,8 @@ AWSCluster | network.vpc.subnetSchema | {network: {vpc: {subnetSchema: PreferPub
 AWSCluster | network.vpc.tags | {network: {vpc: {tags: {team: a}}}}
 AWSMachine | ami.eksLookupType | {ami: {eksLookupType: AmazonLinux}}
 AWSMachine | elasticIpPool | {elasticIpPool: {}, publicIP: true}
-AWSMachine | privateDnsName | {privateDnsName: {}}
+AWSMachine | privateDnsName.enableResourceNameDnsARecord | {privateDnsName: {enableResourceNameDnsARecord: true}}
+AWSMachine | privateDnsName.enableResourceNameDnsAAAARecord | {privateDnsName: {enableResourceNameDnsAAAARecord: true}}
 AWSMachine | cloudInit.secretCount | {cloudInit: {secretCount: 1, secretPrefix: a}}
 AWSMachine | ignition | {ignition: {}}
 AWSMachine | dynamicHostAllocation | {dynamicHostAllocation: {}, hostAffinity: host, tenancy: host}
@@ -105,7 +106,11 @@ fn try_on_objects(kind: &'static str, smallest: &str) -> anyhow::Result<()> {
             table.creation(path, &spec, at_creation).await?;
             if field.when == When::Changed {
                 let change = format!("{{spec: {spec}}}");
-                table.change(path, "{}", &change, &refusal).await?;
+                // The switches of DNS records may be set on a machine that has the block.
+                let before = path
+                    .split_once('.')
+                    .map_or_else(|| "{}".to_owned(), |(block, _)| format!("{{{block}: {{}}}}"));
+                table.change(path, &before, &change, &refusal).await?;
             }
             for neutral in field.neutral {
                 let spec = path

@@ -25,7 +25,11 @@ pub(crate) const PORT: u16 = 6443;
 /// The deregistration delay of load balancers in seconds; AWS's default is five minutes.
 const DRAINING_SECONDS: u32 = 1;
 /// The writing AWS actions that the manager may call for a cluster on existing infrastructure.
-const OUR_WRITES: [&str; 4] = [
+const OUR_WRITES: [&str; 8] = [
+    "CreateSecret",
+    "DeleteSecret",
+    "PutParameter",
+    "DeleteParameters",
     "RunInstances",
     "TerminateInstances",
     "RegisterTargets",
@@ -72,6 +76,8 @@ impl Scenario {
     pub(crate) async fn end_whole_clusters(&self, before: &Value) -> anyhow::Result<()> {
         let left = self.user.live_instances().await?;
         ensure!(left.is_empty(), "instances are left: {left:?}");
+        let left = self.user.secrets().await?;
+        ensure!(left.is_empty(), "secrets are left: {left:?}");
         let after = network(self).await?;
         ensure!(after == *before, "the user's network was {before:#} and is {after:#}");
         only_ours_was_written(&self.aws().manager_journal())
@@ -99,6 +105,7 @@ impl Scenario {
             name: name.to_owned(),
             host: format!("{name}.{}.example", self.namespace()),
             target_group: None,
+            cloud_init: IN_USER_DATA,
         }
     }
 }
@@ -189,7 +196,12 @@ pub(crate) struct KubeadmCluster<'a> {
     pub(crate) host: String,
     /// The target group of its control plane machines, if any.
     pub(crate) target_group: Option<String>,
+    /// `cloudInit` of its machines.
+    pub(crate) cloud_init: &'static str,
 }
+
+/// The `cloudInit` of machines whose user data is their bootstrap data.
+const IN_USER_DATA: &str = "{insecureSkipSecretsManager: true}";
 
 impl KubeadmCluster<'_> {
     /// Applies the Cluster, the AWSCluster and a control plane with this many machines.
@@ -247,7 +259,8 @@ spec:
     /// six.
     pub(crate) async fn machine_template(&self, role: &str, extra: &str) -> anyhow::Result<()> {
         let name = format!("{}-{role}", self.name);
-        self.scenario.apply(&template(&name, extra)).await?;
+        let template = template(&name, extra).replace(IN_USER_DATA, self.cloud_init);
+        self.scenario.apply(&template).await?;
         Ok(())
     }
 
