@@ -66,7 +66,8 @@ fn a_field_without_effect_is_named_and_holds_the_launch_back() -> anyhow::Result
     tell(Story::new("unsupported").of_stored_objects(), async |s| {
         s.start_manager().await?;
         s.cluster("dev").await?;
-        let spec = format!("{INLINE}, publicIP: true, elasticIpPool: {{}}, dynamicHostAllocation: {{}}");
+        let host = "tenancy: host, hostAffinity: host, dynamicHostAllocation: {}";
+        let spec = format!("{INLINE}, publicIP: true, elasticIpPool: {{}}, {host}");
         s.machine("picky", "dev", &spec).await?;
         let message = s.machine_lacks("picky", "InstanceReady", "UnsupportedField").await?;
         for field in ["elasticIpPool", "dynamicHostAllocation"] {
