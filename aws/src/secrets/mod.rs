@@ -68,3 +68,13 @@ async fn permit(
     let turn = CallRequest::secret(action, runner.flow(), machine, priority);
     runner.permit(&turn).await
 }
+
+/// The permit of the call that replaces the content of a name that is taken. The call waits for its turn: a reconcile
+/// that came back for the turn would try to create the name again, and would spend the turn on that.
+async fn permit_to_replace(
+    runner: &CallRunner,
+    action: &'static str,
+    machine: &MachineKey,
+) -> Result<Permit, CloudError> {
+    permit(&runner.patient(), action, machine, Priority::Launch).await
+}

@@ -4,9 +4,10 @@ use aws_sdk_ssm::operation::put_parameter::builders::PutParameterFluentBuilder;
 use aws_sdk_ssm::types::{ParameterTier, ParameterType, Tag};
 use capa_api::machine::SecretsBackend;
 use capa_cloud::limits::Priority;
+use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, MachineKey, SecretActions, StoredSecret};
 
-use super::permit;
+use super::{permit, permit_to_replace};
 use crate::sdk::call_runner::CallRunner;
 
 const ACTIONS: SecretActions = SecretActions::of(SecretsBackend::SsmParameterStore);
@@ -33,12 +34,14 @@ impl ParameterStoreCalls {
             tag.map_err(|error| CloudError::no_answer(ACTIONS.create, error.to_string()))
         });
         let tags = tags.collect::<Result<Vec<_>, _>>()?;
-        self.put(machine, self.request(secret).set_tags(Some(tags))).await
+        let permit = permit(&self.runner, ACTIONS.create, machine, Priority::Launch).await?;
+        self.put(permit, self.request(secret).set_tags(Some(tags))).await
     }
 
     /// Parameter Store takes no tags in a call that may overwrite.
     pub(super) async fn replace(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        self.put(machine, self.request(secret).overwrite(true)).await
+        let permit = permit_to_replace(&self.runner, ACTIONS.replace, machine).await?;
+        self.put(permit, self.request(secret).overwrite(true)).await
     }
 
     fn request(&self, secret: &StoredSecret) -> PutParameterFluentBuilder {
@@ -50,8 +53,7 @@ impl ParameterStoreCalls {
             .value(String::from_utf8_lossy(&secret.content))
     }
 
-    async fn put(&self, machine: &MachineKey, request: PutParameterFluentBuilder) -> Result<(), CloudError> {
-        let permit = permit(&self.runner, ACTIONS.create, machine, Priority::Launch).await?;
+    async fn put(&self, permit: Permit, request: PutParameterFluentBuilder) -> Result<(), CloudError> {
         self.runner.call(permit, request.send()).await?;
         Ok(())
     }

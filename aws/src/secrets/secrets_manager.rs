@@ -6,7 +6,7 @@ use capa_api::machine::SecretsBackend;
 use capa_cloud::limits::Priority;
 use capa_cloud::{CloudError, ErrorClass, MachineKey, SecretActions, StoredSecret};
 
-use super::permit;
+use super::{permit, permit_to_replace};
 use crate::sdk::call_runner::CallRunner;
 
 const ACTIONS: SecretActions = SecretActions::of(SecretsBackend::SecretsManager);
@@ -38,7 +38,7 @@ impl SecretsManagerCalls {
     }
 
     pub(super) async fn replace(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        let permit = permit(&self.runner, ACTIONS.replace, machine, Priority::Launch).await?;
+        let permit = permit_to_replace(&self.runner, ACTIONS.replace, machine).await?;
         let request = self
             .client
             .put_secret_value()

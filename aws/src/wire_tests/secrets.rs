@@ -85,8 +85,14 @@ async fn the_content_of_a_name_that_is_taken_is_replaced() {
     }
     let replaced = fake.calls_of("PutSecretValue").remove(0);
     assert_eq!(replaced.field("SecretId"), secret(SecretsBackend::SecretsManager).name);
-    let replaced = fake.calls_of("PutParameter").remove(1);
-    assert_eq!(replaced.field("Overwrite"), "true");
+    let calls = fake.calls_of("PutParameter");
+    let overwrites: Vec<&str> = calls.iter().map(|call| call.field("Overwrite")).collect();
+    assert_eq!(
+        overwrites,
+        ["", "true"],
+        "the replacement waits for its turn, and nothing is created again"
+    );
+    let replaced = calls.last().unwrap();
     assert_eq!(replaced.field("Tags"), "", "none in a call that overwrites");
 }
 
