@@ -171,6 +171,16 @@ impl Fake {
         pool(options(&self.url, &self.url, Timing::default())).await
     }
 
+    /// A pool in which what counts as a second in AWS's request rates takes an hour: what has no turn at once has none
+    /// during a test, however slow the test is.
+    pub(super) async fn pool_with_an_hour_a_second(&self) -> (SessionPool, Registry) {
+        let timing = Timing {
+            rate_second: Duration::from_hours(1),
+            ..Timing::default()
+        };
+        pool(options(&self.url, &self.url, timing)).await
+    }
+
     /// A pool whose STS does not exist.
     pub(super) async fn pool_without_sts(&self) -> SessionPool {
         pool(options(&self.url, "http://127.0.0.1:1", fast())).await.0

@@ -92,26 +92,25 @@ async fn identities_of_one_account_share_its_rate() {
 #[tokio::test]
 async fn the_informers_listing_waits_for_its_turn() {
     let fake = Fake::start(|_| instances(&[("i-1", InstanceState::Running)], None)).await;
-    let (pool, _registry) = fake.pool_in_real_time().await;
+    let (pool, registry) = fake.pool_with_an_hour_a_second().await;
     let machines = pool.machines(&identity("A"), REGION, CLUSTER);
-    let lookup = |index: usize| {
-        let machines = machines.clone();
-        async move {
-            machines
-                .find_instances(&Query::filter("tag:MachineName", [index.to_string()]))
-                .await
+    let mut deferred = 0;
+    for index in 0..15 {
+        let query = Query::filter("tag:MachineName", [index.to_string()]);
+        if let Err(error) = machines.find_instances(&query).await {
+            assert!(error.retry_after.is_some(), "{error}");
+            deferred += 1;
         }
+    }
+    assert_eq!(deferred, 5, "ten calls are granted at once");
+    let waits = |count: usize| {
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let line = format!("capa_aws_throttle_wait_seconds_count{{action=\"DescribeInstances\"}} {count}\n");
+        text.contains(&line)
     };
-    // The calls start together: one after the other, their own latency could keep them below the rate.
-    let began = Instant::now();
-    let lookups = futures::future::join_all((0..15).map(lookup)).await;
-    assert!(lookups.iter().any(Result::is_err), "ten calls a second are made");
+    assert!(waits(5), "only the lookups have asked");
     machines.observe_instance(&machine("one"), "i-1");
-    let listed = || fake.calls().iter().any(|call| call.field("Filter.1.Name") == "tag-key");
-    eventually("the listing has its turn", listed).await;
-    let waited = began.elapsed();
-    assert!(
-        waited >= Duration::from_millis(100),
-        "the lookup that was deferred is ahead, and ten calls a second are made: {waited:?}"
-    );
+    eventually("the listing asks for its turn and is told to wait", || waits(6)).await;
+    assert_eq!(fake.calls_of("DescribeInstances").len(), 10, "it has not had its turn");
 }
