@@ -109,7 +109,7 @@ fn try_on_objects(kind: &'static str, smallest: &str) -> anyhow::Result<()> {
                 // The switches of DNS records may be set on a machine that has the block.
                 let before = path
                     .split_once('.')
-                    .map_or_else(|| "{}".to_owned(), |(block, _)| format!("{{{block}: {{}}}}"));
+                    .map_or_else(|| "{}".to_owned(), |(block, _)| format!("{{spec: {{{block}: {{}}}}}}"));
                 table.change(path, &before, &change, &refusal).await?;
             }
             for neutral in field.neutral {

@@ -67,6 +67,8 @@ no groups | {spec: {additionalTags: {a: b}, additionalSecurityGroups: [{id: sg-1
     | {spec: {additionalSecurityGroups: null}} | spec.additionalSecurityGroups (replace the Machine)
 a field that was not there | {} | {spec: {cloudInit: {secretPrefix: p, secretCount: 2}}}
     | spec.cloudInit.secretCount (leave it out)
+a field that never changes, in the words of the other policy | {spec: {publicIP: true}} | {spec: {elasticIpPool: {}}}
+    | would change elasticIpPool:
 ",
             )
             .await?;
