@@ -56,7 +56,7 @@ pub use flavor::{Brought, Flavor};
 pub use local_world::LocalWorld;
 pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;
-pub use programs::{upstream_folder, upstream_specs};
+pub use programs::{kustomize, upstream_folder, upstream_specs};
 pub use provider_command::ProviderCommand;
 pub use snapshot::Snapshot;
 pub use story::{Story, block_on};

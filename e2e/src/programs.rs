@@ -47,7 +47,10 @@ pub fn upstream_folder() -> PathBuf {
 }
 
 /// The objects of a folder of kustomize, which may name files outside the folder.
-pub(crate) fn kustomize(folder: &Path) -> anyhow::Result<String> {
+///
+/// # Errors
+/// What kubectl says of a folder that it cannot build.
+pub fn kustomize(folder: &Path) -> anyhow::Result<String> {
     let output = Command::new(tool("kubectl")?)
         .args(["kustomize", "--load-restrictor=LoadRestrictionsNone"])
         .arg(folder)
