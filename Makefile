@@ -16,7 +16,8 @@ tools: ## Build the local world into bin/: Kubernetes, Cluster API with kubeadm 
 # Everything below is built in one way: all members of the workspace with one set of features, and with clippy-driver
 # as the compiler of the workspace's own crates. So build, lint, tests and quickstart share every compiled crate, and
 # linting costs no second pass. Warnings are errors here, and only here: plain `cargo` stays lenient while you work.
-CARGO := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings cargo
+LINTED := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
+CARGO := $(LINTED) cargo
 # Where cargo puts programs; asked only when a recipe needs it.
 TARGET = $(shell cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 PROGRAMS = $(TARGET)/debug
@@ -24,20 +25,8 @@ PROGRAMS = $(TARGET)/debug
 UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wildcard tests/*.rs */tests/*.rs)))) \
   $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard tests/*/main.rs */tests/*/main.rs)))))
 
-# What failed, and the summary that each test program printed, unless it has no tests.
-export define SUMMARY
-/^ +Running / { program = $$0 }
-/^test .* FAILED$$/ { print }
-/^test result: / && !/ 0 passed; 0 failed; 0 ignored/ { print program; print }
-endef
-
-# $(call run_tests,arguments of cargo test[,arguments of the test programs]): runs all, then closes with how long each
-# story took, longest first, and the summary.
-define run_tests
-@set -o pipefail; log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; status=0; \
-$(CARGO) test --workspace --no-fail-fast $(1) -- $(2) 2>&1 | tee "$$log" || status=$$?; \
-echo; grep -a '^took ' "$$log" | sort -k 2 -n -r || true; awk "$$SUMMARY" "$$log"; exit $$status
-endef
+# $(call run_tests,arguments of cargo test[,arguments of the test programs])
+run_tests = @$(LINTED) hack/tests/run.sh $(1) -- $(2)
 
 .PHONY: require-rust
 require-rust:
