@@ -131,7 +131,7 @@ sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one 
 	@"$(TARGET)/sim/sim" $(SIM_ARGUMENTS)
 
 .PHONY: sim-mutants
-sim-mutants: require-rust ## Break launch, ownership, absence and draining in ten ways and see the simulation find each
+sim-mutants: require-rust ## Break launch, ownership, absence, draining and secrets in eleven ways and see the simulation find each
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 # MUTANTS="--re cloud/src/limits" breaks these files only; `cargo mutants --help` lists the arguments.
@@ -143,6 +143,13 @@ mutants: ## Break the pure files expression by expression, and show what no test
 .PHONY: quickstart
 quickstart: tools-and-programs ## Bring a cluster up on the local world, let it grow, heal and go (KEEP=1 keeps it; FLAVOR=)
 	@"$(PROGRAMS)/quickstart"
+
+# PROGRAM=target/debug/capa-rs measures another program than the release, which takes long to compile: it shares nothing
+# with the other builds. BENCH="--workers 10 --only inline" passes arguments; docs/benchmarks.md says which there are.
+.PHONY: bench
+bench: tools-and-programs ## Measure what machines cost in AWS calls, time, memory and CPU, on the local world (BENCH=, PROGRAM=)
+	@$(if $(PROGRAM),:,cargo build --release --package capa-rs --bin capa-rs)
+	@"$(PROGRAMS)/bench" --program "$(or $(PROGRAM),$(TARGET)/release/capa-rs)" $(BENCH)
 
 .PHONY: docs
 docs: ## Build the documentation as a book into target/book (needs mdbook)

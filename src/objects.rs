@@ -55,7 +55,10 @@ impl Described {
     /// What the objects ask of the infrastructure, as they are written: filters and discovery are not resolved.
     pub(crate) fn as_written(&self) -> Demand {
         match self {
-            Self::ByAWSCluster(objects) => objects.demand(&MachineNetwork::default()),
+            Self::ByAWSCluster(objects) => objects.demand(&MachineNetwork {
+                bootstrap_storage: objects.aws_cluster.spec.bootstrap_storage(),
+                ..MachineNetwork::default()
+            }),
             Self::BySources(sourced) => sourced.demand.clone(),
         }
     }

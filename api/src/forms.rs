@@ -104,6 +104,25 @@ fn is_kms_alias(text: &str) -> bool {
         .is_some_and(|name| (1..=250).contains(&name.len()) && name.bytes().all(is_allowed))
 }
 
+/// Whether an S3 bucket can have this name: 3 to 63 lower case letters, digits, dots and hyphens.
+pub fn is_bucket_name(text: &str) -> bool {
+    let is_end = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
+    let bytes = text.as_bytes();
+    (3..=63).contains(&bytes.len())
+        && bytes.iter().copied().all(is_allowed)
+        && is_end(bytes.first())
+        && is_end(bytes.last())
+}
+
+/// Whether keys in S3 with this prefix are written alike in every URL: letters, digits and `!_.'()*-` in parts between
+/// single slashes.
+pub fn is_key_prefix(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!_.'()*-".contains(&byte);
+    let mut parts = text.split('/');
+    parts.all(|part| !matches!(part, "" | "." | "..") && part.bytes().all(is_allowed))
+}
+
 /// Whether an object in Kubernetes can have this name: a DNS-1123 subdomain.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= NAME_LENGTH && text.split('.').all(is_label)
@@ -257,5 +276,33 @@ mod tests {
             &too_long,
         ];
         assert_form(is_dns_subdomain, &right, &wrong);
+    }
+
+    #[test]
+    fn buckets_and_keys_have_the_form_of_their_urls() {
+        for (name, is) in [
+            ("bootstrap", true),
+            ("acme.prod-1", true),
+            ("ab", false),
+            ("-ab", false),
+            ("ab.", false),
+            ("Acme", false),
+            ("a/b", false),
+            ("a?b", false),
+        ] {
+            assert_eq!(is_bucket_name(name), is, "{name}");
+        }
+        for (prefix, is) in [
+            ("clusters/dev", true),
+            ("a", true),
+            ("", false),
+            ("/a", false),
+            ("a//b", false),
+            ("a/../b", false),
+            ("a b", false),
+            ("a%2f", false),
+        ] {
+            assert_eq!(is_key_prefix(prefix), is, "{prefix}");
+        }
     }
 }

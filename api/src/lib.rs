@@ -7,6 +7,7 @@ pub mod conditions;
 pub mod contract;
 pub mod crd;
 pub mod forms;
+pub mod go_duration;
 pub mod lenient;
 pub mod meta;
 pub mod network;

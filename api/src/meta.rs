@@ -66,6 +66,10 @@ pub const ADOPT_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/ado
 pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
+/// Annotation in which CAPA records, as a JSON object, the tags that it has set from `additionalTags`.
+pub const CAPA_TAGS_ANNOTATION: &str = "sigs.k8s.io/cluster-api-provider-aws-last-applied-tags";
+/// Annotation in which CAPA records the groups of `additionalSecurityGroups`, as a JSON object with their ids as keys.
+pub const CAPA_SECURITY_GROUPS_ANNOTATION: &str = "sigs.k8s.io/cluster-api-provider-aws-last-applied-security-groups";
 /// Annotation of this provider's CRDs and policies: a hash of the definition, by which a manager recognises those of
 /// its own release. The hash stays if somebody changes the installed object.
 pub const DEFINITION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/definition-hash";

@@ -91,6 +91,15 @@ pub fn is_longer(text: &str, limit: usize) -> bool {
 }
 
 impl MachineNetwork {
+    /// The S3 bucket for bootstrap data.
+    pub fn bootstrap_bucket(&self) -> Option<&NetworkBootstrapBucket> {
+        self.bootstrap_storage.as_ref()?.s3.as_ref()
+    }
+
+    fn bootstrap_bucket_mut(&mut self) -> Option<&mut NetworkBootstrapBucket> {
+        self.bootstrap_storage.as_mut()?.s3.as_mut()
+    }
+
     /// Removes values that are longer than the contract allows, and returns each affected field once. The API server
     /// would refuse a whole status because of one such value.
     pub fn take_oversized(&mut self) -> Vec<Oversized> {
@@ -107,6 +116,13 @@ impl MachineNetwork {
             take("imageLookup.format", 256, &mut lookup.format);
             take("imageLookup.org", 64, &mut lookup.org);
             take("imageLookup.baseOS", 64, &mut lookup.base_os);
+        }
+        if let Some(bucket) = self.bootstrap_bucket_mut() {
+            take(
+                "bootstrapStorage.s3.presignedURLDuration",
+                64,
+                &mut bucket.presigned_url_duration,
+            );
         }
         for subnet in &mut self.subnets {
             take("subnets[].availabilityZone", 64, &mut subnet.availability_zone);
@@ -319,6 +335,31 @@ pub struct NetworkBootstrapBucket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub prefix: Option<String>,
+    /// Validity of presigned URLs, as a duration in Go's notation, for example `30m`: at least a second, at most seven
+    /// days (`168h`). Instances then read their bootstrap data by such a URL, without permissions of their own. Absent:
+    /// no presigned URLs.
+    #[serde(rename = "presignedURLDuration", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub presigned_url_duration: Option<String>,
+    /// Whether the deletion of a machine goes on if AWS does not allow the deletion of the machine's object, which then
+    /// stays in the bucket. Absent: the deletion waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort_delete_objects: bool,
+}
+
+impl NetworkBootstrapBucket {
+    /// The prefix of the keys, without slashes around it; empty for none.
+    pub fn effective_prefix(&self) -> &str {
+        self.prefix.as_deref().unwrap_or_default().trim_matches('/')
+    }
+
+    /// The bucket and the prefix of the keys: `bucket/prefix`, or `bucket`.
+    pub fn place(&self) -> String {
+        match self.effective_prefix() {
+            "" => self.bucket.clone(),
+            prefix => format!("{}/{prefix}", self.bucket),
+        }
+    }
 }
 
 #[cfg(test)]

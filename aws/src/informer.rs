@@ -179,6 +179,10 @@ mod tests {
             panic!("broken")
         }
 
+        async fn look_up(&self, _query: &Query) -> Result<Vec<Instance>, CloudError> {
+            panic!("broken")
+        }
+
         async fn terminate(&self, _batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
             panic!("broken")
         }

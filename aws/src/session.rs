@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_api::machine::SecretsBackend;
+use capa_api::common::Tags;
 use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::Caller;
 use capa_cloud::session::{
@@ -14,9 +14,9 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
-    MachineCloud, MachineKey, NetworkInterface, Query, RouteTable, SecurityGroup, StoredSecret, Subnet, TemplateCloud,
-    Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, DnsRecords, Host, HostRequest, Image, Instance,
+    InstanceState, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, PresignRequest,
+    PresignedUrl, Query, RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -125,8 +125,10 @@ pub(crate) struct Session {
     subnets: SharedAnswers<Query, Vec<Subnet>>,
     security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
     images: SharedAnswers<Query, Vec<Image>>,
+    /// The values of parameters that AWS publishes.
+    parameters: SharedAnswers<String, String>,
     instance_types: SharedAnswers<String, InstanceType>,
-    /// Made by the first machine that has secrets.
+    /// Made by the first machine that has secrets, or an image that a parameter names.
     secrets: OnceLock<SecretsClients>,
     used: Mutex<Instant>,
 }
@@ -154,6 +156,7 @@ impl Session {
             subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            parameters: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
             secrets: OnceLock::new(),
             used: Mutex::new(Instant::now()),
@@ -310,6 +313,14 @@ impl SessionDriver for ControllerSession {
         self.shared(&self.session.images, query, ask).await
     }
 
+    async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {
+        let ask = || {
+            let (calls, name) = (self.secrets(), name.to_owned());
+            async move { calls.public_parameter(&name).await }.boxed()
+        };
+        self.session.parameters.get(name.to_owned(), ask).await
+    }
+
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         let ask = async |ec2: Ec2Calls, name: String| ec2.instance_type(&name).await;
         self.shared(&self.session.instance_types, &name.to_owned(), ask).await
@@ -330,10 +341,53 @@ impl SessionDriver for ControllerSession {
     async fn delete_secrets(
         &self,
         machine: &MachineKey,
-        backend: SecretsBackend,
+        store: &SecretStore,
         names: &[String],
     ) -> Result<(), CloudError> {
-        self.secrets().delete(machine, backend, names).await
+        self.secrets().delete(machine, store, names).await
+    }
+
+    async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
+        self.secrets().presign(request).await
+    }
+
+    async fn create_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
+        self.calls.ec2.create_tags(machine, resources, tags).await
+    }
+
+    async fn delete_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
+        self.calls.ec2.delete_tags(machine, resources, tags).await
+    }
+
+    async fn set_interface_groups(
+        &self,
+        machine: &MachineKey,
+        interface_id: &str,
+        group_ids: &[String],
+    ) -> Result<(), CloudError> {
+        let ec2 = &self.calls.ec2;
+        ec2.set_interface_groups(machine, interface_id, group_ids).await
+    }
+
+    async fn set_dns_records(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        records: DnsRecords,
+    ) -> Result<(), CloudError> {
+        self.calls.ec2.set_dns_records(machine, instance_id, records).await
+    }
+
+    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
+        self.calls.ec2.hosts(query).await
+    }
+
+    async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError> {
+        self.calls.ec2.allocate_host(machine, request).await
+    }
+
+    async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
+        self.calls.ec2.release_host(machine, host_id).await
     }
 
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
@@ -414,6 +468,10 @@ struct PacedCalls {
 impl InformerCalls for PacedCalls {
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         self.calls.ec2.list_instances(query, self.pause).await
+    }
+
+    async fn look_up(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        self.calls.ec2.shared_lookup(query).await
     }
 
     async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::common::Tags;
-use capa_api::machine::SecretsBackend;
 
+use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MachineKey, NetworkInterface,
-    Observation, Query, ResolvedIdentity, RouteTable, SecurityGroup, StoredSecret, Subnet, Vpc,
+    ApiLoadBalancer, CloudError, DnsRecords, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest,
+    MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity,
+    RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, Vpc,
 };
 
 /// The most load balancer objects whose tags one call of DescribeTags returns.
@@ -69,13 +70,28 @@ pub trait MachineCloud: Send + Sync {
     async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError>;
     /// Images; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
+    /// The value of a parameter that AWS publishes in Parameter Store; shared like subnets.
+    ///
+    /// # Errors
+    /// Of class `NotFound`: the region has no such parameter.
+    async fn public_parameter(&self, name: &str) -> Result<String, CloudError>;
     /// An instance type by its name; asked once a day.
     ///
     /// # Errors
     /// Of class `NotFound`: the region has no such type.
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
-    /// Instances by query, straight from AWS: the lookup before a launch and of an unconfirmed one.
+    /// Instances by query, straight from AWS: the lookup of an unconfirmed launch, and before a deletion.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
+    /// Says that the machine will call [`MachineCloud::look_up`] in so long, when its turn to launch comes: the lookups
+    /// of machines whose turns come soon share a call. Makes no call.
+    fn announce_lookup(&self, machine: &MachineKey, wanted: &InstanceLookup, turn_in: Duration);
+    /// Looks for the instances of a machine whose turn to launch has come, by a call that began after the machine asked
+    /// and that other machines share, but not within this call of the function. The answer wakes the machine, which
+    /// gets it once: a further launch needs a further lookup.
+    ///
+    /// # Errors
+    /// The credentials have been replaced since the pass obtained their account.
+    fn look_up(&self, machine: &MachineKey, wanted: &InstanceLookup) -> Result<LookupAnswer, CloudError>;
     /// The informer's state of an instance. From the first call on the informer follows it for `machine`, and wakes
     /// the machine whenever the answer changes, until [`MachineClouds::forget`].
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation;
@@ -103,9 +119,42 @@ pub trait MachineCloud: Send + Sync {
     async fn delete_secrets(
         &self,
         machine: &MachineKey,
-        backend: SecretsBackend,
+        store: &SecretStore,
         names: &[String],
     ) -> Result<(), CloudError>;
+    /// A presigned URL of an object. Makes no call of S3. Equal requests have equal URLs as long as the credentials are
+    /// the same.
+    async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError>;
+    /// Sets tags of a machine's instance, and of what belongs to it. Tags with other keys stay.
+    async fn set_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
+    /// Removes tags of a machine's instance, and of what belongs to it, where the tags have these values.
+    async fn remove_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
+    /// Replaces the security groups of the primary network interface of a machine's instance by those of `interface`,
+    /// which enters the informer.
+    async fn set_security_groups(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        interface: &PrimaryInterface,
+    ) -> Result<(), CloudError>;
+    /// Sets which records the resource-based name of a machine's instance has. A record without a value stays as it is.
+    async fn set_dns_records(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        records: DnsRecords,
+    ) -> Result<(), CloudError>;
+    /// Dedicated Hosts, straight from AWS: the lookup before a host is allocated for a machine, and before hosts of a
+    /// machine are released.
+    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError>;
+    /// Allocates one Dedicated Host for a machine, and returns its id. A call with the same request allocates no second
+    /// host.
+    async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError>;
+    /// Releases a Dedicated Host that was allocated for a machine.
+    ///
+    /// # Errors
+    /// Of class `Invalid` where AWS does not release this host yet, with AWS's reason.
+    async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError>;
     /// Launches one instance. The answer enters the informer.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
     /// Submits an instance to be terminated, together with others and soon, but not within this call. Its new state

@@ -253,7 +253,10 @@ fn known_class(code: &str) -> Option<ErrorClass> {
         | "SpotMaxPriceTooLow"
         | "Unsupported" => ErrorClass::InsufficientCapacity,
         "MaxSpotInstanceCountExceeded" => ErrorClass::QuotaExceeded,
-        "VolumeTypeNotAvailableInZone" | "TagPolicyViolation" => ErrorClass::Invalid,
+        "VolumeTypeNotAvailableInZone"
+        | "TagPolicyViolation"
+        | "UnsupportedHostConfiguration"
+        | "PermanentRedirect" => ErrorClass::Invalid,
         "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
         "ResourceExistsException" | "ParameterAlreadyExists" => ErrorClass::AlreadyExists,
         // The name is that of a secret which Secrets Manager is still deleting: it will be free.
@@ -300,12 +303,18 @@ mod tests {
             ("VcpuLimitExceeded", ErrorClass::QuotaExceeded),
             ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),
             ("InsufficientFreeAddressesInSubnet", ErrorClass::InsufficientCapacity),
+            ("InsufficientHostCapacity", ErrorClass::InsufficientCapacity),
+            ("HostLimitExceeded", ErrorClass::QuotaExceeded),
+            ("UnsupportedHostConfiguration", ErrorClass::Invalid),
+            ("InvalidHostID.NotFound", ErrorClass::NotFound),
             ("IdempotentInstanceTerminated", ErrorClass::IdempotentParameterMismatch),
             ("InvalidAMIID.NotFound", ErrorClass::NotFound),
             ("TargetGroupNotFound", ErrorClass::NotFound),
             ("NotFoundException", ErrorClass::NotFound),
             ("NoSuchBucket", ErrorClass::NotFound),
             ("NoSuchEntity", ErrorClass::NotFound),
+            // The bucket lies in another region.
+            ("PermanentRedirect", ErrorClass::Invalid),
             ("InvalidAccessKeyId", ErrorClass::Unauthorized),
             ("TooManyTargets", ErrorClass::QuotaExceeded),
             ("InvalidTarget", ErrorClass::Invalid),

@@ -9,6 +9,7 @@ mod error;
 mod error_text;
 pub mod informer;
 pub mod limits;
+pub mod lookups;
 mod model;
 pub mod session;
 pub mod sim;
@@ -19,9 +20,10 @@ pub use api::{ClusterCloud, ClusterClouds, MOST_TAGGED, MachineCloud, MachineClo
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
-    ApiLoadBalancer, CapacityReservation, ClusterKey, CredentialSource, HostPlacement, Image, Instance, InstanceType,
-    LaunchOptions, LaunchRequest, LaunchVolume, MachineKey, Market, MetadataOptions, NetworkInterface, Observation,
-    PlacementGroup, PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity, RouteTable, SecretActions,
+    ApiLoadBalancer, CapacityReservation, ClusterKey, CredentialSource, DnsRecords, Host, HostPlacement, HostRequest,
+    Image, Instance, InstanceType, LaunchOptions, LaunchRequest, LaunchVolume, MachineKey, Market, MetadataOptions,
+    NetworkInterface, Observation, PlacementGroup, PresignRequest, PresignedUrl, PrimaryInterface,
+    PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity, RouteTable, SecretActions, SecretStore,
     SecurityGroup, StateReason, StoredSecret, Subnet, UserData, Vpc, identifying_tag, zone_type,
 };
 pub use timing::{Timing, doubled_wait};

@@ -14,6 +14,13 @@ pub struct Timing {
     /// Time during which a launch without an answer is looked up before the provider treats its instance as absent. The
     /// time counts from the last call that this process knows of, or from its first lookup of the attempt.
     pub launch_lookup_age: Duration,
+    /// Time for which lookups before launches are gathered, so that machines that ask at the same time share a call.
+    /// They are gathered five times as long soon after another lookup.
+    pub lookup_gathering: Duration,
+    /// Time before its turn to launch from which a machine shares the lookup of other machines.
+    pub lookup_ahead: Duration,
+    /// Maximum age of the answer to such a lookup when the machine uses it.
+    pub lookup_age: Duration,
     /// Minimum time between two empty lookups that together prove the absence of an instance.
     pub lookup_spacing: Duration,
     /// Maximum age of a launch record for a call, counted from the time at which the record was written, claimed or
@@ -29,8 +36,8 @@ pub struct Timing {
     /// Maximum age of a recorded launch for a repetition of its call. An older launch is only looked up, because EC2
     /// forgets tokens.
     pub token_age: Duration,
-    /// First wait before a call that AWS refused with a permanent error is repeated. The wait doubles up to
-    /// `refusal_retry_cap`. A change of the parameters of the call ends the wait.
+    /// First wait before a call that AWS refused with a permanent error is repeated. The second wait is three times as
+    /// long, and all others are `refusal_retry_cap`. A change of the parameters of the call ends the wait.
     pub refusal_retry: Duration,
     /// Longest wait before such a call is repeated.
     pub refusal_retry_cap: Duration,
@@ -56,12 +63,13 @@ pub struct Timing {
     /// Time after a call during which a registration may still take effect, if the call got no answer or another
     /// process made it.
     pub late_registration: Duration,
-    /// Maximum time for which the provider delays the termination of an instance that has not left a load balancer.
+    /// Maximum time for which the provider delays the termination of an instance that has not left a load balancer. Flag
+    /// `--target-drain-timeout`.
     pub drain_limit: Duration,
     /// Age of an instance at which its bootstrap data is deleted although it has not become a node.
     pub bootstrap_data_age: Duration,
-    /// The duration that counts as a second in AWS's request rates. Terminations and calls about targets are batched
-    /// for a fifth of this duration.
+    /// The duration that counts as a second in AWS's request rates. Terminations are batched for this duration, and
+    /// calls about targets for a fifth of it.
     pub rate_second: Duration,
 }
 
@@ -72,12 +80,15 @@ impl Default for Timing {
             transition_interval: Duration::from_secs(5),
             visibility_age: Duration::from_secs(300),
             launch_lookup_age: Duration::from_secs(600),
+            lookup_gathering: Duration::from_millis(200),
+            lookup_ahead: Duration::from_secs(20),
+            lookup_age: Duration::from_secs(30),
             lookup_spacing: Duration::from_secs(120),
             confirmation_age: Duration::from_secs(30),
             relaunch_backoff: Duration::from_secs(30),
             capacity_retry: Duration::from_secs(60),
             token_age: Duration::from_secs(12 * 3600),
-            refusal_retry: Duration::from_secs(1),
+            refusal_retry: Duration::from_secs(15),
             refusal_retry_cap: Duration::from_secs(300),
             source_retry: Duration::from_secs(5),
             source_retry_cap: Duration::from_secs(60),
@@ -89,7 +100,7 @@ impl Default for Timing {
             target_poll: Duration::from_secs(10),
             target_settling: Duration::from_secs(600),
             late_registration: Duration::from_secs(60),
-            drain_limit: Duration::from_secs(300),
+            drain_limit: Duration::from_secs(60),
             bootstrap_data_age: Duration::from_secs(1800),
             rate_second: Duration::from_secs(1),
         }
@@ -106,6 +117,9 @@ impl Timing {
             transition_interval: self.transition_interval / factor,
             visibility_age: self.visibility_age / factor,
             launch_lookup_age: self.launch_lookup_age / factor,
+            lookup_gathering: self.lookup_gathering / factor,
+            lookup_ahead: self.lookup_ahead / factor,
+            lookup_age: self.lookup_age / factor,
             lookup_spacing: self.lookup_spacing / factor,
             confirmation_age: self.confirmation_age / factor,
             relaunch_backoff: self.relaunch_backoff / factor,
@@ -130,6 +144,19 @@ impl Timing {
     }
 }
 
+impl Timing {
+    /// The wait before a call is repeated that AWS refused with a permanent error, after so many refusals before.
+    #[must_use]
+    pub fn refusal_wait(&self, before: u32) -> Duration {
+        let wait = match before {
+            0 => self.refusal_retry,
+            1 => self.refusal_retry * 3,
+            _ => self.refusal_retry_cap,
+        };
+        wait.min(self.refusal_retry_cap)
+    }
+}
+
 /// The wait before the next attempt: `first`, doubled as many times as `times` says, and at most `cap`.
 #[must_use]
 pub fn doubled_wait(first: Duration, times: u32, cap: Duration) -> Duration {
@@ -140,6 +167,12 @@ pub fn doubled_wait(first: Duration, times: u32, cap: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_call_is_repeated_twice_in_a_minute_then_seldom() {
+        let waits = (0..5).map(|before| Timing::default().refusal_wait(before).as_secs());
+        assert_eq!(waits.collect::<Vec<_>>(), [15, 45, 300, 300, 300]);
+    }
 
     #[test]
     fn a_wait_doubles_up_to_its_cap() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_cloud::informer::{InstanceInformer, InstanceRead};
-use capa_cloud::{Instance, InstanceState, MachineAddress, MachineAddressType, MachineKey, Timing};
+use capa_cloud::{Instance, InstanceState, MachineAddress, MachineAddressType, MachineKey, PrimaryInterface, Timing};
 
 const INSTANCES: usize = 20_000;
 /// What one instance may cost, with the machine that has it.
@@ -39,8 +39,14 @@ fn instance(index: usize) -> Instance {
         id: format!("i-{index:017x}"),
         state: InstanceState::Running,
         state_reason: None,
+        instance_type: "m6i.2xlarge".into(),
         availability_zone: "eu-central-1a".into(),
         subnet_id: Some("subnet-0123456789abcdef0".into()),
+        primary_interface: Some(PrimaryInterface {
+            id: format!("eni-{index:017x}"),
+            security_group_ids: vec!["sg-0123456789abcdef0".into(), "sg-0123456789abcdef1".into()],
+        }),
+        volume_ids: vec![format!("vol-{index:017x}")],
         client_token: Some(format!("01234567-89ab-cdef-0123-{index:012x}-1")),
         launch_time: Some("2026-01-02T03:04:05Z".parse().expect("a time")),
         addresses: vec![
@@ -86,7 +92,7 @@ fn an_instance_costs_at_most_a_kibibyte() {
     assert!(matches!(listing, InstanceRead::List { .. }));
     // Moved in one by one: a listing as a whole would count as well.
     for index in 0..INSTANCES {
-        informer.launched(&instance(index));
+        informer.launched(&instance(index), std::time::Duration::ZERO);
         // Whoever drives the informer takes them after each of its calls.
         informer.take_woken();
     }

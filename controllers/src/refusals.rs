@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::conditions::ConditionUpdate;
-use capa_cloud::{Timing, doubled_wait};
+use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use parking_lot::Mutex;
 
@@ -92,9 +92,9 @@ impl Refusals {
 }
 
 impl Refused {
-    /// The delay doubles with each error. The first delay is short, because AWS's services are eventually consistent.
+    /// The first two delays are short, because AWS's services are eventually consistent.
     fn wait(&self, timing: &Timing) -> Duration {
-        doubled_wait(timing.refusal_retry, self.before, timing.refusal_retry_cap)
+        timing.refusal_wait(self.before)
     }
 }
 

@@ -7,24 +7,31 @@ import sys
 
 from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
 from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.ec2.models.subnets import Subnet
 from moto.ec2.models.tags import TagBackend
 from moto.ec2.responses import instances as instance_responses
 from moto.ec2.responses._base_response import EC2BaseResponse
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix, is_tag_filter
 from moto.iam.exceptions import NotFoundException
+from moto.ssm.models import SimpleSystemManagerBackend
 
 MAX_TOKEN_LENGTH = 64
 MAX_USER_DATA = 16 * 1024
 MAX_FILTER_VALUES = 200
 
+EKS_IMAGES = "/aws/service/eks/optimized-ami/"
+
 
 def apply():
     look_tags_up_by_id()
     delete_interfaces_with_their_instance()
+    give_interfaces_their_ipv6_addresses()
+    show_the_state_of_ipv6_blocks()
     refuse_launches_as_ec2_does()
     terminate_by_zone()
     refuse_malformed_instance_ids()
     refuse_filters_as_ec2_does()
+    let_the_images_of_eks_be_published()
 
 
 def look_tags_up_by_id():
@@ -66,6 +73,32 @@ def delete_interfaces_with_their_instance():
 
     Instance.prep_nics = prep_nics
     Instance.terminate = terminate_once
+
+
+def give_interfaces_their_ipv6_addresses():
+    """RunInstances takes the number of IPv6 addresses for each interface; moto reads that of the instance only."""
+    prepare = Instance.prep_nics
+
+    def prep_nics(self, nic_spec, *args, **kwargs):
+        counts = [int(spec["Ipv6AddressCount"]) for spec in nic_spec if spec.get("Ipv6AddressCount")]
+        if counts:
+            kwargs["ipv6_address_count"] = counts[0]
+        prepare(self, nic_spec, *args, **kwargs)
+
+    Instance.prep_nics = prep_nics
+
+
+def show_the_state_of_ipv6_blocks():
+    """The state of the IPv6 block of a subnet is a word; moto shows a structure in its place."""
+    read = Subnet.ipv6_cidr_block_association_set.fget
+
+    def ipv6_cidr_block_association_set(self):
+        blocks = read(self)
+        for block in blocks:
+            block["ipv6CidrBlockState"] = {"state": block["ipv6CidrBlockState"]["state"]["State"]}
+        return blocks
+
+    Subnet.ipv6_cidr_block_association_set = property(ipv6_cidr_block_association_set)
 
 
 def refuse_launches_as_ec2_does():
@@ -172,3 +205,18 @@ def refuse_filters_as_ec2_does():
         return filters
 
     EC2BaseResponse._filters_from_querystring = filters_from_querystring
+
+
+def let_the_images_of_eks_be_published():
+    """AWS publishes parameters with the images of EKS; moto has none, and refuses their names to the tests."""
+    put = SimpleSystemManagerBackend.put_parameter
+
+    def put_parameter(self, name, *args, **kwargs):
+        if not name.startswith(EKS_IMAGES):
+            return put(self, name, *args, **kwargs)
+        parameter = put(self, name.removeprefix("/aws"), *args, **kwargs)
+        self._parameters[name] = self._parameters.pop(parameter.name)
+        parameter.name = name
+        return parameter
+
+    SimpleSystemManagerBackend.put_parameter = put_parameter

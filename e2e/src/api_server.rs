@@ -20,6 +20,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
+    audit,
     directory::Directory,
     pki::{Issued, Pki},
     ports::free_port,
@@ -70,7 +71,12 @@ impl ApiServer {
         };
 
         let (etcd, etcd_url) = start_etcd(directory, &logs).await?;
-        let mut api = Supervised::start(directory, &logs, "kube-apiserver", &server.command(port, &etcd_url)?)?;
+        let mut api = Supervised::start(
+            directory,
+            &logs,
+            "kube-apiserver",
+            &server.command(directory, port, &etcd_url)?,
+        )?;
         server.ready(&mut api).await?;
         let controllers = Supervised::start(
             directory,
@@ -92,7 +98,7 @@ impl ApiServer {
         process.ready(START_WITHIN, probe).await
     }
 
-    fn command(&self, port: u16, etcd: &str) -> anyhow::Result<Command> {
+    fn command(&self, directory: &Directory, port: u16, etcd: &str) -> anyhow::Result<Command> {
         let mut command = Command::new(programs::tool("kube-apiserver")?);
         command
             .arg(format!("--etcd-servers={etcd}"))
@@ -111,6 +117,7 @@ impl ApiServer {
                 "--service-account-signing-key-file={}",
                 self.pki.file("sa.key")
             ))
+            .args(audit::flags(directory)?)
             .args([
                 "--service-cluster-ip-range=10.96.0.0/16",
                 "--authorization-mode=RBAC",

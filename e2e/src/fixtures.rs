@@ -1,6 +1,8 @@
 //! YAML of the objects around a machine that most stories need. Every story writes the objects of its own subject
 //! itself.
 
+use crate::{moto, user::Network};
+
 /// The secret in all bootstrap data. A test fails whose manager shows this text anywhere.
 pub const JOIN_TOKEN: &str = "planted.join.token.3f6c0e7b9d2a4185";
 
@@ -85,6 +87,57 @@ spec:
     subresources: {{status: {{}}}}
     schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 "
+    )
+}
+
+/// A Machine and its AWSMachine with the same name, and with the bootstrap data of a Secret. `spec` contains further
+/// fields of the AWSMachine's spec, as YAML in flow style without the braces.
+pub fn machine(name: &str, cluster: &str, secret: &str, spec: &str) -> String {
+    format!(
+        "
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: AWSMachine
+metadata: {{name: {name}}}
+spec: {{instanceType: t3.large, ami: {{id: {image}}}, {spec}}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata: {{name: {name}}}
+spec:
+  clusterName: {cluster}
+  version: v1.36.3
+  bootstrap: {{dataSecretName: {secret}}}
+  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: {name}}}
+",
+        image = moto::IMAGE_ID
+    )
+}
+
+/// An unmanaged AWSCluster on the private subnets of a network; `extra` are further lines of its spec, indented by two.
+pub fn unmanaged_cluster(name: &str, region: &str, network: &Network, extra: &str) -> String {
+    let subnets: Vec<String> = network
+        .private_subnet_ids()
+        .iter()
+        .map(|id| format!("{{id: {id}}}"))
+        .collect();
+    format!(
+        "
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: AWSCluster
+metadata: {{name: {name}}}
+spec:
+  region: {region}
+  unmanaged: true
+  network:
+    vpc: {{id: {}}}
+    subnets: [{}]
+    securityGroupOverrides: {{node: {}, controlplane: {}}}
+{extra}
+",
+        network.vpc_id,
+        subnets.join(", "),
+        network.node_security_group_id,
+        network.control_plane_security_group_id,
     )
 }
 

@@ -19,6 +19,7 @@
 //! AWS calls and objects in a folder, and prints the folder's name.
 
 mod api_server;
+mod audit;
 pub mod aws_proxy;
 mod cloud;
 mod cluster_api;
@@ -50,13 +51,14 @@ mod turn;
 pub mod user;
 mod wait;
 
+pub use audit::KubernetesWrite;
 pub use directory::Directory;
 pub use environment::TestEnvironment;
 pub use flavor::{Brought, Flavor};
 pub use local_world::LocalWorld;
 pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;
-pub use programs::{kustomize, upstream_folder, upstream_specs};
+pub use programs::{capa_manifests, kustomize, upstream_folder, upstream_specs};
 pub use provider_command::ProviderCommand;
 pub use snapshot::Snapshot;
 pub use story::{Story, block_on};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use kube::Client;
@@ -11,6 +12,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     api_server::ApiServer,
+    audit::{self, KubernetesWrite},
     aws_proxy::AwsProxy,
     cloud,
     cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider},
@@ -253,10 +255,14 @@ impl LocalWorld {
 
     /// The complete log of a running program of the world, e.g. `node-simulator`.
     pub fn log(&self, program: &str) -> anyhow::Result<String> {
+        self.running(program, |process| Ok(std::fs::read_to_string(process.log())?))
+    }
+
+    /// Looks at a running program of the world.
+    fn running<T>(&self, program: &str, look: impl FnOnce(&Supervised) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let processes = self.processes.lock();
         let process = processes.iter().find(|process| process.name() == program);
-        let process = process.with_context(|| format!("{program} does not run"))?;
-        Ok(std::fs::read_to_string(process.log())?)
+        look(process.with_context(|| format!("{program} does not run"))?)
     }
 
     /// What an instance has written to its console so far; empty if nothing.
@@ -276,6 +282,16 @@ impl LocalWorld {
         argument
             .map(str::to_owned)
             .with_context(|| format!("{program} does not run"))
+    }
+
+    /// The CPU time of a running program of the world, e.g. `kube-apiserver`.
+    pub fn used(&self, program: &str) -> anyhow::Result<Duration> {
+        self.running(program, Supervised::used)
+    }
+
+    /// The writes of all ServiceAccounts so far, in the order of their answers.
+    pub fn writes(&self) -> anyhow::Result<Vec<KubernetesWrite>> {
+        audit::writes(&self.directory)
     }
 
     /// The memory of each program of the world, by name.

@@ -39,6 +39,7 @@ pub struct ManagerBuilder<'a> {
     key: AccessKey,
     leader_election: bool,
     variables: Vec<(String, String)>,
+    program: Option<PathBuf>,
 }
 
 impl<'a> ManagerBuilder<'a> {
@@ -49,6 +50,7 @@ impl<'a> ManagerBuilder<'a> {
             key: environment.aws().key().clone(),
             leader_election: false,
             variables: Vec::new(),
+            program: None,
         }
     }
 
@@ -70,6 +72,13 @@ impl<'a> ManagerBuilder<'a> {
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets the program of the manager. Default: [`Manager::program`]. Only for [`start`](Self::start).
+    #[must_use]
+    pub fn program(mut self, program: PathBuf) -> Self {
+        self.program = Some(program);
         self
     }
 
@@ -136,7 +145,8 @@ impl<'a> ManagerBuilder<'a> {
     /// log.
     pub async fn start(&self) -> anyhow::Result<Manager> {
         let (arguments, health, diagnostics) = self.arguments().await?;
-        let mut command = Command::new(programs::provider_program()?);
+        let program = self.program.clone().map_or_else(Manager::program, Ok)?;
+        let mut command = Command::new(program);
         command
             .args(&arguments)
             .env("AWS_ENDPOINT_URL", self.environment.aws().url())

@@ -30,6 +30,11 @@ pub(crate) fn aws_cli() -> anyhow::Result<PathBuf> {
     Ok(tool("moto")?.join("bin/aws"))
 }
 
+/// The folder with CAPA's manifests: the templates of its releases and of its end-to-end tests.
+pub fn capa_manifests() -> anyhow::Result<PathBuf> {
+    tool("capa-manifests")
+}
+
 /// Cluster API's end-to-end specs, as a program.
 pub fn upstream_specs() -> anyhow::Result<PathBuf> {
     let path = tools().join("upstream-specs");

@@ -18,6 +18,7 @@ kubernetes="$(version_of kubernetes k8s.io/kubernetes)"
 cluster_api="$(version_of cluster-api sigs.k8s.io/cluster-api)"
 cert_manager="$(version_of cert-manager github.com/cert-manager/cert-manager)"
 etcd="$(version_of etcd go.etcd.io/etcd/server/v3)"
+capa="$(version_of cluster-api-provider-aws sigs.k8s.io/cluster-api-provider-aws/v2)"
 
 stamp_flags() { # stamp_flags <package> <version>: linker flags that make a program report its version
   local minor="${2#*.}"
@@ -37,6 +38,7 @@ etcd_stub_cache="$cache/etcd-stub-$(key etcd-stub "$etcd_flags")"
 kubernetes_cache="$cache/kubernetes-$(key kubernetes "$kubernetes_flags")"
 cluster_api_cache="$cache/cluster-api-$(key cluster-api "$cluster_api_flags")"
 cert_manager_cache="$cache/cert-manager-$(key cert-manager)"
+capa_cache="$cache/cluster-api-provider-aws-$(key cluster-api-provider-aws)"
 moto_cache="$cache/moto-$(key moto)"
 
 from_assets() { # from_assets <program> <own build>: where the program comes from
@@ -57,6 +59,7 @@ wanted=(
   "$cluster_api_cache/control-plane-components.yaml"
   "$cluster_api_cache/cluster-api-metadata.yaml"
   "$cert_manager_cache/cert-manager.yaml"
+  "$capa_cache/capa-manifests"
   "$moto_cache/moto"
 )
 
@@ -134,6 +137,17 @@ cert_manager_definitions() { # the CustomResourceDefinitions only: clusterctl as
   mv "$cert_manager_cache/cert-manager.yaml.$$" "$cert_manager_cache/cert-manager.yaml"
 }
 
+capa_manifests() { # the templates of CAPA's releases and of its end-to-end tests, without the parts that these are made from
+  local source place
+  source="$(module_source cluster-api-provider-aws sigs.k8s.io/cluster-api-provider-aws/v2)"
+  mkdir -p "$capa_cache"
+  place="$(mktemp -d "$capa_cache/manifests.XXXXXX")"
+  cp -R "$source/templates" "$source/test/e2e/data/infrastructure-aws" "$place"
+  chmod -R u+w "$place"
+  rm -rf "$place"/infrastructure-aws/*/kustomize_sources
+  mv "$place" "$capa_cache/capa-manifests"
+}
+
 install_moto() {
   # A virtual environment cannot be moved, so it is built where it stays and only its link appears when it is complete.
   local place
@@ -180,6 +194,7 @@ for target in cluster-api-core=core cluster-api-kubeadm-bootstrap=bootstrap/kube
 done
 build "Cluster API manifests" "$cluster_api_cache/cluster-api-metadata.yaml" cluster_api_manifests
 build "cert-manager $cert_manager definitions" "$cert_manager_cache/cert-manager.yaml" cert_manager_definitions
+build "CAPA $capa manifests" "$capa_cache/capa-manifests" capa_manifests
 
 for file in "${wanted[@]}"; do
   [ -e "$file" ] || { echo "tools: $file is missing (KUBEBUILDER_ASSETS=$assets)" >&2; exit 1; }

@@ -1,18 +1,13 @@
 //! Whether the network that a machine was launched into still equals its network sources.
 
-use capa_api::common::{ControlPlaneTarget, MachineRole, ResourceReference};
+use capa_api::common::{ControlPlaneTarget, MachineRole};
 use capa_api::machine::MachineNetworkInUse;
 use capa_api::network::MachineNetwork;
 
 /// The differences, as a message for `NetworkUpToDate`; `None` where there are none. A machine keeps its network: a
 /// difference is reported and not acted on. Fields without a source are no difference, because a source may be deleted
-/// once its machines run. Of the machine's `additional` security groups those without filters are compared.
-pub fn drift(
-    network: &MachineNetwork,
-    additional: &[ResourceReference],
-    in_use: &MachineNetworkInUse,
-    role: MachineRole,
-) -> Option<String> {
+/// once its machines run. `in_use` has the security groups that come from the network, and no others.
+pub fn drift(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: MachineRole) -> Option<String> {
     let mut differences = Vec::new();
     if let (Some(now), Some(then)) = (&network.region, &in_use.region)
         && now != then
@@ -27,7 +22,7 @@ pub fn drift(
             "subnet {then} of the machine is no longer among the subnets of the network"
         ));
     }
-    differences.extend(group_differences(network, additional, in_use, role));
+    differences.extend(group_differences(network, in_use, role));
     if role == MachineRole::ControlPlane {
         differences.extend(target_differences(network, in_use));
     }
@@ -61,28 +56,21 @@ fn described(target: &ControlPlaneTarget) -> String {
 }
 
 /// The differences of the security groups, as far as the recorded ids show them.
-fn group_differences(
-    network: &MachineNetwork,
-    additional: &[ResourceReference],
-    in_use: &MachineNetworkInUse,
-    role: MachineRole,
-) -> Vec<String> {
+fn group_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: MachineRole) -> Vec<String> {
     let then = &in_use.security_group_ids;
     if then.is_empty() {
         return vec![];
     }
     let groups = network.security_groups.iter();
-    let named = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
-    // An id with filters is an additional condition of the lookup, and the results of lookups are not recorded.
-    let own = additional.iter().filter(|group| group.filters.is_empty());
-    let named: Vec<&String> = named.chain(own.filter_map(|group| group.id.as_ref())).collect();
+    let named: Vec<&String> = groups
+        .flat_map(|groups| groups.all.iter().chain(groups.of_role(role)))
+        .collect();
     let message = |text: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| text.replace("{}", &ids.join(", ")));
     let missing = named.iter().filter(|id| !id.is_empty() && !then.contains(id));
     let missing = missing.map(|id| id.as_str()).collect();
     let kept = then.iter().filter(|id| !named.contains(id)).map(String::as_str);
-    // Otherwise a recorded group may come from a filter, or from a source that names no groups any longer.
-    let origins_known =
-        additional.iter().all(|group| group.filters.is_empty()) && still_supplied(network, in_use, role);
+    // Otherwise a recorded group may come from a source that names no groups any longer.
+    let origins_known = still_supplied(network, in_use, role);
     let kept = kept.filter(|_| origins_known).collect();
     [
         message("the machine was launched without security group {}", missing),
@@ -129,9 +117,8 @@ mod tests {
         }
     }
 
-    fn told(sources: &str, additional: &str, in_use: &MachineNetworkInUse) -> Option<String> {
-        let additional: Vec<ResourceReference> = serde_saphyr::from_str(additional).unwrap();
-        drift(&network(sources), &additional, in_use, MachineRole::Worker)
+    fn told(sources: &str, in_use: &MachineNetworkInUse) -> Option<String> {
+        drift(&network(sources), in_use, MachineRole::Worker)
     }
 
     #[test]
@@ -142,14 +129,14 @@ mod tests {
              [sg-0000000a]}}",
             "{securityGroups: {controlPlane: [sg-0000000c]}}",
         ] {
-            assert_eq!(told(yaml, "[]", &in_use()), None, "{yaml}");
+            assert_eq!(told(yaml, &in_use()), None, "{yaml}");
         }
     }
 
     #[test]
     fn every_difference_is_reported() {
         let yaml = "{region: us-east-1, subnets: [{id: subnet-0000000b}], securityGroups: {all: [sg-0000000b]}}";
-        let told = told(yaml, "[]", &in_use()).unwrap();
+        let told = told(yaml, &in_use()).unwrap();
         for part in ["us-east-1", "subnet-0000000a", "sg-0000000b"] {
             assert!(told.contains(part), "{told}");
         }
@@ -164,7 +151,7 @@ mod tests {
         };
         let told = |now: &str, then: &str, role| {
             let now = network(&format!("{{controlPlaneTargets: {now}}}"));
-            drift(&now, &[], &launched_with(then), role)
+            drift(&now, &launched_with(then), role)
         };
         let (one, both, turned) = (format!("[{a}]"), format!("[{a}, {b}]"), format!("[{b}, {a}]"));
         let table = [
@@ -193,43 +180,32 @@ mod tests {
     }
 
     #[test]
-    fn changed_additional_security_groups_are_reported_by_id() {
+    fn changed_security_groups_are_reported() {
         let launched_with = MachineNetworkInUse {
             security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()],
             ..in_use()
         };
-        let all = "{securityGroups: {all: [sg-0000000a]}}";
         let table = [
-            ("[{id: sg-0000000d}]", None),
+            ("[sg-0000000a, sg-0000000d]", None),
             (
-                "[{id: sg-0000000d}, {id: sg-0000000e}]",
+                "[sg-0000000a, sg-0000000d, sg-0000000e]",
                 Some("the machine was launched without security group sg-0000000e"),
             ),
             (
-                "[]",
+                "[sg-0000000a]",
                 Some("the machine keeps security group sg-0000000d, which no source names any longer"),
             ),
-            // The status does not record which groups a filter found, so each recorded group may be one of them.
-            ("[{filters: [{name: vpc-id, values: [vpc-0000000a]}]}]", None),
         ];
-        for (additional, expected) in table {
-            let told = told(all, additional, &launched_with);
-            assert_eq!(told.as_deref(), expected, "{additional}");
+        for (all, expected) in table {
+            let told = told(&format!("{{securityGroups: {{all: {all}}}}}"), &launched_with);
+            assert_eq!(told.as_deref(), expected, "{all}");
         }
-        let replaced = told(all, "[{id: sg-0000000e}]", &launched_with).unwrap();
-        assert!(
-            replaced.contains("sg-0000000e") && replaced.contains("sg-0000000d"),
-            "{replaced}"
-        );
-        assert_eq!(told("{}", "[]", &launched_with), None, "a source may go");
+        assert_eq!(told("{}", &launched_with), None, "a source may go");
         let recovered = MachineNetworkInUse {
             security_group_ids: vec![],
             ..launched_with
         };
-        assert_eq!(
-            told(all, "[{id: sg-0000000e}]", &recovered),
-            None,
-            "nothing is on record"
-        );
+        let all = "{securityGroups: {all: [sg-0000000e]}}";
+        assert_eq!(told(all, &recovered), None, "nothing is on record");
     }
 }

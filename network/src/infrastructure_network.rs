@@ -41,7 +41,19 @@ fn from_capa_fields(object: &Value) -> Option<Value> {
     if let Some(id) = object.pointer("/spec/network/vpc/id") {
         network.insert("vpc".to_owned(), json!({ "id": id }));
     }
+    if let Some(bucket) = object.pointer("/spec/s3Bucket").filter(|bucket| bucket.is_object()) {
+        network.insert("bootstrapStorage".to_owned(), json!({ "s3": bootstrap_bucket(bucket) }));
+    }
     Some(Value::Object(network))
+}
+
+fn bootstrap_bucket(given: &Value) -> Value {
+    let mut bucket = Map::new();
+    copy(given, "/name", &mut bucket, "bucket");
+    for field in ["presignedURLDuration", "bestEffortDeleteObjects"] {
+        copy(given, &format!("/{field}"), &mut bucket, field);
+    }
+    Value::Object(bucket)
 }
 
 /// In CAPA the `id` of a subnet is AWS's id, or a name with AWS's id in `resourceID` where CAPA created the subnet.
@@ -94,6 +106,7 @@ mod tests {
                 "region": "eu-west-1",
                 "sshKeyName": "",
                 "controlPlaneTargets": [{"classicLoadBalancerName": "api"}],
+                "s3Bucket": {"name": "bootstrap", "presignedURLDuration": "30m"},
                 "network": {
                     "vpc": {"id": "vpc-00000001"},
                     "subnets": [
@@ -113,6 +126,11 @@ mod tests {
     fn capa_fields_of_externally_managed_clusters_are_a_network() {
         let read = infrastructure_network(GROUP, "AWSCluster", &managed_by(true)).unwrap();
         let network: MachineNetwork = serde_json::from_value(read).unwrap();
+        let bucket = network.bootstrap_bucket().unwrap();
+        assert_eq!(
+            (bucket.bucket.as_str(), bucket.presigned_url_duration.as_deref()),
+            ("bootstrap", Some("30m"))
+        );
         assert_eq!(network.region.as_deref(), Some("eu-west-1"));
         assert_eq!(network.ssh_key_name, None);
         let subnets: Vec<_> = network
@@ -130,8 +148,8 @@ mod tests {
         let groups = network.security_groups.unwrap();
         assert_eq!(groups.all, ["sg-0000000a", "sg-0000000b"]);
         assert_eq!(groups.control_plane, ["sg-0000000c"]);
-        assert_eq!(network.vpc.unwrap().id, "vpc-00000001");
         assert_eq!(network.control_plane_targets.len(), 1);
+        assert_eq!(network.vpc.unwrap().id, "vpc-00000001");
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::meta;
-use capa_cloud::sim::{Behaviour, Client, Ec2, LaunchedInstance, Region};
+use capa_cloud::sim::{AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{CloudError, Instance, LaunchOptions, LaunchRequest, MetadataOptions, Query, UserData};
+use capa_cloud::{CloudError, Instance, LaunchOptions, LaunchRequest, MetadataOptions, Query, StoredSecret, UserData};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::calls::View;
@@ -16,6 +16,8 @@ use crate::outside::{ManagementCluster, after};
 pub(crate) const REGION: &str = "eu-west-1";
 /// The account of the cluster.
 pub(crate) const ACCOUNT: &str = "111122223333";
+/// The bucket for bootstrap data. Every account may use it.
+pub(crate) const BUCKET: &str = "bootstrap";
 /// An account in which the cluster has nothing.
 pub(crate) const OTHER_ACCOUNT: &str = "444455556666";
 /// The managers' access key.
@@ -83,12 +85,13 @@ impl Aws {
         ec2.issue_key(MISTAKEN_KEY, OTHER_ACCOUNT);
         ec2.issue_key(NEIGHBOUR_KEY, ACCOUNT);
         ec2.issue_key(USER_KEY, ACCOUNT);
-        ec2.account(OTHER_ACCOUNT).region(REGION);
+        ec2.account(OTHER_ACCOUNT).region(REGION).put_bucket(BUCKET);
         let region = ec2.account(ACCOUNT).region(REGION);
         region.vpc(VPC, "10.0.0.0/16");
         region.security_group(GROUP, VPC, "nodes");
         region.security_group(OTHER_GROUP, VPC, "more");
         region.image(IMAGE, "/dev/xvda");
+        region.put_bucket(BUCKET);
         for (subnet, zone) in ZONES {
             region.subnet(subnet, VPC, zone);
         }
@@ -183,6 +186,24 @@ impl Aws {
     pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &LaunchedInstance> {
         let live = self.ec2.launched().filter(move |instance| instance.is_live(now));
         live.filter(|instance| launcher_of(instance).is_some())
+    }
+
+    /// The secrets and objects with bootstrap data in the account of the cluster. Managers that were given a key of the
+    /// other account by mistake leave theirs there: the right key cannot delete them, and an event names them.
+    pub(crate) fn secrets(&mut self) -> &[StoredSecret] {
+        self.region().secrets()
+    }
+
+    /// The Dedicated Hosts in the account of the cluster that managers have allocated and that are not released.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &AllocatedHost> {
+        let region = self.ec2.find_region(ACCOUNT, REGION);
+        let live = region.into_iter().flat_map(Region::live_hosts);
+        live.filter(|host| cluster_of_key(&host.allocated_by).is_some())
+    }
+
+    /// All Dedicated Hosts of the account, oldest first.
+    pub(crate) fn all_hosts(&self) -> &[AllocatedHost] {
+        self.ec2.find_region(ACCOUNT, REGION).map_or(&[][..], Region::hosts)
     }
 
     /// Instances that a management cluster has launched for a machine, as its tag names it, and that live.

@@ -2,8 +2,8 @@
 //! provisioned and carry deletions on. They look at all objects, so they may run at any time.
 
 use capa_api::cluster::AWSCluster;
-use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::AWSMachine;
+use capa_api::contract::{Cluster, Machine, NodeReference};
+use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -14,6 +14,7 @@ use crate::server::Server;
 /// Does whatever core would do now.
 pub(crate) fn run(server: &mut Server, now: Timestamp) {
     provision(server);
+    join(server);
     delete_machines(server, now);
     collect_garbage(server, now);
     delete_cluster(server, now);
@@ -35,6 +36,24 @@ fn provision(server: &mut Server) {
                 .get_or_insert_default();
             reached.infrastructure_provisioned = Some(true);
         });
+    }
+}
+
+/// Gives the Machines of running instances their nodes.
+fn join(server: &mut Server) {
+    let machines = server.stored.aws_machines.values();
+    let running = machines.filter(|machine| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned));
+    let names: Vec<String> = running.map(|machine| machine.name_any()).collect();
+    for name in names {
+        let waits = server
+            .get::<Machine>(&name)
+            .is_some_and(|machine| !machine.has_joined());
+        if waits {
+            server.edit(&name, |machine: &mut Machine| {
+                let status = machine.status.get_or_insert_default();
+                status.node_ref = Some(NodeReference { name: name.clone() });
+            });
+        }
     }
 }
 

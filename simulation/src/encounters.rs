@@ -67,6 +67,11 @@ pub(crate) struct Encounters {
 }
 
 impl Encounters {
+    /// Whether the history has met this.
+    pub(crate) fn has_met(&self, encounter: Encounter) -> bool {
+        self.met.contains(&encounter)
+    }
+
     pub(crate) fn met(&mut self, encounter: Encounter) {
         self.met.insert(encounter);
     }

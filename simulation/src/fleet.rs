@@ -34,21 +34,60 @@ pub struct Launches {
     pub throttled: usize,
     /// The most calls of AWS in any second.
     pub busiest_second: usize,
+    /// Calls of AWS from the creation of the machines until all of them run.
+    pub for_machines: usize,
+    /// The same by action.
+    pub by_action: BTreeMap<&'static str, usize>,
+    /// Calls of AWS in the first minute.
+    pub in_first_minute: usize,
 }
 
-/// Creates so many machines at once. `outage`: AWS cannot be reached for so long from the fifth second on.
-pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
+/// What AWS does while a fleet is launched.
+#[derive(Clone, Copy, Debug)]
+pub enum Weather {
+    /// It answers within its limits.
+    Fair,
+    /// It cannot be reached for so long from the fifth second on.
+    Outage(Duration),
+    /// It throttles every call for so long from the beginning.
+    Throttles(Duration),
+}
+
+/// Creates so many machines at once.
+pub fn launch(machines: usize, weather: Weather) -> Launches {
     let mut simulation = started();
     let began = simulation.now();
     let server = simulation.outside.server_mut(ManagementCluster::Main);
-    for machine in 0..machines {
-        objects::create_machine(server, &machine_name(machine), None);
+    // Control planes wait for load balancer targets besides, which are read every ten seconds.
+    let fits = |name: &String| !matches!(weather, Weather::Throttles(_)) || !objects::is_control_plane(name);
+    for name in (0..).map(machine_name).filter(fits).take(machines) {
+        objects::create_machine(server, &name, None);
     }
     simulation.settle(Duration::ZERO);
-    if let Some(outage) = outage {
-        let at = after(began, Duration::from_secs(5));
-        simulation.plan(at, ManagementCluster::Main, Deed::LoseAws(outage));
+    match weather {
+        Weather::Fair => {}
+        Weather::Outage(outage) => {
+            let at = after(began, Duration::from_secs(5));
+            simulation.plan(at, ManagementCluster::Main, Deed::LoseAws(outage));
+        }
+        Weather::Throttles(period) => {
+            simulation.outside.aws.region().behaviour().throttles_all_until = after(began, period);
+        }
     }
+    let runs = run_until_all_run(&mut simulation, began, machines);
+    let called = |from: Timestamp, until: Timestamp| {
+        let calls = simulation.made.iter().filter(|call| call.service == Service::Aws);
+        calls.filter(|call| from <= call.at && call.at < until).count()
+    };
+    let mut by_action = BTreeMap::new();
+    let calls = simulation.made.iter().filter(|call| call.service == Service::Aws);
+    for call in calls.filter(|call| began <= call.at && call.at < runs) {
+        *by_action.entry(call.action).or_default() += 1;
+    }
+    let (for_machines, in_first_minute) = (
+        called(began, runs),
+        called(began, after(began, Duration::from_secs(60))),
+    );
     simulation.run_until(after(began, PATIENCE));
     let launched = simulation
         .outside
@@ -57,17 +96,11 @@ pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
         .launched()
         .map(|instance| instance.launched_at)
         .max();
-    let provisioned =
-        |machine: &&std::sync::Arc<AWSMachine>| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned);
     Launches {
-        provisioned: simulation
-            .outside
-            .server(ManagementCluster::Main)
-            .stored
-            .aws_machines
-            .values()
-            .filter(provisioned)
-            .count(),
+        for_machines,
+        by_action,
+        in_first_minute,
+        provisioned: provisioned(&simulation),
         took: launched.map_or(PATIENCE, |at| at.duration_since(began).unsigned_abs()),
         calls: simulation
             .made
@@ -78,6 +111,28 @@ pub fn launch(machines: usize, outage: Option<Duration>) -> Launches {
         busiest_second: busiest_second(&simulation),
         violation: simulation.invariants.violation,
     }
+}
+
+/// Runs until so many machines are provisioned, and returns the time.
+fn run_until_all_run(simulation: &mut Simulation, began: Timestamp, machines: usize) -> Timestamp {
+    let end = after(began, PATIENCE);
+    while provisioned(simulation) < machines && simulation.now() < end && simulation.invariants.violation.is_none() {
+        simulation.run_until(after(simulation.now(), Duration::from_millis(500)));
+    }
+    simulation.now()
+}
+
+/// Number of machines that are provisioned.
+fn provisioned(simulation: &Simulation) -> usize {
+    let machines = simulation
+        .outside
+        .server(ManagementCluster::Main)
+        .stored
+        .aws_machines
+        .values();
+    let has_run =
+        |machine: &&std::sync::Arc<AWSMachine>| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned);
+    machines.filter(has_run).count()
 }
 
 /// The cluster that comes when the other one floods AWS, and its machine.
@@ -105,7 +160,8 @@ pub fn flood(machines: usize, lead: Duration, patience: Duration) -> Flood {
             machine_name(machine),
         );
         objects::create_machine(server, &name, None);
-        let missing = Some("ami-0000dead".to_owned());
+        // Each has an image of its own: machines of one template would let one of them ask.
+        let missing = Some(format!("ami-{machine:08x}dead"));
         let refused = |machine: &mut AWSMachine| machine.spec.ami.get_or_insert_default().id = missing;
         server.edit(&name, refused);
     }

@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::Machine;
 use capa_api::machine::{AWSMachine, LaunchRecord};
-use capa_cloud::Timing;
-use capa_cloud::sim::{AuditEntry, Change as Happened, LaunchedInstance, Region};
+use capa_api::meta;
+use capa_cloud::sim::{AllocatedHost, AuditEntry, Change as Happened, LaunchedInstance, Region};
+use capa_cloud::{StoredSecret, Timing};
 use capa_controllers::awsmachine::claimed_instances;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
 use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, cluster_of_key, launcher_of, machine_of};
+use crate::host_rules::HostRules;
 use crate::objects::{NAMESPACE, machine_number};
 use crate::outside::{ManagementCluster, Outside, after};
 use crate::server::{Change, Object};
@@ -25,6 +27,7 @@ pub(crate) struct Invariants {
     seen: BTreeMap<&'static str, usize>,
     main: Book,
     neighbour: Book,
+    hosts: HostRules,
 }
 
 /// The observations of the objects of one management cluster.
@@ -112,6 +115,25 @@ impl Invariants {
             .is_some_and(|(of, machine)| self.book(of).unknown.contains(machine))
     }
 
+    /// Whether an object that the secret may be of still answers for it.
+    pub(crate) fn secret_is_known(&self, secret: &StoredSecret) -> bool {
+        self.name_is_known(secret.tags.get(meta::NAME_TAG))
+    }
+
+    /// Whether an object that the Dedicated Host may be of still answers for it.
+    pub(crate) fn host_is_known(&self, host: &AllocatedHost) -> bool {
+        self.name_is_known(host.request.tags.get(meta::NAME_TAG))
+    }
+
+    fn name_is_known(&self, name: Option<&String>) -> bool {
+        let name = name.map(|name| machine_key(name));
+        name.is_some_and(|name| {
+            ManagementCluster::ALL
+                .iter()
+                .all(|of| !self.book(*of).unknown.contains(&name))
+        })
+    }
+
     /// Whether instances are left in a management cluster that no object answers for.
     pub(crate) fn has_orphans(&self, of: ManagementCluster) -> bool {
         !self.book(of).unknown.is_empty()
@@ -158,6 +180,12 @@ impl Invariants {
         if let Some(request) = launch.and_then(LaunchRecord::request) {
             book.recorded.insert(request.client_token.clone());
         }
+        let host = machine
+            .status
+            .as_ref()
+            .and_then(|status| status.dedicated_host.as_deref());
+        let token = host.and_then(|host| host.client_token.clone());
+        book.recorded.extend(token);
         let addresses = machine.status.as_ref().map(|status| status.addresses.as_slice());
         let recorded = launch.and_then(LaunchRecord::instance_id);
         let instance = recorded.and_then(|id| outside.aws.instance(id));
@@ -244,6 +272,20 @@ impl Invariants {
             let (token, subnet) = (&launch.client_token, &launch.subnet_id);
             self.launch_asked(of, token, subnet, launch.parameters_hash(), now);
         }
+        for text in self.hosts.broken(outside.aws.all_hosts()) {
+            self.violate(now, text);
+        }
+        for token in self.hosts.take_asked() {
+            if !ManagementCluster::ALL
+                .iter()
+                .any(|of| self.book(*of).recorded.contains(&token))
+            {
+                self.violate(
+                    now,
+                    format!("AllocateHosts was called with token {token} before it was recorded"),
+                );
+            }
+        }
         let mut launched = Vec::new();
         for account in [ACCOUNT, OTHER_ACCOUNT] {
             let seen = self.seen.entry(account).or_default();
@@ -296,6 +338,9 @@ impl Invariants {
             | Happened::TerminationRepeated
             | Happened::Stopped
             | Happened::Started
+            | Happened::Tagged
+            | Happened::Untagged
+            | Happened::Regrouped
             | Happened::Registered
             | Happened::Deregistered => {}
         }

@@ -15,6 +15,7 @@ pub mod encounters;
 pub mod faults;
 pub mod fleet;
 pub mod history;
+mod host_rules;
 mod invariants;
 mod manager;
 mod objects;

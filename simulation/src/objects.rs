@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::AWSMachine;
+use capa_api::machine::{AWSMachine, DynamicHostAllocation, HostAffinity, Tenancy};
 use capa_api::meta;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::aws::{GROUP, IMAGE, INSTANCE_TYPE, REGION, TARGET_GROUPS, VPC, ZONES};
+use crate::aws::{BUCKET, GROUP, IMAGE, INSTANCE_TYPE, REGION, TARGET_GROUPS, VPC, ZONES};
 use crate::server::Server;
 
 /// The namespace of everything.
@@ -82,6 +83,7 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
                 "vpc": {"id": VPC}, "subnets": subnets::<Value>(0, zones), "securityGroupOverrides": {"node": GROUP},
             },
             "controlPlaneTargets": targets,
+            "s3Bucket": {"name": BUCKET, "presignedURLDuration": "1h"},
         },
     }));
     server.create(infrastructure);
@@ -123,7 +125,7 @@ pub(crate) fn create_machine(server: &mut Server, name: &str, claims: Option<&st
 
 /// An AWSMachine of the cluster with a Machine of this name and UID as its owner.
 pub(crate) fn aws_machine(name: &str, owner: &str, owner_uid: &str) -> AWSMachine {
-    object(json!({
+    let mut machine: AWSMachine = object(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSMachine",
         "metadata": {
             "name": name, "namespace": NAMESPACE, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
@@ -132,22 +134,54 @@ pub(crate) fn aws_machine(name: &str, owner: &str, owner_uid: &str) -> AWSMachin
             ],
         },
         "spec": {
-            "instanceType": INSTANCE_TYPE, "ami": {"id": IMAGE}, "cloudInit": {"insecureSkipSecretsManager": true},
+            "instanceType": INSTANCE_TYPE, "ami": {"id": IMAGE},
+            "cloudInit": {"insecureSkipSecretsManager": !keeps_data(name)},
         },
-    }))
+    }));
+    if has_host(name) {
+        machine.spec.tenancy = Some(Tenancy::Host);
+        machine.spec.host_affinity = HostAffinity::Host;
+        machine.spec.dynamic_host_allocation = Some(DynamicHostAllocation::default());
+    }
+    machine
+}
+
+/// Whether a Dedicated Host is allocated for a machine: for every fifth machine, beginning with the fourth.
+pub(crate) fn has_host(machine: &str) -> bool {
+    machine_number(machine).is_some_and(|number| number % 5 == 3)
+}
+
+/// Whether AWS keeps the bootstrap data of a machine: all but that of every third one, beginning with the first.
+fn keeps_data(machine: &str) -> bool {
+    machine_number(machine).is_some_and(|number| number % 3 != 0)
+}
+
+/// Whether the data is for Ignition, and so in the bucket instead of Secrets Manager: every third machine's is,
+/// beginning with the third.
+fn is_for_ignition(machine: &str) -> bool {
+    machine_number(machine).is_some_and(|number| number % 3 == 2)
 }
 
 /// Writes a machine's bootstrap data, which differ from version to version.
 pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
     let name = secret_name(machine);
-    let data = format!("#cloud-config\n# {version}\n").into_bytes();
+    let format = if is_for_ignition(machine) {
+        "ignition"
+    } else {
+        "cloud-config"
+    };
+    let data = [
+        ("value", format!("#{format}\n# {version}\n")),
+        ("format", format.to_owned()),
+    ];
+    let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes())));
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.clone()),
             ..ObjectMeta::default()
         },
         type_: Some("cluster.x-k8s.io/secret".to_owned()),
-        data: Some([("value".to_owned(), k8s_openapi::ByteString(data))].into()),
+        data: Some(data.into()),
         ..Secret::default()
     };
     server.stored.secrets.insert(name, std::sync::Arc::new(secret));

@@ -68,6 +68,7 @@ pub(crate) struct Made {
     pub(crate) at: Timestamp,
     pub(crate) process: usize,
     pub(crate) service: Service,
+    pub(crate) action: &'static str,
     pub(crate) writes: bool,
 }
 

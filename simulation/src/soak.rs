@@ -19,7 +19,7 @@ use crate::simulation::Simulation;
 
 /// How long machines are there.
 const LIFE: Duration = Duration::from_secs(300);
-/// How long after its deletion the last one is gone: instances drain for five minutes at most.
+/// How long after its deletion the last one is gone: instances drain for a minute at most.
 const END: Duration = Duration::from_secs(900);
 /// Between two looks at the memory.
 const GLANCE: Duration = Duration::from_millis(100);

@@ -17,13 +17,18 @@ const LIFE: Duration = Duration::from_secs(240);
 /// All histories have the same small numbers of the scheduler.
 const SEED: u64 = 0;
 
+/// The number of a machine of the control plane that has nothing beside its instance.
+const PLAIN: usize = 0;
+/// The number of a machine on a Dedicated Host.
+const ON_HOST: usize = 3;
+
 /// Faults by the number of their call.
 pub type Plan = Vec<(usize, Fault)>;
 
 /// The plans of the sweep: every fault at every call of a life, and every second fault at every call of what a launch
 /// with the first one becomes.
 pub fn plans() -> Vec<Plan> {
-    let single = (0..life()).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
+    let single = (0..life(PLAIN)).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
     let undisturbed = launch(&Vec::new());
     let pairs = (0..undisturbed).flat_map(|first| Fault::SYSTEMATIC.map(|one| (first, one)));
     let pairs = pairs.flat_map(|one| {
@@ -34,29 +39,44 @@ pub fn plans() -> Vec<Plan> {
     single.map(|one| vec![one]).chain(pairs).collect()
 }
 
+/// The plans of the sweep over a machine on a Dedicated Host: every fault at every call of its life.
+pub fn plans_on_host() -> Vec<Plan> {
+    let single = (0..life(ON_HOST)).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
+    single.map(|one| vec![one]).collect()
+}
+
 /// Plays a life with the faults of a plan. `traced`: keeps a trace.
 pub fn run(plan: &Plan, traced: bool) -> Report {
-    let mut simulation = born(plan, traced);
+    live(plan, PLAIN, traced)
+}
+
+/// The same for a machine on a Dedicated Host.
+pub fn run_on_host(plan: &Plan, traced: bool) -> Report {
+    live(plan, ON_HOST, traced)
+}
+
+fn live(plan: &Plan, machine: usize, traced: bool) -> Report {
+    let mut simulation = born(plan, machine, traced);
     simulation.run_until(after(START, LIFE));
-    simulation.plan(simulation.now(), ManagementCluster::Main, Deed::DeleteMachine(0));
+    simulation.plan(simulation.now(), ManagementCluster::Main, Deed::DeleteMachine(machine));
     history::calm(&mut simulation);
     history::finish(simulation)
 }
 
-fn born(plan: &Plan, traced: bool) -> Simulation {
+fn born(plan: &Plan, machine: usize, traced: bool) -> Simulation {
     let faults = Faults::Planned(plan.iter().copied().collect());
     let mut simulation = Simulation::new(SEED, faults, false, traced);
     let server = simulation.outside.server_mut(ManagementCluster::Main);
     objects::create_cluster(server, 2);
-    objects::create_machine(server, &objects::machine_name(0), None);
-    deeds::launch_look_alike(&mut simulation, 0);
+    objects::create_machine(server, &objects::machine_name(machine), None);
+    deeds::launch_look_alike(&mut simulation, machine);
     simulation.start(ManagementCluster::Main);
     simulation
 }
 
 /// How many calls are made with these faults until the machine is provisioned.
 fn launch(plan: &Plan) -> usize {
-    let mut simulation = born(plan, false);
+    let mut simulation = born(plan, PLAIN, false);
     let end = after(START, LIFE);
     while simulation.now() < end && !provisioned(&simulation) {
         simulation.run_until(after(simulation.now(), Duration::from_millis(100)));
@@ -65,10 +85,10 @@ fn launch(plan: &Plan) -> usize {
 }
 
 /// How many calls an undisturbed life makes.
-fn life() -> usize {
-    let mut simulation = born(&Vec::new(), false);
+fn life(machine: usize) -> usize {
+    let mut simulation = born(&Vec::new(), machine, false);
     simulation.run_until(after(START, LIFE));
-    for deed in [Deed::DeleteMachine(0), Deed::DeleteCluster] {
+    for deed in [Deed::DeleteMachine(machine), Deed::DeleteCluster] {
         simulation.plan(simulation.now(), ManagementCluster::Main, deed);
         simulation.run_until(after(simulation.now(), LIFE));
     }

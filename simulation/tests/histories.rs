@@ -119,6 +119,23 @@ fn every_fault_at_every_call_and_every_pair_in_a_launch_passes() {
 }
 
 #[test]
+fn every_fault_at_every_call_of_a_machine_on_a_host_passes() {
+    let plans = sweep::plans_on_host();
+    let tally = campaign::run(
+        plans.len(),
+        THREADS,
+        End::Last,
+        |number| sweep::run_on_host(&plans[number], false),
+        |_| (),
+    );
+    expect_all_passed(&tally, |number| {
+        let plan = &plans[number];
+        (sweep::described(plan), sweep::run_on_host(plan, true))
+    });
+    assert!(plans.len() > 100, "{} histories do not cover a life", plans.len());
+}
+
+#[test]
 fn a_seed_replays_exactly() {
     for seed in 0..20 {
         assert_eq!(

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::machine::{AWSMachineSpec, BootstrapDelivery, SecretsBackend};
+use capa_api::network::NetworkBootstrapBucket;
 use capa_aws::iam_actions::Action;
 use capa_preflight::facts::Demand;
 
@@ -20,6 +21,8 @@ pub(super) struct ClusterUse {
     named: BTreeMap<&'static str, BTreeSet<String>>,
     purposes: Purposes,
     has_targets: bool,
+    /// The bucket for bootstrap data and the prefix of its keys, as ARNs have them: `bucket/prefix`. Absent: any.
+    objects: Option<String>,
 }
 
 impl ClusterUse {
@@ -83,7 +86,14 @@ impl ClusterUse {
             are_known,
             of_machines(|spec| spec.capacity_reservation_id.as_ref()),
         );
-        name("dedicated-host", are_known, of_machines(|spec| spec.host_id.as_ref()));
+        let allocates_hosts = !are_known || any(|spec| spec.dynamic_host_allocation.is_some());
+        // An allocated host has an id that nobody knows before.
+        name("dedicated-host/*", are_known && !allocates_hosts, BTreeSet::new());
+        name(
+            "dedicated-host/h-*",
+            are_known && !allocates_hosts,
+            of_machines(|spec| spec.host_id.as_ref()),
+        );
         let interfaces = machines().flat_map(|spec| &spec.network_interfaces);
         name("network-interface/eni-*", are_known, interfaces.cloned().collect());
         let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
@@ -102,12 +112,18 @@ impl ClusterUse {
             let delivery = BootstrapDelivery::Secrets(backend);
             unknown || machines().any(|spec| spec.ignition.is_none() && spec.effective_bootstrap_delivery() == delivery)
         };
+        // What a source of machines publishes is not known here.
+        let bucket_for_data = demand.network.bootstrap_bucket();
+        let keeps_objects = sources || (bucket_for_data.is_some() && (unknown || any(AWSMachineSpec::may_use_bucket)));
+        let presigns = bucket_for_data.is_none_or(|bucket| bucket.presigned_url_duration.is_some());
         let purposes = [
             (
                 "DescribeCapacityReservations",
                 any(|spec| spec.capacity_reservation_id.is_some()),
             ),
-            ("DescribeHosts", any(|spec| spec.host_id.is_some())),
+            ("DescribeHosts", any(|spec| spec.host_id.is_some()) || allocates_hosts),
+            ("AllocateHosts", allocates_hosts),
+            ("ReleaseHosts", allocates_hosts),
             (
                 "DescribePlacementGroups",
                 any(|spec| spec.placement_group_name.is_some()),
@@ -116,6 +132,10 @@ impl ClusterUse {
                 "DescribeNetworkInterfaces",
                 any(|spec| !spec.network_interfaces.is_empty()),
             ),
+            (
+                "GetParameter",
+                any(|spec| spec.ami.as_ref().is_some_and(|image| image.eks_lookup_type.is_some())),
+            ),
             ("CreateSecret", keeps(SecretsBackend::SecretsManager)),
             ("PutSecretValue", keeps(SecretsBackend::SecretsManager)),
             ("DeleteSecret", keeps(SecretsBackend::SecretsManager)),
@@ -123,6 +143,9 @@ impl ClusterUse {
             ("PutParameter", keeps(SecretsBackend::SsmParameterStore)),
             ("DeleteParameters", keeps(SecretsBackend::SsmParameterStore)),
             ("AddTagsToResource", keeps(SecretsBackend::SsmParameterStore)),
+            ("PutObject", keeps_objects),
+            ("DeleteObject", keeps_objects),
+            ("GetObject", keeps_objects && presigns),
             ("DescribeKeyPairs", checks),
             ("DescribeAvailabilityZones", checks),
             ("DescribeDhcpOptions", checks),
@@ -148,6 +171,7 @@ impl ClusterUse {
             named,
             purposes: purposes.into(),
             has_targets: !targets_are_known || !groups.is_empty() || !classic.is_empty(),
+            objects: bucket_for_data.filter(|_| !sources).map(NetworkBootstrapBucket::place),
         }
     }
 
@@ -161,11 +185,19 @@ impl ClusterUse {
         if action.service == "elasticloadbalancing" {
             return self.has_targets;
         }
-        self.purposes.get(action.name).copied().unwrap_or(true)
+        self.uses(action.name)
+    }
+
+    /// Whether the cluster uses an action of EC2.
+    pub(super) fn uses(&self, name: &str) -> bool {
+        self.purposes.get(name).copied().unwrap_or(true)
     }
 
     /// The resources that the cluster uses, of those of an ARN without its partition: `ec2:*:*:subnet/*`.
     pub(super) fn narrowed(&self, arn: &str) -> Vec<String> {
+        if let (Some(place), Some(keys)) = (&self.objects, arn.strip_prefix("s3:::*/")) {
+            return vec![format!("s3:::{place}/{keys}")];
+        }
         let parts: Vec<&str> = arn.splitn(4, ':').collect();
         let [service, region, account, resource] = parts.as_slice() else {
             return vec![arn.to_owned()];

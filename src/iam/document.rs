@@ -39,7 +39,7 @@ pub(super) fn actions() -> String {
     let mut table = "| permission | access | allowed on | what for |\n| --- | --- | --- | --- |\n".to_owned();
     for action in ACTIONS {
         let Action { service, name, why, .. } = action;
-        let on: Vec<_> = action.grants.iter().map(allowed_on).collect();
+        let on: Vec<_> = action.grants.iter().map(|grant| allowed_on(action, grant)).collect();
         let on = if on.is_empty() { "–".to_owned() } else { on.join("; ") };
         let access = access(action.access);
         let _ = writeln!(table, "| `{service}:{name}` | {access} | {on} | {why} |");
@@ -77,13 +77,15 @@ const fn access(access: AccessLevel) -> &'static str {
     }
 }
 
-fn allowed_on(grant: &Grant) -> String {
+/// The resources of a grant that an action is allowed on. A grant may be for several services.
+fn allowed_on(action: &Action, grant: &Grant) -> String {
     let on = match grant.resources {
         Resources::All => "everything".to_owned(),
         Resources::Arns(arns) => {
             // The ARNs of buckets have no kind.
             let kind = |arn: &&'static str| arn.rsplit(':').next().filter(|kind| *kind != "*").unwrap_or(arn);
-            let kinds: Vec<_> = arns.iter().map(kind).collect();
+            let of_service = arns.iter().filter(|arn| arn.split(':').next() == Some(action.service));
+            let kinds: Vec<_> = of_service.map(kind).collect();
             format!("`{}`", kinds.join("`, `"))
         }
         Resources::Named(Named::MachineRoles) => "the roles of `--pass-role`".to_owned(),
@@ -94,7 +96,8 @@ fn allowed_on(grant: &Grant) -> String {
         Condition::Always | Condition::GivenToCluster => return on,
         Condition::MarkedAtLaunch => "when they get the provider's role tag",
         Condition::Marked => "with the provider's role tag",
-        Condition::WithinLaunch => "within RunInstances",
+        Condition::MarkedForOtherTags => "with the provider's role tag, for other tags than the provider's",
+        Condition::WithinLaunch => "within RunInstances and AllocateHosts",
         Condition::PassedToInstance => "for instances",
         Condition::ThroughEc2 => "through EC2",
         Condition::GrantedToAws => "for AWS's own services",

@@ -6,7 +6,7 @@ mod nodes;
 mod policy;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use capa_api::cluster::AWSClusterSpec;
@@ -138,7 +138,7 @@ fn given(flags: &Flags) -> Result<Given> {
     let machine_roles = arns("pass-role", "iam", ":role/", &flags.pass_role)?;
     let (clusters, only) = match &flags.file {
         Some(file) => {
-            let (name, cluster_use) = of_cluster(file)?;
+            let (name, cluster_use) = of_cluster(objects::read(file)?);
             (vec![name], Some(cluster_use))
         }
         None => (flags.cluster.clone(), None),
@@ -158,8 +158,7 @@ fn given(flags: &Flags) -> Result<Given> {
 }
 
 /// Namespace and name of the cluster whose objects are in a file, and what it uses.
-fn of_cluster(file: &Path) -> Result<(String, ClusterUse)> {
-    let described = objects::read(file)?;
+fn of_cluster(described: Described) -> (String, ClusterUse) {
     let demand = described.as_written();
     let (cluster, namespace, spec) = match described {
         Described::ByAWSCluster(objects) => {
@@ -173,11 +172,13 @@ fn of_cluster(file: &Path) -> Result<(String, ClusterUse)> {
     };
     // Without a namespace, the objects are applied to whatever namespace the user names.
     let name = format!("{}/{}", namespace.as_deref().unwrap_or("*"), cluster.name_any());
-    Ok((name, ClusterUse::new(&spec, &demand)))
+    let cluster_use = ClusterUse::new(&spec, &demand);
+    (name, cluster_use)
 }
 
 #[cfg(test)]
 mod tests {
+    use capa_aws::iam_actions::ACTIONS;
     use clap::Parser;
 
     use super::*;
@@ -271,12 +272,55 @@ mod tests {
             "ec2:eu-west-1:*:key-pair/admin",
             "elasticloadbalancing:eu-west-1:*:targetgroup/prod/0123456789abcdef",
             "ec2:eu-west-1:*:instance/*",
+            "s3:::acme-boot/node/*",
             "team-a/*",
         ] {
             assert!(policy.contains(&format!("{resource}\"")), "{resource}: {policy}");
         }
-        for resource in ["subnet/*", "image/*", "targetgroup/*", "loadbalancer/"] {
+        for resource in [
+            "subnet/*",
+            "image/*",
+            "targetgroup/*",
+            "loadbalancer/",
+            "dedicated-host/",
+            "AllocateHosts",
+            "s3:::*/",
+        ] {
             assert!(!policy.contains(resource), "{resource}: {policy}");
+        }
+    }
+
+    #[test]
+    fn only_templates_with_a_family_of_eks_images_read_parameters() {
+        let text = include_str!("cluster.yaml");
+        let asked = ACTIONS.iter().find(|action| action.name == "GetParameter");
+        let asked = asked.expect("the action is in the table");
+        for (image, expected) in [("id: ami-0000000a", false), ("eksLookupType: AmazonLinux2023", true)] {
+            let described = objects::parse(&text.replace("id: ami-0000000a", image)).expect("a cluster");
+            let (_, cluster_use) = of_cluster(described);
+            assert_eq!(cluster_use.includes(asked), expected, "{image}");
+        }
+        let policy = print("iam").expect("a policy");
+        let parameters = "arn:aws:ssm:*::parameter/aws/service/eks/*";
+        assert!(policy.contains(parameters), "{policy}");
+    }
+
+    #[test]
+    fn a_template_that_allocates_hosts_has_the_actions_for_them() {
+        let example = include_str!("cluster.yaml");
+        let with_hosts = example.replace("sshKeyName: admin", "dynamicHostAllocation: {}");
+        assert_ne!(with_hosts, example);
+        let file = std::env::temp_dir().join(format!("capa-rs-iam-hosts-{}.yaml", std::process::id()));
+        std::fs::write(&file, with_hosts).expect("a file");
+        let policy = print(&format!("iam -f {}", file.display())).expect("a policy");
+        std::fs::remove_file(&file).expect("the file is there");
+        for part in [
+            "\"ec2:AllocateHosts\"",
+            "\"ec2:ReleaseHosts\"",
+            "\"AllocateHosts\"",
+            "ec2:eu-west-1:*:dedicated-host/*\"",
+        ] {
+            assert!(policy.contains(part), "{part}: {policy}");
         }
     }
 }

@@ -50,6 +50,23 @@ pub(super) const NEEDS: &[Need] = &[
         why: "the same with `secureSecretsBackend: ssm-parameter-store`",
     },
     Need {
+        name: "BootstrapObjects",
+        on: Nodes::All,
+        actions: &["s3:GetObject"],
+        resources: &["s3:::*/node/*"],
+        condition: None,
+        why: "a new node with Ignition fetches its bootstrap data from the cluster's bucket; leave it out where user data \
+              has the data, and with presigned URLs",
+    },
+    Need {
+        name: "BootstrapObjectsOfControlPlanes",
+        on: Nodes::ControlPlane,
+        actions: &["s3:GetObject"],
+        resources: &["s3:::*/control-plane/*"],
+        condition: None,
+        why: "the same",
+    },
+    Need {
         name: "ContainerImages",
         on: Nodes::All,
         actions: &[
@@ -243,6 +260,7 @@ mod tests {
             "ecr:Get",
             "ecr:List",
             "ecr:Batch",
+            "s3:Get",
             "secretsmanager:Get",
             "ssm:Get",
         ];

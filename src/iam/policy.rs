@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::meta::{
-    CONTROL_PLANE_ROLE_TAG_VALUE, CONTROL_PLANE_TARGET_TAG, MACHINE_NAME_TAG, NODE_ROLE_TAG_VALUE, ROLE_TAG,
+    CONTROL_PLANE_ROLE_TAG_VALUE, CONTROL_PLANE_TARGET_TAG, MACHINE_NAME_TAG, NODE_ROLE_TAG_VALUE, OWN_TAG_PREFIX,
+    ROLE_TAG,
 };
 use capa_aws::iam_actions::{ACTIONS, Condition, Grant, Named, Resources};
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::cluster_use::ClusterUse;
+
+/// The actions that create what has the tags of machines.
+const CREATING: [&str; 2] = ["RunInstances", "AllocateHosts"];
 
 /// An AWS partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,6 +102,15 @@ impl Given {
         }
     }
 
+    /// The actions that create what has the tags of machines.
+    fn creating(&self) -> Vec<String> {
+        let only = self.only.as_ref();
+        let used = CREATING
+            .iter()
+            .filter(|name| only.is_none_or(|cluster_use| cluster_use.uses(name)));
+        used.map(|name| (*name).to_owned()).collect()
+    }
+
     fn condition(&self, condition: Condition) -> Conditions {
         let domain = self.partition.domain();
         let marks = || [CONTROL_PLANE_ROLE_TAG_VALUE.to_owned(), NODE_ROLE_TAG_VALUE.to_owned()];
@@ -109,10 +122,22 @@ impl Given {
                 conditions.extend(tagged_like(MACHINE_NAME_TAG, self.machines()));
                 conditions
             }
+            Condition::MarkedForOtherTags => {
+                let own = [
+                    MACHINE_NAME_TAG.to_owned(),
+                    format!("{OWN_TAG_PREFIX}*"),
+                    "kubernetes.io/cluster/*".to_owned(),
+                ];
+                let mut conditions = self.condition(Condition::Marked);
+                conditions.extend(when("ForAllValues:StringNotLike", "aws:TagKeys", own));
+                // Without keys, DeleteTags removes all tags.
+                conditions.extend(when("Null", "aws:TagKeys", ["false".to_owned()]));
+                conditions
+            }
             // The policy names the targets themselves, which need no tag then.
             Condition::GivenToCluster if self.only.as_ref().is_some_and(ClusterUse::names_targets) => Conditions::new(),
             Condition::GivenToCluster => tagged_like(CONTROL_PLANE_TARGET_TAG, self.clusters.clone()),
-            Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", ["RunInstances".to_owned()]),
+            Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", self.creating()),
             Condition::PassedToInstance => when("StringEquals", "iam:PassedToService", [format!("ec2.{domain}")]),
             Condition::ThroughEc2 => when("StringLike", "kms:ViaService", [format!("ec2.*.{domain}")]),
             Condition::GrantedToAws => when("Bool", "kms:GrantIsForAWSResource", ["true".to_owned()]),
@@ -170,6 +195,19 @@ impl Statement {
     }
 }
 
+impl Statement {
+    /// Drops the resources of services that no action is of, where there are resources of several services.
+    fn drop_other_services(&mut self) {
+        let service_of = |arn: &String| arn.split(':').nth(2).map(str::to_owned);
+        let of_resources: BTreeSet<_> = self.resource.iter().map(service_of).collect();
+        let actions = self.action.iter().filter_map(|action| action.split_once(':'));
+        let of_actions: BTreeSet<_> = actions.map(|(service, _)| Some(service.to_owned())).collect();
+        if of_resources.len() > 1 {
+            self.resource.retain(|arn| of_actions.contains(&service_of(arn)));
+        }
+    }
+}
+
 impl Policy {
     pub(super) fn new(statement: Vec<Statement>) -> Self {
         Self {
@@ -201,6 +239,9 @@ impl Policy {
                 let condition = given.condition(condition);
                 statements.push(Statement::allow(grant.name, vec![name], resources, condition));
             }
+        }
+        for statement in &mut statements {
+            statement.drop_other_services();
         }
         Self::new(statements)
     }
@@ -243,10 +284,16 @@ mod tests {
         let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
         let marks = json!(["control-plane", "node"]);
         assert_eq!(
-            statement(&policy, "TerminateMarked"),
+            statement(&policy, "ChangeMarked"),
             json!({
-                "Sid": "TerminateMarked", "Effect": "Allow", "Action": ["ec2:TerminateInstances"],
-                "Resource": ["arn:aws:ec2:*:*:instance/*"],
+                "Sid": "ChangeMarked", "Effect": "Allow",
+                "Action": [
+                    "ec2:TerminateInstances", "ec2:ModifyNetworkInterfaceAttribute", "ec2:ModifyPrivateDnsNameOptions",
+                    "ec2:ReleaseHosts",
+                ],
+                "Resource": [
+                    "arn:aws:ec2:*:*:instance/*", "arn:aws:ec2:*:*:network-interface/*", "arn:aws:ec2:*:*:dedicated-host/*",
+                ],
                 "Condition": {"StringEquals": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}},
             })
         );
@@ -256,7 +303,7 @@ mod tests {
         );
         assert_eq!(
             statement(&policy, "TagWhatIsLaunched")["Condition"],
-            json!({"StringEquals": {"ec2:CreateAction": ["RunInstances"]}})
+            json!({"StringEquals": {"ec2:CreateAction": ["RunInstances", "AllocateHosts"]}})
         );
     }
 
@@ -277,7 +324,7 @@ mod tests {
         }
         let marks = json!(["control-plane", "node"]);
         assert_eq!(
-            statement(&policy, "TerminateMarked")["Condition"],
+            statement(&policy, "ChangeMarked")["Condition"],
             json!({
                 "StringEquals": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks},
                 "StringLike": {"aws:ResourceTag/MachineName": ["team-a/*", "team-b/*"]},

@@ -77,10 +77,20 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
     pub(crate) instance_poll_interval: GoDuration,
 
+    /// Maximum time for which the termination of a control plane instance waits until it has left its load balancers;
+    /// at least 1s. The default is the time that kube-apiserver gives a request; watches never end by themselves.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
+    pub(crate) target_drain_timeout: GoDuration,
+
     /// Share of AWS's published request rates that the manager uses, 0.001 to 1. The share does not apply to
-    /// RunInstances and TerminateInstances, for which the manager uses the full rates.
+    /// RunInstances and TerminateInstances.
     #[arg(long, value_name = "SHARE", default_value = "0.5")]
     pub(crate) aws_rate_share: Share,
+
+    /// Share of AWS's published request rates of RunInstances and TerminateInstances that the manager uses, 0.001 to 1;
+    /// less than 1 where several managers launch machines in one account.
+    #[arg(long, value_name = "SHARE", default_value = "1")]
+    pub(crate) aws_launch_rate_share: Share,
 
     /// Shares for individual accounts, as `<account id>=<share>[,…]`.
     #[arg(long, value_name = "SHARES", default_value = "")]
@@ -167,6 +177,7 @@ impl Flags {
     pub(crate) fn timing(&self) -> Timing {
         let timing = Timing {
             listing_interval: self.instance_poll_interval.into(),
+            drain_limit: self.target_drain_timeout.into(),
             ..Timing::default()
         };
         Timing {
@@ -180,6 +191,7 @@ impl Flags {
         Shares {
             default: self.aws_rate_share,
             accounts: self.aws_account_rate_share.clone(),
+            launches: self.aws_launch_rate_share,
         }
     }
 
@@ -316,8 +328,10 @@ mod tests {
             "--kubeconfig=/tmp/kubeconfig",
             "--aws-rate-share=0.3",
             "--aws-account-rate-share=123456789012=0.2",
+            "--aws-launch-rate-share=0.5",
             "--identity-namespace=capa-system",
             "--instance-poll-interval=30s",
+            "--target-drain-timeout=5m",
             "-v=4",
             "--webhook-port=9443",
             "--webhook-cert-dir=/tmp/certs",
@@ -325,6 +339,7 @@ mod tests {
             "--webhook-key-name=tls.key",
         ]);
         assert_eq!((given.awscluster_concurrency, given.awsmachine_concurrency), (3, 7));
+        assert_eq!(given.timing().drain_limit, Duration::from_mins(5));
         assert_eq!((given.verbosity, given.tls_min_version), (4, TlsVersion::Tls13));
         assert!(given.insecure_diagnostics && given.leader_elect);
 
@@ -334,6 +349,7 @@ mod tests {
             (5, 10)
         );
         assert_eq!(defaults.sync_period, GoDuration(Duration::from_mins(10)));
+        assert_eq!(defaults.timing().drain_limit, Duration::from_mins(1));
         assert_eq!(defaults.tls_min_version, TlsVersion::Tls12);
         assert_eq!(
             (defaults.health_addr.as_str(), defaults.diagnostics_address.as_str()),
@@ -353,7 +369,7 @@ mod tests {
 
     #[test]
     fn periods_below_a_second_are_refused_by_the_name_of_their_flag() {
-        for flag in ["--sync-period", "--instance-poll-interval"] {
+        for flag in ["--sync-period", "--instance-poll-interval", "--target-drain-timeout"] {
             assert!(Only::try_parse_from(["manager", flag, "1s"]).is_ok(), "{flag}");
             for value in ["0", "0s", "999ms"] {
                 let refused = Only::try_parse_from(["manager", flag, value])
@@ -413,6 +429,9 @@ mod tests {
         let given = flags(&["--aws-rate-share=0.25", "--aws-account-rate-share=123456789012=0.1"]).rate_shares();
         assert_eq!(given.of(None), "0.25".parse().unwrap());
         assert_eq!(given.of(Some("123456789012")), "0.1".parse().unwrap());
+        assert_eq!(given.launches, Share::WHOLE);
+        let launches = flags(&["--aws-launch-rate-share=0.5"]).rate_shares();
+        assert_eq!(launches.launches, "0.5".parse().unwrap());
     }
 
     #[test]
@@ -420,6 +439,7 @@ mod tests {
         let table = [
             ("--aws-rate-share", "0"),
             ("--aws-rate-share", "1.5"),
+            ("--aws-launch-rate-share", "0"),
             ("--aws-account-rate-share", "0.5"),
             ("--aws-account-rate-share", "prod=0.5"),
         ];

@@ -25,8 +25,11 @@ pub enum ConditionType {
     BootstrapDataReady,
     /// The instance is running.
     InstanceReady,
-    /// The status shows the current state of the instance. Outside `Ready`.
+    /// The status shows the current state of the instance, and the instance has what its spec asks for. Outside
+    /// `Ready`.
     InstanceUpToDate,
+    /// The instance has the security groups of its spec. Outside `Ready`.
+    SecurityGroupsReady,
     /// The control plane instance is registered in its load balancer targets.
     ControlPlaneTargetsReady,
     /// The capacity of a machine template is known.
@@ -49,6 +52,7 @@ impl ConditionType {
                 | Self::PreflightPassed
                 | Self::NetworkUpToDate
                 | Self::InstanceUpToDate
+                | Self::SecurityGroupsReady
                 | Self::ControlPlaneEndpointReady
         )
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::explain::plain;
-use super::{Field, When, fields};
+use super::{Field, fields};
 
 /// The fields of a kind with the same consequence.
 struct Group {
@@ -41,15 +41,11 @@ pub fn document() -> String {
 }
 
 fn section(Group { first, names }: &Group) -> String {
-    let heading = match first.when {
-        When::Changed => "if the value is changed on an object that exists, ",
-        When::Set | When::Managed => "",
-    };
     let happens = match first.consequence.condition {
         Some((condition, reason)) => format!("{} (`{condition}=False/{reason}`)", first.consequence.what),
         None => first.consequence.what.to_owned(),
     };
-    let what = sentence(&format!("{heading}{happens}"));
+    let what = sentence(&happens);
     let instead = sentence(first.instead);
     let fields = names.join("\n- ");
     format!("**What happens:** {what}\\\n**Instead:** {instead}\n\n- {fields}\n\n")

@@ -20,7 +20,6 @@ impl Field {
         let what = self.consequence.what;
         match (self.when, self.neutral) {
             (When::Managed, _) => format!("No effect yet: {what}, and an unmanaged cluster ignores it."),
-            (When::Changed, _) => format!("No effect yet when changed later: {what}; {}.", self.instead),
             (When::Set, []) => format!("No effect yet: {what}; {}.", self.instead),
             (When::Set, neutral) => {
                 let neutral: Vec<String> = neutral.iter().map(|value| format!("`{}`", plain(value))).collect();

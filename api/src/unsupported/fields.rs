@@ -8,33 +8,6 @@ const NOT_LAUNCHED: Consequence = Consequence {
     condition: Some((ConditionType::InstanceReady, Reason::UnsupportedField)),
     what: "a machine that sets it is not launched",
 };
-/// The number follows from the bootstrap data.
-const COUNTED: Consequence = Consequence {
-    condition: None,
-    what: "there are as many secrets as the bootstrap data needs, and `status.bootstrapSecrets` says how many",
-};
-/// The only supported format of bootstrap data is cloud-init.
-const NO_IGNITION: Consequence = Consequence {
-    condition: Some((ConditionType::BootstrapDataReady, Reason::UnsupportedFormat)),
-    what: "a machine that sets it waits and is not launched",
-};
-/// The AWSCluster is reconciled without the field, and a condition names the field.
-const fn goes_on(what: &'static str) -> Consequence {
-    Consequence {
-        condition: Some((ConditionType::PreflightPassed, Reason::UnsupportedField)),
-        what,
-    }
-}
-/// An instance keeps the value of its launch.
-const KEPT: Consequence = Consequence {
-    condition: None,
-    what: "the instance keeps what it was launched with",
-};
-/// An instance keeps the value of its launch, and a condition shows a difference from the recorded groups.
-const DRIFTED: Consequence = Consequence {
-    condition: Some((ConditionType::NetworkUpToDate, Reason::Drifted)),
-    what: "the instance keeps the groups it was launched with, and changed ids show",
-};
 /// An AWSCluster that is not unmanaged is not reconciled at all.
 const NOT_MANAGED: Consequence = Consequence {
     condition: Some((ConditionType::Ready, Reason::NotManagedYet)),
@@ -42,6 +15,8 @@ const NOT_MANAGED: Consequence = Consequence {
 };
 
 const LEAVE_OUT: &str = "leave it out";
+/// Neither the bucket nor its policy is the provider's.
+const ALLOW_READING: &str = "let the roles of the instance profiles read the bucket";
 
 const fn machine(path: &'static str) -> Field {
     Field {
@@ -75,29 +50,13 @@ impl Field {
         Self { neutral, ..self }
     }
 
-    const fn so(self, consequence: Consequence, instead: &'static str) -> Self {
-        Self {
-            consequence,
-            instead,
-            ..self
-        }
-    }
-
-    const fn changed(self) -> Self {
-        Self {
-            when: When::Changed,
-            ..self.so(KEPT, "replace the Machine")
-        }
+    const fn or(self, instead: &'static str) -> Self {
+        Self { instead, ..self }
     }
 }
 
 /// The table.
 pub(super) const FIELDS: &[Field] = &[
-    cluster(
-        "s3Bucket",
-        goes_on("no bootstrap data is kept in a bucket"),
-        "use cloud-init with data in the user data",
-    ),
     managed("partition"),
     managed("controlPlaneLoadBalancer.scheme").but(&[r#""internet-facing""#]),
     managed("controlPlaneLoadBalancer.crossZoneLoadBalancing").but(&["false"]),
@@ -113,6 +72,9 @@ pub(super) const FIELDS: &[Field] = &[
     managed("controlPlaneLoadBalancer.dnsResolutionCheck"),
     managed("secondaryControlPlaneLoadBalancer"),
     managed("bastion"),
+    managed("s3Bucket.controlPlaneIAMInstanceProfile").or(ALLOW_READING),
+    managed("s3Bucket.nodesIAMInstanceProfiles").or(ALLOW_READING),
+    managed("s3Bucket.additionalIAMRoles").or(ALLOW_READING),
     managed("network.cni"),
     managed("network.additionalControlPlaneIngressRules"),
     managed("network.additionalNodeIngressRules"),
@@ -135,15 +97,5 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.secondaryCidrBlocks"),
     managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]),
     managed("network.vpc.tags"),
-    machine("ami.eksLookupType").so(NOT_LAUNCHED, "set `ami.id`"),
     machine("elasticIpPool"),
-    machine("privateDnsName.enableResourceNameDnsARecord").changed(),
-    machine("privateDnsName.enableResourceNameDnsAAAARecord").changed(),
-    machine("cloudInit.secretCount").so(COUNTED, LEAVE_OUT),
-    machine("ignition").so(NO_IGNITION, "use cloud-init"),
-    machine("dynamicHostAllocation"),
-    machine("additionalTags").changed(),
-    machine("additionalSecurityGroups")
-        .changed()
-        .so(DRIFTED, "replace the Machine"),
 ];

@@ -43,9 +43,6 @@ pub struct Field {
 pub enum When {
     /// The field has no effect with any value that is not neutral. The policy refuses to introduce it.
     Set,
-    /// A change of the field on an existing object has no effect; the value at creation does. The policy refuses the
-    /// change. On a template the change is allowed, because it concerns machines that do not exist yet.
-    Changed,
     /// The field belongs to the managed mode of an AWSCluster, which is not implemented yet: such a cluster has the
     /// reason `NotManagedYet`. An unmanaged cluster ignores the field by design and names it in a condition. The field
     /// is admitted, for instance because another provider managed the cluster before.

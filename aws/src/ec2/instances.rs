@@ -9,7 +9,8 @@ use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::session::Permit;
 use capa_cloud::{
-    CloudError, Instance, InstanceState, MachineAddress, MachineAddressType, Query, StateReason, identifying_tag,
+    CloudError, Instance, InstanceState, MachineAddress, MachineAddressType, PrimaryInterface, Query, StateReason,
+    identifying_tag,
 };
 use jiff::Timestamp;
 
@@ -26,6 +27,14 @@ impl Ec2Calls {
         self.runner
             .pages(permit, &CallRequest::lookup(self.runner.flow(), query), fetch)
             .await
+    }
+
+    /// Looks instances up for several machines, once the turn of the call has come.
+    pub(crate) async fn shared_lookup(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let request = CallRequest::lookup(self.runner.flow(), query);
+        let permit = self.runner.limiter().wait(&request).await;
+        let fetch = |permit, token| self.instances_page(permit, query, token);
+        self.runner.pages(permit, &request, fetch).await
     }
 
     /// Lists instances without hurry: at most one page in `pause`, because other callers share the account's limits.
@@ -87,8 +96,14 @@ pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> R
         id: id.to_owned(),
         state,
         state_reason: instance.state_reason().and_then(state_reason),
+        instance_type: text(instance.instance_type().map(types::InstanceType::as_str)),
         availability_zone: text(instance.placement().and_then(|placement| placement.availability_zone())),
         subnet_id: some_text(instance.subnet_id()),
+        primary_interface: ordered(instance.network_interfaces())
+            .into_iter()
+            .next()
+            .and_then(primary_interface),
+        volume_ids: volume_ids(instance.block_device_mappings()),
         client_token: some_text(instance.client_token()),
         launch_time: instance.launch_time().and_then(timestamp),
         addresses: addresses(instance.network_interfaces()),
@@ -107,8 +122,8 @@ fn state_reason(reason: &types::StateReason) -> Option<StateReason> {
     })
 }
 
-/// The names and addresses of the interfaces, in the order of their devices and as Cluster API lists them.
-fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<MachineAddress> {
+/// The interfaces in the order of their devices.
+fn ordered(interfaces: &[types::InstanceNetworkInterface]) -> Vec<&types::InstanceNetworkInterface> {
     let mut ordered: Vec<_> = interfaces.iter().collect();
     ordered.sort_by_key(|interface| {
         let device = interface
@@ -116,7 +131,34 @@ fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<MachineAddre
             .and_then(types::InstanceNetworkInterfaceAttachment::device_index);
         (device.unwrap_or(i32::MAX), interface.network_interface_id())
     });
-    ordered.into_iter().flat_map(interface_addresses).collect()
+    ordered
+}
+
+fn primary_interface(first: &types::InstanceNetworkInterface) -> Option<PrimaryInterface> {
+    let mut security_group_ids: Vec<String> = first
+        .groups()
+        .iter()
+        .filter_map(|group| some_text(group.group_id()))
+        .collect();
+    security_group_ids.sort_unstable();
+    Some(PrimaryInterface {
+        id: some_text(first.network_interface_id())?,
+        security_group_ids,
+    })
+}
+
+/// The volumes that are deleted together with the instance.
+fn volume_ids(devices: &[types::InstanceBlockDeviceMapping]) -> Vec<String> {
+    let volumes = devices.iter().filter_map(types::InstanceBlockDeviceMapping::ebs);
+    let own = volumes.filter(|volume| volume.delete_on_termination() == Some(true));
+    let mut ids: Vec<String> = own.filter_map(|volume| some_text(volume.volume_id())).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// The names and addresses of the interfaces, in the order of their devices and as Cluster API lists them.
+fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<MachineAddress> {
+    ordered(interfaces).into_iter().flat_map(interface_addresses).collect()
 }
 
 fn interface_addresses(interface: &types::InstanceNetworkInterface) -> Vec<MachineAddress> {
@@ -216,6 +258,61 @@ mod tests {
             (MachineAddressType::InternalIP, "10.0.0.2"),
         ];
         assert_eq!(shown, expected.map(|(kind, address)| (kind, address.to_owned())));
+    }
+
+    #[test]
+    fn an_instance_of_an_ipv6_only_subnet_has_its_name_and_ipv6_address() {
+        let address = types::InstanceIpv6Address::builder()
+            .ipv6_address("2001:db8::1")
+            .build();
+        let only = types::InstanceNetworkInterface::builder()
+            .private_dns_name("i-1.eu-west-1.compute.internal")
+            .ipv6_addresses(address)
+            .build();
+        let shown: Vec<_> = addresses(&[only])
+            .into_iter()
+            .map(|address| (address.address_type, address.address))
+            .collect();
+        let expected = [
+            (MachineAddressType::InternalDNS, "i-1.eu-west-1.compute.internal"),
+            (MachineAddressType::InternalIP, "2001:db8::1"),
+        ];
+        assert_eq!(shown, expected.map(|(kind, address)| (kind, address.to_owned())));
+    }
+
+    #[test]
+    fn the_first_device_and_the_instances_own_volumes_are_kept() {
+        let group = |id: &str| types::GroupIdentifier::builder().group_id(id).build();
+        let first = interface(0, "10.0.0.1").network_interface_id("eni-1");
+        let first = first.groups(group("sg-b")).groups(group("sg-a")).build();
+        let second = interface(1, "10.0.0.2")
+            .network_interface_id("eni-2")
+            .groups(group("sg-c"))
+            .build();
+        let volume = |id: &str, ends: bool| {
+            let volume = types::EbsInstanceBlockDevice::builder()
+                .volume_id(id)
+                .delete_on_termination(ends);
+            types::InstanceBlockDeviceMapping::builder().ebs(volume.build()).build()
+        };
+        let shown = types::Instance::builder()
+            .instance_id("i-1")
+            .instance_type(types::InstanceType::T3Large)
+            .state(types::InstanceState::builder().name("running".into()).build())
+            .network_interfaces(second)
+            .network_interfaces(first)
+            .block_device_mappings(volume("vol-2", true))
+            .block_device_mappings(volume("vol-of-a-claim", false))
+            .block_device_mappings(volume("vol-1", true))
+            .build();
+        let kept = instance("DescribeInstances", &shown).unwrap();
+        assert_eq!(kept.instance_type, "t3.large");
+        assert_eq!(kept.volume_ids, ["vol-1", "vol-2"]);
+        let interface = kept.primary_interface.unwrap();
+        assert_eq!(
+            (interface.id.as_str(), interface.security_group_ids),
+            ("eni-1", vec!["sg-a".to_owned(), "sg-b".to_owned()])
+        );
     }
 
     #[test]

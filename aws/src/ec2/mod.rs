@@ -1,6 +1,7 @@
 //! Calls of EC2: one file for each resource, with its call and the conversion of the answer to the types of `cloud`.
 
 mod facts;
+mod hosts;
 mod images;
 mod instance_types;
 mod instances;
@@ -10,6 +11,7 @@ mod network_interfaces;
 mod route_tables;
 mod security_groups;
 mod subnets;
+mod updates;
 mod vpcs;
 
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 //! are generated from. A test compares all of it with the calls, and end-to-end tests fail on a call that the table
 //! lacks.
 
+mod grants;
 mod table;
 
 pub use table::ACTIONS;
@@ -47,13 +48,13 @@ pub enum Asked {
     Within(&'static str),
     /// AWS checks the permission within RunInstances, where the request has this property.
     AtLaunch(AtLaunch),
+    /// AWS checks the permission when somebody uses a URL that the provider has signed.
+    ByUrl,
 }
 
 /// A property of a launch request that needs a further permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLaunch {
-    /// Tags, which every launch of this provider has.
-    Tags,
     /// An instance profile.
     InstanceProfile,
     /// A volume with an encryption key of the user's.
@@ -103,9 +104,11 @@ pub enum Condition {
     /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine
     /// of these clusters.
     Marked,
+    /// The same, and the request names none of the tags that say whose a resource is.
+    MarkedForOtherTags,
     /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
     GivenToCluster,
-    /// The call is part of RunInstances.
+    /// The call is part of one that launches an instance, or allocates a host.
     WithinLaunch,
     /// The role is passed to an EC2 instance.
     PassedToInstance,

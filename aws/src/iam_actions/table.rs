@@ -1,135 +1,11 @@
-//! The rows of the table, and their grants.
+//! The rows of the table.
 
-use super::{AccessLevel, Action, Asked, AtLaunch, Condition, Grant, Named, Resources};
-
-const READ: Grant = Grant {
-    name: "Read",
-    resources: Resources::All,
-    condition: Condition::Always,
+use super::grants::{
+    ASSUME_ROLE, BOOTSTRAP_DATA, CHANGE_CLASSIC_LOAD_BALANCERS, CHANGE_MARKED, CHANGE_TAGS, CHANGE_TARGET_GROUPS,
+    CREATE, GRANT_KEYS, LAUNCH, PASS_ROLE, READ, READ_BUCKETS, READ_IMAGE_PARAMETERS, READ_INSTANCE_PROFILES,
+    READ_KEYS, READ_MACHINE_ROLES, READ_SPOT_ROLE, TAG_AT_LAUNCH, USE_GROUPS, USE_KEYS,
 };
-
-const READ_INSTANCE_PROFILES: Grant = Grant {
-    name: "ReadInstanceProfiles",
-    resources: Resources::Arns(&["iam::*:instance-profile/*"]),
-    condition: Condition::Always,
-};
-
-const READ_MACHINE_ROLES: Grant = Grant {
-    name: "ReadMachineRoles",
-    resources: Resources::Named(Named::MachineRoles),
-    condition: Condition::Always,
-};
-
-const READ_SPOT_ROLE: Grant = Grant {
-    name: "ReadSpotRole",
-    resources: Resources::Arns(&["iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"]),
-    condition: Condition::Always,
-};
-
-/// Not through EC2 alone: the checks of infrastructure look at keys, too.
-const READ_KEYS: Grant = Grant {
-    name: "ReadEncryptionKeys",
-    resources: Resources::Named(Named::EncryptionKeys),
-    condition: Condition::Always,
-};
-
-/// The settings of buckets, and nothing that is in them. The ARNs of buckets have no account.
-const READ_BUCKETS: Grant = Grant {
-    name: "ReadBucketSettings",
-    resources: Resources::Arns(&["s3:::*"]),
-    condition: Condition::Always,
-};
-
-/// The resources that a launch creates.
-const CREATED: Resources = Resources::Arns(&["ec2:*:*:instance/*", "ec2:*:*:volume/*", "ec2:*:*:network-interface/*"]);
-
-/// Tagging is allowed within RunInstances only: `CreateTags` by itself could put the provider's tag on foreign
-/// resources.
-const TAG_AT_LAUNCH: Grant = Grant {
-    name: "TagWhatIsLaunched",
-    resources: CREATED,
-    condition: Condition::WithinLaunch,
-};
-
-const LAUNCH: [Grant; 2] = [
-    Grant {
-        name: "LaunchMarked",
-        resources: CREATED,
-        condition: Condition::MarkedAtLaunch,
-    },
-    Grant {
-        name: "LaunchWith",
-        // The ARNs of images contain no account.
-        resources: Resources::Arns(&[
-            "ec2:*::image/*",
-            "ec2:*:*:subnet/*",
-            "ec2:*:*:security-group/*",
-            "ec2:*:*:key-pair/*",
-            "ec2:*:*:placement-group/*",
-            "ec2:*:*:capacity-reservation/*",
-            "ec2:*:*:dedicated-host/*",
-            // An interface that the launch creates has no id yet, so that this pattern means existing ones only.
-            "ec2:*:*:network-interface/eni-*",
-        ]),
-        condition: Condition::Always,
-    },
-];
-
-const TERMINATE: Grant = Grant {
-    name: "TerminateMarked",
-    resources: Resources::Arns(&["ec2:*:*:instance/*"]),
-    condition: Condition::Marked,
-};
-
-const CHANGE_TARGET_GROUPS: Grant = Grant {
-    name: "ChangeTargetGroups",
-    resources: Resources::Arns(&["elasticloadbalancing:*:*:targetgroup/*/*"]),
-    condition: Condition::GivenToCluster,
-};
-
-const CHANGE_CLASSIC_LOAD_BALANCERS: Grant = Grant {
-    name: "ChangeClassicLoadBalancers",
-    resources: Resources::Arns(&["elasticloadbalancing:*:*:loadbalancer/*"]),
-    condition: Condition::GivenToCluster,
-};
-
-const PASS_ROLE: Grant = Grant {
-    name: "PassMachineRoles",
-    resources: Resources::Named(Named::MachineRoles),
-    condition: Condition::PassedToInstance,
-};
-
-const USE_KEYS: Grant = Grant {
-    name: "UseEncryptionKeys",
-    resources: Resources::Named(Named::EncryptionKeys),
-    condition: Condition::ThroughEc2,
-};
-
-const GRANT_KEYS: Grant = Grant {
-    name: "GrantEncryptionKeys",
-    resources: Resources::Named(Named::EncryptionKeys),
-    condition: Condition::GrantedToAws,
-};
-
-const ASSUME_ROLE: Grant = Grant {
-    name: "AssumeIdentityRoles",
-    resources: Resources::Named(Named::IdentityRoles),
-    condition: Condition::Always,
-};
-
-/// Bootstrap data in Secrets Manager. The names are within those that CAPA's policies allow.
-const SECRETS: Grant = Grant {
-    name: "KeepBootstrapSecrets",
-    resources: Resources::Arns(&["secretsmanager:*:*:secret:aws.cluster.x-k8s.io/*"]),
-    condition: Condition::Always,
-};
-
-/// The same in Parameter Store.
-const PARAMETERS: Grant = Grant {
-    name: "KeepBootstrapParameters",
-    resources: Resources::Arns(&["ssm:*:*:parameter/cluster.x-k8s.io/*"]),
-    condition: Condition::Always,
-};
+use super::{AccessLevel, Action, Asked, AtLaunch, Grant};
 
 /// An action on bootstrap data.
 const fn bootstrap_data(
@@ -236,7 +112,10 @@ pub const ACTIONS: &[Action] = &[
         "checks the capacity reservations that machines name",
     ),
     describe("DescribeDhcpOptions", "checks the DNS settings of the VPC"),
-    describe("DescribeHosts", "checks the dedicated hosts that machines name"),
+    describe(
+        "DescribeHosts",
+        "checks the dedicated hosts that machines name, and looks for those that are allocated for machines",
+    ),
     describe(
         "DescribeInstanceTypeOfferings",
         "checks that the zones have the instance types",
@@ -267,16 +146,56 @@ pub const ACTIONS: &[Action] = &[
         name: "TerminateInstances",
         access: AccessLevel::Write,
         asked: Asked::Called,
-        grants: &[TERMINATE],
+        grants: &[CHANGE_MARKED],
         why: "ends machines that are deleted",
     },
     Action {
         service: "ec2",
         name: "CreateTags",
         access: AccessLevel::Tagging,
-        asked: Asked::AtLaunch(AtLaunch::Tags),
-        grants: &[TAG_AT_LAUNCH],
-        why: "tags instances, volumes and network interfaces as they are launched; existing ones are never tagged",
+        asked: Asked::Called,
+        grants: &[TAG_AT_LAUNCH, CHANGE_TAGS],
+        why: "tags what is launched or allocated for machines, and changes tags when additionalTags change",
+    },
+    Action {
+        service: "ec2",
+        name: "DeleteTags",
+        access: AccessLevel::Tagging,
+        asked: Asked::Called,
+        grants: &[CHANGE_TAGS],
+        why: "removes tags that additionalTags no longer has",
+    },
+    Action {
+        service: "ec2",
+        name: "ModifyNetworkInterfaceAttribute",
+        access: AccessLevel::Write,
+        asked: Asked::Called,
+        grants: &[CHANGE_MARKED, USE_GROUPS],
+        why: "gives machines the security groups of a changed additionalSecurityGroups",
+    },
+    Action {
+        service: "ec2",
+        name: "ModifyPrivateDnsNameOptions",
+        access: AccessLevel::Write,
+        asked: Asked::Called,
+        grants: &[CHANGE_MARKED],
+        why: "sets the records of the names of machines whose privateDnsName changes",
+    },
+    Action {
+        service: "ec2",
+        name: "AllocateHosts",
+        access: AccessLevel::Write,
+        asked: Asked::Called,
+        grants: &[CREATE],
+        why: "allocates the dedicated hosts of machines with dynamicHostAllocation",
+    },
+    Action {
+        service: "ec2",
+        name: "ReleaseHosts",
+        access: AccessLevel::Write,
+        asked: Asked::Called,
+        grants: &[CHANGE_MARKED],
+        why: "releases these hosts when the machines are deleted",
     },
     load_balancing(
         "DescribeLoadBalancers",
@@ -455,21 +374,21 @@ pub const ACTIONS: &[Action] = &[
         "secretsmanager",
         "CreateSecret",
         AccessLevel::Write,
-        &[SECRETS],
+        &[BOOTSTRAP_DATA],
         "keeps bootstrap data until the instance has fetched it",
     ),
     bootstrap_data(
         "secretsmanager",
         "PutSecretValue",
         AccessLevel::Write,
-        &[SECRETS],
+        &[BOOTSTRAP_DATA],
         "replaces bootstrap data after an attempt that launched nothing",
     ),
     bootstrap_data(
         "secretsmanager",
         "DeleteSecret",
         AccessLevel::Write,
-        &[SECRETS],
+        &[BOOTSTRAP_DATA],
         "deletes bootstrap data that no instance needs any longer",
     ),
     Action {
@@ -478,7 +397,7 @@ pub const ACTIONS: &[Action] = &[
             "secretsmanager",
             "TagResource",
             AccessLevel::Tagging,
-            &[SECRETS],
+            &[BOOTSTRAP_DATA],
             "tags bootstrap data as the cluster's",
         )
     },
@@ -486,24 +405,56 @@ pub const ACTIONS: &[Action] = &[
         "ssm",
         "PutParameter",
         AccessLevel::Write,
-        &[PARAMETERS],
+        &[BOOTSTRAP_DATA],
         "keeps bootstrap data until the instance has fetched it",
     ),
     bootstrap_data(
         "ssm",
         "DeleteParameters",
         AccessLevel::Write,
-        &[PARAMETERS],
+        &[BOOTSTRAP_DATA],
         "deletes bootstrap data that no instance needs any longer",
     ),
+    Action {
+        service: "ssm",
+        name: "GetParameter",
+        access: AccessLevel::Read,
+        asked: Asked::Called,
+        grants: &[READ_IMAGE_PARAMETERS],
+        why: "finds the EKS image of a machine with `ami.eksLookupType`",
+    },
     Action {
         asked: Asked::Within("PutParameter"),
         ..bootstrap_data(
             "ssm",
             "AddTagsToResource",
             AccessLevel::Tagging,
-            &[PARAMETERS],
+            &[BOOTSTRAP_DATA],
             "tags bootstrap data as the cluster's",
+        )
+    },
+    bootstrap_data(
+        "s3",
+        "PutObject",
+        AccessLevel::Write,
+        &[BOOTSTRAP_DATA],
+        "keeps bootstrap data for Ignition until the instance has fetched it",
+    ),
+    bootstrap_data(
+        "s3",
+        "DeleteObject",
+        AccessLevel::Write,
+        &[BOOTSTRAP_DATA],
+        "deletes bootstrap data that no instance needs any longer",
+    ),
+    Action {
+        asked: Asked::ByUrl,
+        ..bootstrap_data(
+            "s3",
+            "GetObject",
+            AccessLevel::Read,
+            &[BOOTSTRAP_DATA],
+            "lets instances fetch bootstrap data by a presigned URL; needed with `presignedURLDuration` only",
         )
     },
     check(

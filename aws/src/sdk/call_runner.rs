@@ -141,6 +141,19 @@ impl CallRunner {
         }
     }
 
+    /// Signs a request that is not sent.
+    pub(crate) async fn sign<T, E>(
+        &self,
+        action: &'static str,
+        request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    ) -> Result<T, CloudError>
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let signed = CONTROLLER.scope(self.controller, Box::pin(request)).await;
+        signed.map_err(|error| from_sdk(action, &error))
+    }
+
     /// Makes one call that reads one object and has one page, at its turn.
     pub(crate) fn ask<T, E>(
         &self,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aws_config::{AppName, Region};
 use aws_sdk_ec2::config::retry::RetryPartition;
+use aws_sdk_s3::config::ResponseChecksumValidation;
 
 use super::endpoints::ServiceEndpoints;
 use super::metrics::CallMetrics;
@@ -49,6 +50,18 @@ impl Basis {
         self.config.endpoint_url().is_some() || self.endpoints.get(&self.region, service).is_some()
     }
 
+    /// A client of S3.
+    fn s3(&self) -> aws_sdk_s3::Client {
+        let config = config_of!(aws_sdk_s3, self, "s3", "s3")
+            // Its session is a further call and permission, and no bucket for bootstrap data is a directory bucket.
+            .disable_s3_express_session_auth(true)
+            // Whoever uses a presigned URL would have to ask for the checksum as well.
+            .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
+            // An endpoint that is not AWS's own has no name for each bucket.
+            .force_path_style(self.has_own_endpoint("s3"));
+        aws_sdk_s3::Client::from_conf(config.build())
+    }
+
     /// A client of STS.
     pub(super) fn sts(&self) -> aws_sdk_sts::Client {
         aws_sdk_sts::Client::from_conf(config_of!(aws_sdk_sts, self, "sts", "sts").build())
@@ -77,6 +90,7 @@ pub(crate) struct CheckClients {
 pub(crate) struct SecretsClients {
     pub(crate) secrets_manager: aws_sdk_secretsmanager::Client,
     pub(crate) ssm: aws_sdk_ssm::Client,
+    pub(crate) s3: aws_sdk_s3::Client,
 }
 
 impl SdkClients {
@@ -101,6 +115,7 @@ impl SdkClients {
         SecretsClients {
             secrets_manager: aws_sdk_secretsmanager::Client::from_conf(secrets_manager.build()),
             ssm: aws_sdk_ssm::Client::from_conf(ssm.build()),
+            s3: self.basis.s3(),
         }
     }
 
@@ -126,16 +141,11 @@ impl CheckClients {
             iam = iam.region(Region::from_static(region_of_iam(&basis.region)));
         }
         let kms = config_of!(aws_sdk_kms, basis, "kms", "kms");
-        let s3 = config_of!(aws_sdk_s3, basis, "s3", "s3")
-            // Its session is a further call and permission, and no bucket for bootstrap data is a directory bucket.
-            .disable_s3_express_session_auth(true)
-            // An endpoint that is not AWS's own has no name for each bucket.
-            .force_path_style(basis.has_own_endpoint("s3"));
         let service_quotas = config_of!(aws_sdk_servicequotas, basis, "servicequotas", "servicequotas");
         Self {
             iam: aws_sdk_iam::Client::from_conf(iam.build()),
             kms: aws_sdk_kms::Client::from_conf(kms.build()),
-            s3: aws_sdk_s3::Client::from_conf(s3.build()),
+            s3: basis.s3(),
             service_quotas: aws_sdk_servicequotas::Client::from_conf(service_quotas.build()),
         }
     }

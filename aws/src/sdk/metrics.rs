@@ -294,7 +294,7 @@ fn modelled<E: ProvideErrorMetadata + Error + Send + Sync + 'static>(error: &con
 }
 
 /// The operations that model their errors. A test compares them with the table of actions.
-const MODELLED: [fn(&context::Error) -> Option<String>; 31] = [
+const MODELLED: [fn(&context::Error) -> Option<String>; 33] = [
     modelled::<sts::assume_role::AssumeRoleError>,
     modelled::<sts::get_caller_identity::GetCallerIdentityError>,
     modelled::<elb::deregister_targets::DeregisterTargetsError>,
@@ -316,10 +316,12 @@ const MODELLED: [fn(&context::Error) -> Option<String>; 31] = [
     modelled::<iam::list_attached_role_policies::ListAttachedRolePoliciesError>,
     modelled::<iam::list_role_policies::ListRolePoliciesError>,
     modelled::<kms::describe_key::DescribeKeyError>,
+    modelled::<s3::delete_object::DeleteObjectError>,
     modelled::<s3::get_bucket_acl::GetBucketAclError>,
     modelled::<s3::get_bucket_location::GetBucketLocationError>,
     modelled::<s3::get_bucket_policy_status::GetBucketPolicyStatusError>,
     modelled::<s3::get_public_access_block::GetPublicAccessBlockError>,
+    modelled::<s3::put_object::PutObjectError>,
     modelled::<service_quotas::get_service_quota::GetServiceQuotaError>,
     modelled::<secrets_manager::create_secret::CreateSecretError>,
     modelled::<secrets_manager::put_secret_value::PutSecretValueError>,

@@ -2,7 +2,6 @@
 
 use aws_sdk_ssm::operation::put_parameter::builders::PutParameterFluentBuilder;
 use aws_sdk_ssm::types::{ParameterTier, ParameterType, Tag};
-use capa_api::machine::SecretsBackend;
 use capa_cloud::limits::Priority;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, MachineKey, SecretActions, StoredSecret};
@@ -10,7 +9,7 @@ use capa_cloud::{CloudError, MachineKey, SecretActions, StoredSecret};
 use super::{permit, permit_to_replace};
 use crate::sdk::call_runner::CallRunner;
 
-const ACTIONS: SecretActions = SecretActions::of(SecretsBackend::SsmParameterStore);
+const ACTIONS: SecretActions = SecretActions::PARAMETER_STORE;
 
 /// DeleteParameters takes this many names
 /// (<https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DeleteParameters.html>).
@@ -56,6 +55,15 @@ impl ParameterStoreCalls {
     async fn put(&self, permit: Permit, request: PutParameterFluentBuilder) -> Result<(), CloudError> {
         self.runner.call(permit, request.send()).await?;
         Ok(())
+    }
+
+    /// The value of a parameter that AWS publishes.
+    pub(super) async fn public(&self, name: &str) -> Result<String, CloudError> {
+        let action = "GetParameter";
+        let request = self.client.get_parameter().name(name);
+        let answer = self.runner.ask(action, name, request.send()).await?;
+        let value = answer.parameter.and_then(|parameter| parameter.value);
+        value.ok_or_else(|| CloudError::no_answer(action, "the answer has no value"))
     }
 
     /// Names that do not exist are in the answer, and no error.

@@ -2,14 +2,13 @@
 
 use aws_sdk_secretsmanager::primitives::Blob;
 use aws_sdk_secretsmanager::types::Tag;
-use capa_api::machine::SecretsBackend;
 use capa_cloud::limits::Priority;
 use capa_cloud::{CloudError, ErrorClass, MachineKey, SecretActions, StoredSecret};
 
 use super::{permit, permit_to_replace};
 use crate::sdk::call_runner::CallRunner;
 
-const ACTIONS: SecretActions = SecretActions::of(SecretsBackend::SecretsManager);
+const ACTIONS: SecretActions = SecretActions::SECRETS_MANAGER;
 
 /// Secrets Manager with one identity in one region.
 #[derive(Clone)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use capa_api::machine::SecretsBackend;
 use capa_cloud::{
     ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
     TemplateClouds,
@@ -16,8 +15,10 @@ use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances,
     machine, role, session,
 };
-use super::secrets::secret;
+use super::hosts;
+use super::secrets::{secret, stores};
 use super::targets::{classic, elb, in_and_out, target};
+use super::updates::change_instance;
 use crate::iam_actions::{ACTIONS, Asked, AtLaunch};
 
 fn serve(call: &Call) -> Answer {
@@ -47,10 +48,12 @@ fn serve(call: &Call) -> Answer {
             elb("DescribeLoadBalancers", &balancers)
         }
         "DescribeListeners" => elb("DescribeListeners", ""),
+        "AllocateHosts" | "ReleaseHosts" => hosts::serve(call),
         "CreateSecret" => {
             let taken = serde_json::json!({"__type": "ResourceExistsException", "message": "taken"});
             (400, taken.to_string())
         }
+        "GetParameter" => (200, serde_json::json!({"Parameter": {"Value": "ami-1"}}).to_string()),
         _ if matches!(call.service(), "secretsmanager" | "ssm") => (200, "{}".to_owned()),
         other => checks::good(call).unwrap_or_else(|| answer(other, "", None)),
     }
@@ -103,16 +106,19 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     assert_eq!(unknown.class, ErrorClass::NotFound);
     let machines = pool.machines(&identity, REGION, CLUSTER);
     machines.images(&all).await.unwrap();
+    machines.public_parameter("/aws/service/eks").await.unwrap();
     machines.network_interfaces(&all).await.unwrap();
     machines.find_instances(&all).await.unwrap();
-    for backend in [SecretsBackend::SecretsManager, SecretsBackend::SsmParameterStore] {
-        let secret = secret(backend);
+    for store in stores() {
+        let secret = secret(store.clone());
         at_its_turn(async || machines.store_secret(&key, &secret).await)
             .await
             .unwrap();
-        machines.delete_secrets(&key, backend, &[secret.name]).await.unwrap();
+        machines.delete_secrets(&key, &store, &[secret.name]).await.unwrap();
     }
     machines.launch(&key, &request()).await.unwrap();
+    change_instance(machines.as_ref()).await;
+    hosts::allocate_and_release(machines.as_ref()).await;
     machines.terminate(&key, "i-1").await.unwrap();
     eventually("the instance is terminated", || {
         !fake.calls_of("TerminateInstances").is_empty()
@@ -146,7 +152,6 @@ async fn a_launch_uses_every_feature_that_needs_an_action() {
     machines.launch(&machine("one"), &request()).await.unwrap();
     let launch = fake.calls_of("RunInstances").remove(0);
     let asks_for = |feature| match feature {
-        AtLaunch::Tags => "TagSpecification.1.Tag.1.Key",
         AtLaunch::InstanceProfile => "IamInstanceProfile.Name",
         AtLaunch::EncryptionKey => "BlockDeviceMapping.1.Ebs.KmsKeyId",
     };

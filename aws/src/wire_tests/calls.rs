@@ -10,6 +10,7 @@ use capa_cloud::{
 };
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
+use serde_json::json;
 
 use super::fake::{
     CLUSTER, Fake, REGION, answer, caller_identity, ec2_error, identity, instance_xml, instances, machine, role,
@@ -114,6 +115,30 @@ async fn deprecated_images_are_found_by_id_alone() {
     let calls = fake.calls();
     assert_eq!(calls[0].field("IncludeDeprecated"), "true");
     assert_eq!(calls[1].field("IncludeDeprecated"), "false");
+}
+
+#[tokio::test]
+async fn a_public_parameter_is_asked_for_once_by_many_machines() {
+    const NAME: &str = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/arm64/standard/recommended/image_id";
+    let fake = Fake::start(|call| match call.field("Name") {
+        NAME => (200, json!({"Parameter": {"Value": "ami-1"}}).to_string()),
+        _ => (400, json!({"__type": "ParameterNotFound", "message": ""}).to_string()),
+    })
+    .await;
+    let pool = fake.pool_in_real_time().await.0;
+    let asked = (0..20).map(|_| async {
+        let machines = pool.machines(&identity("A"), REGION, CLUSTER);
+        machines.public_parameter(NAME).await
+    });
+    let answers = futures::future::join_all(asked).await;
+    assert!(
+        answers.iter().all(|answer| answer.as_deref() == Ok("ami-1")),
+        "{answers:?}"
+    );
+    assert_eq!(fake.calls_of("GetParameter").len(), 1);
+    let machines = pool.machines(&identity("A"), REGION, CLUSTER);
+    let missing = machines.public_parameter("/aws/service/eks/none").await.unwrap_err();
+    assert_eq!(missing.class, ErrorClass::NotFound);
 }
 
 #[tokio::test]

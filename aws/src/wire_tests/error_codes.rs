@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use capa_api::machine::SecretsBackend;
 use capa_cloud::targets::{Desired, RegistrationState};
 use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, MachineClouds, ResolvedIdentity};
 use prometheus_client::encoding::text::encode;
@@ -16,7 +15,7 @@ use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, at_its_turn, caller_identity, eventually, identity, machine, role, session,
     sts_error,
 };
-use super::secrets::secret;
+use super::secrets::{secret, stores};
 use super::targets::{classic, elb, instance, serve, target};
 use crate::SessionPool;
 use crate::iam_actions::{ACTIONS, Asked};
@@ -56,13 +55,16 @@ const OF_CHECKS: [(&str, &str); 10] = [
     ("service-quotas", "GetServiceQuota"),
 ];
 
-/// The same of the services that keep bootstrap data.
-const OF_SECRETS: [(&str, &str); 5] = [
+/// The same of the services that keep bootstrap data. One of them has parameters that AWS publishes.
+const OF_SECRETS: [(&str, &str); 8] = [
     ("secrets-manager", "CreateSecret"),
     ("secrets-manager", "PutSecretValue"),
     ("secrets-manager", "DeleteSecret"),
     ("ssm", "PutParameter"),
     ("ssm", "DeleteParameters"),
+    ("ssm", "GetParameter"),
+    ("s3", "PutObject"),
+    ("s3", "DeleteObject"),
 ];
 
 /// The permission for an operation.
@@ -181,10 +183,12 @@ async fn each_refusal_of_a_check_is_counted_with_its_code() {
     }
 }
 
-/// Stores and deletes secrets of both services once, with one call refused.
+/// Stores and deletes secrets of both services once, and reads a parameter, with one call refused.
 async fn is_counted_of_secrets(service: &str, operation: &'static str) {
     let refusal = |code: &str| (400, serde_json::json!({"__type": code, "message": "no"}).to_string());
+    let of_s3 = "<Error><Code>LimitExceededException</Code><Message>no</Message></Error>";
     let fake = Fake::start(move |call| match call.action.as_str() {
+        action if action == operation && call.service() == "s3" => (400, of_s3.to_owned()),
         action if action == operation => refusal("LimitExceededException"),
         "CreateSecret" => refusal("ResourceExistsException"),
         _ => (200, "{}".to_owned()),
@@ -192,12 +196,13 @@ async fn is_counted_of_secrets(service: &str, operation: &'static str) {
     .await;
     let (pool, registry) = fake.pool_and_metrics().await;
     let machines = pool.machines(&identity("A"), REGION, CLUSTER);
-    for backend in [SecretsBackend::SecretsManager, SecretsBackend::SsmParameterStore] {
-        let secret = secret(backend);
+    let _ = machines.public_parameter("/aws/service/eks").await;
+    for store in stores() {
+        let secret = secret(store.clone());
         let _ = at_its_turn(async || machines.store_secret(&machine("one"), &secret).await).await;
         let deleted = async || {
             let names = std::slice::from_ref(&secret.name);
-            machines.delete_secrets(&machine("one"), backend, names).await
+            machines.delete_secrets(&machine("one"), &store, names).await
         };
         let _ = at_its_turn(deleted).await;
     }

@@ -28,6 +28,9 @@ const OF_BUCKETS: [(&str, &str); 4] = [
     ("publicAccessBlock", "GetBucketPublicAccessBlock"),
 ];
 
+/// The methods of S3 that change objects.
+const OF_OBJECTS: [(Method, &str); 2] = [(Method::PUT, "PutObject"), (Method::DELETE, "DeleteObject")];
+
 /// A call as it came over the wire.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
@@ -52,6 +55,11 @@ impl Call {
             (
                 action.map(|(_, action)| (*action).to_owned()).unwrap_or_default(),
                 query,
+            )
+        } else if let Some((_, action)) = OF_OBJECTS.iter().find(|(of, _)| of == method) {
+            (
+                (*action).to_owned(),
+                BTreeMap::from([("Body".to_owned(), body.to_owned())]),
             )
         } else {
             let form: BTreeMap<String, String> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();

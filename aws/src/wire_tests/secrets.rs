@@ -1,28 +1,38 @@
-//! Bootstrap data in Secrets Manager and Parameter Store.
+//! Bootstrap data in Secrets Manager, Parameter Store and S3.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use capa_api::machine::SecretsBackend;
-use capa_cloud::{CloudError, ErrorClass, MachineCloud, MachineClouds, StoredSecret};
+use capa_cloud::{CloudError, ErrorClass, MachineCloud, MachineClouds, PresignRequest, SecretStore, StoredSecret};
 use serde_json::json;
 
 use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine};
 
-pub(super) fn secret(backend: SecretsBackend) -> StoredSecret {
+pub(super) fn secret(store: impl Into<SecretStore>) -> StoredSecret {
     StoredSecret {
-        backend,
+        store: store.into(),
         name: "aws.cluster.x-k8s.io/uid-0".to_owned(),
         content: b"am9pbg==".to_vec(),
         tags: BTreeMap::from([("kubernetes.io/cluster/dev".to_owned(), "owned".to_owned())]),
     }
 }
 
+/// The stores.
+pub(super) fn stores() -> [SecretStore; 3] {
+    [
+        SecretsBackend::SecretsManager.into(),
+        SecretsBackend::SsmParameterStore.into(),
+        SecretStore::Bucket("boot.strap".to_owned()),
+    ]
+}
+
 fn refused(code: &str) -> Answer {
     (400, json!({"__type": code, "message": "no"}).to_string())
 }
 
-async fn store(machines: &dyn MachineCloud, backend: SecretsBackend) -> Result<(), CloudError> {
-    let secret = secret(backend);
+async fn store(machines: &dyn MachineCloud, store: impl Into<SecretStore>) -> Result<(), CloudError> {
+    let secret = secret(store);
     at_its_turn(async || machines.store_secret(&machine("m"), &secret).await).await
 }
 
@@ -34,8 +44,8 @@ async fn a_secret_is_created_with_its_tags_and_deleted_for_good() {
     let name = secret(SecretsBackend::SecretsManager).name;
     let names = [name.clone(), "aws.cluster.x-k8s.io/uid-1".to_owned()];
     let key = machine("m");
-    let deleted = machines.delete_secrets(&key, SecretsBackend::SecretsManager, &names);
-    deleted.await.unwrap();
+    let store = SecretsBackend::SecretsManager.into();
+    machines.delete_secrets(&key, &store, &names).await.unwrap();
     let created = fake.calls_of("CreateSecret").remove(0);
     assert_eq!(created.field("Name"), name);
     assert_eq!(created.field("SecretBinary"), "YW05cGJnPT0=", "the content in base64");
@@ -62,8 +72,8 @@ async fn a_parameter_is_encrypted_and_parameters_are_deleted_together() {
         .map(|number| format!("/cluster.x-k8s.io/uid/{number}"))
         .collect();
     let key = machine("m");
-    let deleted = machines.delete_secrets(&key, SecretsBackend::SsmParameterStore, &names);
-    deleted.await.unwrap();
+    let store = SecretsBackend::SsmParameterStore.into();
+    machines.delete_secrets(&key, &store, &names).await.unwrap();
     let created = fake.calls_of("PutParameter").remove(0);
     assert_eq!(created.field("Type"), "SecureString");
     assert_eq!(created.field("Value"), "am9pbg==");
@@ -111,4 +121,82 @@ async fn a_refusal_has_its_class_and_shows_no_content() {
         assert_eq!(error.class, class, "{code}");
         assert!(!error.to_string().contains("am9pbg"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_object_is_put_and_deleted_by_its_key() {
+    let fake = Fake::start(|_| (200, String::new())).await;
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
+    let bucket = SecretStore::Bucket("boot.strap".to_owned());
+    store(machines.as_ref(), bucket.clone()).await.unwrap();
+    let key = secret(bucket.clone()).name;
+    let names = [key.clone()];
+    machines.delete_secrets(&machine("m"), &bucket, &names).await.unwrap();
+    let path = format!("/boot.strap/{key}");
+    let put = fake.calls_of("PutObject").remove(0);
+    assert_eq!((put.service(), put.path.as_str()), ("s3", path.as_str()));
+    assert_eq!(put.field("Body"), "am9pbg==", "nothing around the content");
+    assert_eq!(put.header("content-type"), "application/json");
+    let no_headers = ["x-amz-tagging", "x-amz-acl", "x-amz-server-side-encryption"];
+    for header in no_headers {
+        assert_eq!(
+            put.header(header),
+            "",
+            "{header} needs a permission, or overrides the bucket"
+        );
+    }
+    let deleted = fake.calls_of("DeleteObject").remove(0);
+    assert_eq!((deleted.service(), deleted.path.as_str()), ("s3", path.as_str()));
+}
+
+#[tokio::test]
+async fn what_is_in_a_bucket_that_is_gone_counts_as_deleted() {
+    let refused = |code: &'static str| {
+        move |_: &super::fake::Call| (404, format!("<Error><Code>{code}</Code><Message>no</Message></Error>"))
+    };
+    let bucket = SecretStore::Bucket("boot.strap".to_owned());
+    let names = ["node/uid".to_owned()];
+    let gone = Fake::start(refused("NoSuchBucket")).await;
+    let machines = gone.pool().await.machines(&identity("A"), REGION, CLUSTER);
+    machines.delete_secrets(&machine("m"), &bucket, &names).await.unwrap();
+    let denied = Fake::start(refused("AccessDenied")).await;
+    let machines = denied.pool().await.machines(&identity("A"), REGION, CLUSTER);
+    let error = machines
+        .delete_secrets(&machine("m"), &bucket, &names)
+        .await
+        .unwrap_err();
+    assert_eq!(error.class, ErrorClass::Unauthorized);
+    assert_eq!(error.code.as_deref(), Some("AccessDenied"));
+}
+
+#[tokio::test]
+async fn equal_presign_requests_have_equal_urls_and_make_no_call() {
+    let fake = Fake::start(|_| (200, String::new())).await;
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
+    let request = |second: i64| PresignRequest {
+        bucket: "boot.strap".to_owned(),
+        key: "clusters/dev/node/uid".to_owned(),
+        valid_from: jiff::Timestamp::from_second(second).unwrap(),
+        valid_for: Duration::from_secs(1_800),
+    };
+    let signed = async |second: i64| machines.presign(&request(second)).await.unwrap();
+    let url = signed(1_767_225_600).await;
+    assert_eq!(url, signed(1_767_225_600).await);
+    assert_ne!(url, signed(1_767_225_601).await);
+    let (place, query) = url.expose().split_once('?').unwrap();
+    assert!(place.ends_with("/boot.strap/clusters/dev/node/uid"), "{place}");
+    for part in [
+        "X-Amz-Date=20260101T000000Z",
+        "X-Amz-Expires=1800",
+        "X-Amz-SignedHeaders=host&",
+        "X-Amz-Signature=",
+    ] {
+        assert!(query.contains(part), "{part}: {query}");
+    }
+    assert_eq!(fake.calls().len(), 0);
+    let week = PresignRequest {
+        valid_for: Duration::from_hours(7 * 24),
+        ..request(1_767_225_600)
+    };
+    machines.presign(&week).await.unwrap();
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::owner_tags::{self, OwnerTags};
-use crate::{Instance, InstanceState, MachineAddress, StateReason};
+use crate::{Instance, InstanceState, MachineAddress, PrimaryInterface, StateReason};
 
 /// The separators of parts, and of fields within a part. EC2 answers in XML, which cannot contain these characters.
 const PART: char = '\u{1}';
@@ -31,6 +31,9 @@ impl CompactInstance {
         text.optional(instance.client_token.as_deref());
         text.optional(reason.map(|reason| reason.code.as_str()));
         text.field(reason.map_or("", |reason| reason.message.as_str()));
+        text.field(&instance.instance_type);
+        let interface = instance.primary_interface.as_ref();
+        text.optional(interface.map(|interface| interface.id.as_str()));
         text.part();
         for address in &instance.addresses {
             text.field(address.address_type.into());
@@ -40,6 +43,14 @@ impl CompactInstance {
         for (key, value) in &instance.tags {
             text.field(&owner_tags::shorten(key));
             text.field(value);
+        }
+        text.part();
+        for id in &instance.volume_ids {
+            text.field(id);
+        }
+        text.part();
+        for id in interface.iter().flat_map(|interface| &interface.security_group_ids) {
+            text.field(id);
         }
         Self {
             state: instance.state,
@@ -72,8 +83,11 @@ impl CompactInstance {
         let availability_zone = field().to_owned();
         let (subnet_id, client_token) = (optional(field()), optional(field()));
         let (code, message) = (optional(field()), field());
+        let (instance_type, interface_id) = (field().to_owned(), optional(field()));
         let addresses = pairs(parts.next().into_iter().flatten());
         let tags = pairs(parts.next().into_iter().flatten());
+        let mut ids = || parts.next().into_iter().flatten().map(str::to_owned).collect();
+        let (volume_ids, security_group_ids) = (ids(), ids());
         Instance {
             id: id.to_owned(),
             state: self.state,
@@ -81,8 +95,11 @@ impl CompactInstance {
                 code,
                 message: message.to_owned(),
             }),
+            instance_type,
             availability_zone,
             subnet_id,
+            primary_interface: interface_id.map(|id| PrimaryInterface { id, security_group_ids }),
+            volume_ids,
             client_token,
             launch_time: self.launch_time,
             addresses: addresses.filter_map(address).collect(),
@@ -158,12 +175,19 @@ mod tests {
         vec(address, 0..5)
     }
 
+    fn interface() -> impl Strategy<Value = PrimaryInterface> {
+        (text(), vec(text(), 0..4)).prop_map(|(id, security_group_ids)| PrimaryInterface { id, security_group_ids })
+    }
+
     prop_compose! {
         fn instance()(
             state in select(vec![InstanceState::Pending, InstanceState::Running, InstanceState::Terminated]),
             state_reason in of((text(), text()).prop_map(|(code, message)| StateReason { code, message })),
+            instance_type in text(),
             availability_zone in text(),
             subnet_id in of(text()),
+            primary_interface in of(interface()),
+            volume_ids in vec(text(), 0..4),
             client_token in of(text()),
             launch_time in of((0_i64..4_000_000_000).prop_map(|second| Timestamp::from_second(second).unwrap())),
             addresses in addresses(),
@@ -171,7 +195,8 @@ mod tests {
         ) -> Instance {
             let id = "i-1".to_owned();
             Instance {
-                id, state, state_reason, availability_zone, subnet_id, client_token, launch_time, addresses, tags,
+                id, state, state_reason, instance_type, availability_zone, subnet_id, primary_interface, volume_ids,
+                client_token, launch_time, addresses, tags,
             }
         }
     }

@@ -35,7 +35,7 @@ pub use terminations::TerminationBatch;
 use terminations::Terminations;
 
 use crate::targets::Targets;
-use crate::{CloudError, Instance, InstanceState, MachineKey, Observation, Timing};
+use crate::{CloudError, Instance, InstanceState, MachineKey, Observation, PrimaryInterface, Timing};
 
 /// A moment in the life of one informer. Of two observations, the one whose call *began* later is newer. The result of
 /// a write counts from its arrival.
@@ -125,7 +125,7 @@ impl InstanceInformer {
             look_failure: None,
             refused_listings: RefusedReads::default(),
             refused_lookups: RefusedReads::default(),
-            terminations: Terminations::new(timing.rate_second / 5),
+            terminations: Terminations::new(timing.rate_second),
             targets: Targets::new(timing),
             guard: DisappearanceGuard::default(),
             credentials: 0,
@@ -208,8 +208,12 @@ impl InstanceInformer {
         self.guard = DisappearanceGuard::default();
     }
 
-    /// Records an instance from the answer of a launch.
-    pub fn launched(&mut self, instance: &Instance) {
+    /// Records an instance from the answer of a launch. If no machine has watched an instance before, the first listing
+    /// comes when instances in transition are read, and replaces this read.
+    pub fn launched(&mut self, instance: &Instance, now: Duration) {
+        if self.watches.is_empty() {
+            self.next_listing = self.next_listing.max(now + self.timing.transition_interval);
+        }
         let at = self.tick();
         self.saw(instance, at);
     }
@@ -221,6 +225,20 @@ impl InstanceInformer {
         if let Some(known) = known {
             let at = self.tick();
             self.keep(id, known.in_state(state), at);
+        }
+    }
+
+    /// Records the primary network interface of an instance from a successful write.
+    pub fn changed_interface(&mut self, id: &str, interface: &PrimaryInterface) {
+        let known = self.records.get(id).and_then(|record| record.kept().cloned());
+        if let Some(known) = known {
+            let at = self.tick();
+            let primary_interface = Some(interface.clone());
+            let changed = Instance {
+                primary_interface,
+                ..known.instance(id)
+            };
+            self.saw(&changed, at);
         }
     }
 

@@ -58,6 +58,7 @@ impl InstanceInformer {
             let scope = self.served.scope();
             self.listed_scope = Some((now, scope.clone()));
             self.uncovered = false;
+            self.skip_look(now);
             let began = self.tick();
             return Some(InstanceRead::List { began, scope });
         }
@@ -76,6 +77,15 @@ impl InstanceInformer {
             });
         }
         None
+    }
+
+    /// Leaves out the next read of instances in transition, because a listing shows them too, unless listings take long.
+    fn skip_look(&mut self, now: Duration) {
+        let took = self.last_listing.map_or(Duration::ZERO, |listing| listing.took);
+        let next = now + self.timing.transition_interval;
+        if took <= self.timing.rate_second {
+            self.next_look = self.next_look.map(|_| next);
+        }
     }
 
     /// Processes the answer of a read: the instances of all pages, or an error if a page failed. An error proves

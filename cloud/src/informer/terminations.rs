@@ -1,6 +1,7 @@
 //! Batches of instances to terminate. Each batch is one call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::{CallRequest, Flow};
@@ -14,12 +15,18 @@ use super::record::Record;
 /// longer for its turn.
 const MOST: usize = 40;
 
+/// The time after a call in which the next batch of the same cluster is gathered for longer, as a multiple of the usual
+/// time: the machines of a cluster that is scaled down or deleted come one after the other.
+const GATHERED_LONGER: u32 = 3;
+
 /// The instances of one TerminateInstances call, all of one cluster. The answer goes to
 /// [`super::InstanceInformer::termination_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminationBatch {
     cluster: ClusterKey,
     pub(super) ids: Vec<String>,
+    /// The zone of each instance.
+    zones: Vec<Arc<str>>,
 }
 
 impl TerminationBatch {
@@ -34,18 +41,35 @@ impl TerminationBatch {
         CallRequest::terminate(&Flow::Cluster(self.cluster.clone()), &self.ids)
     }
 
-    /// Splits the batch in two, to isolate the instance that AWS refuses.
-    fn halves(mut self) -> [Self; 2] {
-        let ids = self.ids.split_off(self.ids.len() / 2);
+    /// Splits the batch to isolate the instance that AWS refuses: by zone, and a batch of one zone in two. EC2 executes
+    /// a refused call in part, zone by zone, so that only the answer for a batch of one zone is valid for the whole
+    /// batch.
+    fn split(mut self) -> Vec<Self> {
+        let mut by_zone: BTreeMap<Arc<str>, Vec<String>> = BTreeMap::new();
+        for (id, zone) in self.ids.iter().zip(&self.zones) {
+            by_zone.entry(zone.clone()).or_default().push(id.clone());
+        }
         let cluster = self.cluster.clone();
-        [self, Self { cluster, ids }]
+        if by_zone.len() > 1 {
+            let of_zone = |(zone, ids): (Arc<str>, Vec<String>)| Self {
+                cluster: cluster.clone(),
+                zones: vec![zone; ids.len()],
+                ids,
+            };
+            return by_zone.into_iter().map(of_zone).collect();
+        }
+        let half = self.ids.len() / 2;
+        let (ids, zones) = (self.ids.split_off(half), self.zones.split_off(half));
+        vec![self, Self { cluster, ids, zones }]
     }
 }
 
 /// A batch that accepts further instances.
 struct Open {
-    since: Duration,
+    /// The time of its call, unless it is full before.
+    due: Duration,
     ids: Vec<String>,
+    zones: Vec<Arc<str>>,
 }
 
 /// The state of the request to terminate an instance.
@@ -64,12 +88,12 @@ struct Request {
 
 /// All instances to terminate.
 pub(super) struct Terminations {
-    /// The time for which a batch stays open.
+    /// The time for which the first batch of a cluster stays open.
     window: Duration,
     requests: HashMap<String, Request>,
-    /// The open batches by cluster and zone. EC2 executes a refused call in part, zone by zone. So the answer for a
-    /// batch of one zone is valid for the whole batch.
-    open: BTreeMap<(ClusterKey, String), Open>,
+    open: BTreeMap<ClusterKey, Open>,
+    /// The times until which the next batches of clusters are gathered for longer.
+    recent: BTreeMap<ClusterKey, Duration>,
     ready: VecDeque<TerminationBatch>,
 }
 
@@ -79,6 +103,7 @@ impl Terminations {
             window,
             requests: HashMap::new(),
             open: BTreeMap::new(),
+            recent: BTreeMap::new(),
             ready: VecDeque::new(),
         }
     }
@@ -104,41 +129,48 @@ impl Terminations {
         }
         request.pending = true;
         if request.is_refused_alone {
-            let ids = vec![id.to_owned()];
-            self.ready.push_back(TerminationBatch { cluster, ids });
+            let (ids, zones) = (vec![id.to_owned()], vec![zone.into()]);
+            self.ready.push_back(TerminationBatch { cluster, ids, zones });
         } else {
-            self.join(id, (cluster, zone.to_owned()), now);
+            self.join(id, cluster, zone, now);
         }
         answer
     }
 
-    /// Adds an instance to the open batch of its cluster and zone.
-    fn join(&mut self, id: &str, key: (ClusterKey, String), now: Duration) {
-        let open = self.open.entry(key.clone()).or_insert_with(|| Open {
-            since: now,
+    /// Adds an instance to the open batch of its cluster.
+    fn join(&mut self, id: &str, cluster: ClusterKey, zone: &str, now: Duration) {
+        let times = if self.recent.get(&cluster).is_some_and(|until| now < *until) {
+            GATHERED_LONGER
+        } else {
+            1
+        };
+        let due = now + self.window * times;
+        let open = self.open.entry(cluster.clone()).or_insert_with(|| Open {
+            due,
             ids: Vec::new(),
+            zones: Vec::new(),
         });
         open.ids.push(id.to_owned());
+        open.zones.push(zone.into());
         if open.ids.len() >= MOST {
-            self.close(key);
+            self.close(cluster, now);
         }
     }
 
     /// Makes an open batch ready for its call.
-    fn close(&mut self, key: (ClusterKey, String)) {
-        if let Some(Open { ids, .. }) = self.open.remove(&key) {
-            let (cluster, _) = key;
-            self.ready.push_back(TerminationBatch { cluster, ids });
+    fn close(&mut self, cluster: ClusterKey, now: Duration) {
+        if let Some(Open { ids, zones, .. }) = self.open.remove(&cluster) {
+            self.recent.insert(cluster.clone(), now + self.window * GATHERED_LONGER);
+            self.ready.push_back(TerminationBatch { cluster, ids, zones });
         }
     }
 
     /// The next batch that is due.
     pub(super) fn begin(&mut self, now: Duration) -> Option<TerminationBatch> {
-        let window = self.window;
-        let due = |open: &Open| open.since + window <= now;
-        let due = self.open.iter().find(|(_, open)| due(open));
-        if let Some(key) = due.map(|(key, _)| key.clone()) {
-            self.close(key);
+        self.recent.retain(|_, until| now < *until);
+        let due = self.open.iter().find(|(_, open)| open.due <= now);
+        if let Some(cluster) = due.map(|(cluster, _)| cluster.clone()) {
+            self.close(cluster, now);
         }
         self.ready.pop_front()
     }
@@ -148,7 +180,7 @@ impl Terminations {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }
-        self.open.values().map(|open| open.since + self.window).min()
+        self.open.values().map(|open| open.due).min()
     }
 
     pub(super) fn succeeded(&mut self, batch: &TerminationBatch) {
@@ -165,7 +197,7 @@ impl Terminations {
         }
         let may_concern_one = concerns_single_instances(error);
         if batch.ids.len() > 1 && may_concern_one {
-            self.ready.extend(batch.halves());
+            self.ready.extend(batch.split());
             return BTreeSet::new();
         }
         let mut news = BTreeSet::new();

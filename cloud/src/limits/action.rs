@@ -35,7 +35,6 @@ pub(super) struct ActionLimiter {
 
 impl ActionLimiter {
     pub(super) fn new(published: Quota, share: Share, now: Duration) -> Self {
-        let share = if published.ours { Share::WHOLE } else { share };
         let tokens = Tokens {
             requests: TokenBucket::new(published.requests, share, now),
             instances: published.instances.map(|rate| TokenBucket::new(rate, share, now)),

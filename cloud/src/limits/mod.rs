@@ -12,6 +12,7 @@
 mod action;
 mod queue;
 mod quotas;
+mod recovery;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -168,8 +169,13 @@ impl CallRequest {
         }
     }
 
-    /// A write of a machine's bootstrap data.
-    pub fn secret(action: &'static str, flow: &Flow, machine: &MachineKey, priority: Priority) -> Self {
+    /// A change of a machine's instance after the launch.
+    pub fn update(action: &'static str, flow: &Flow, machine: &MachineKey) -> Self {
+        Self::of_machine(action, flow, machine, Priority::Tag)
+    }
+
+    /// A write of what belongs to a machine beside its instance.
+    pub fn of_machine(action: &'static str, flow: &Flow, machine: &MachineKey, priority: Priority) -> Self {
         Self {
             action,
             flow: flow.clone(),
@@ -183,15 +189,17 @@ impl CallRequest {
 /// The rates of one account in one region.
 pub struct Limiter {
     share: Share,
+    launches: Share,
     buckets: BTreeMap<&'static str, ActionLimiter>,
 }
 
 impl Limiter {
-    /// A limiter at this share of the published rates. Launches and terminations use the whole published rates. A
-    /// bucket starts with one second of refill at its first use.
-    pub fn new(share: Share) -> Self {
+    /// A limiter at this share of the published rates, and at another one for launches and terminations. A bucket
+    /// starts with one second of refill at its first use.
+    pub fn new(share: Share, launches: Share) -> Self {
         Self {
             share,
+            launches,
             buckets: BTreeMap::new(),
         }
     }
@@ -227,8 +235,9 @@ impl Limiter {
         }
     }
 
-    /// Records that AWS throttled a call that began at `began`. The action's rate is halved, and recovers a tenth of
-    /// the whole rate in each minute without a throttle. Throttles of simultaneous calls count once.
+    /// Records that AWS throttled a call that began at `began`. The action's rate is reduced to seven tenths of the rate
+    /// at which the calls were made, at least to an eighth of the whole rate, and recovers with the cube of the time
+    /// without a throttle. Throttles of simultaneous calls count once.
     pub fn throttled(&mut self, action: &'static str, began: Duration, now: Duration) {
         self.bucket(action, now).throttled(began, now);
     }
@@ -240,9 +249,14 @@ impl Limiter {
     }
 
     fn bucket(&mut self, action: &'static str, now: Duration) -> &mut ActionLimiter {
-        let share = self.share;
-        self.buckets
-            .entry(action)
-            .or_insert_with(|| ActionLimiter::new(quota(action), share, now))
+        let Self {
+            share,
+            launches,
+            buckets,
+        } = self;
+        buckets.entry(action).or_insert_with(|| {
+            let published = quota(action);
+            ActionLimiter::new(published, if published.ours { *launches } else { *share }, now)
+        })
     }
 }

@@ -16,7 +16,8 @@ pub struct Quota {
     pub requests: Rate,
     /// The bucket with one token for each instance that a request names or requests, if AWS counts instances.
     pub instances: Option<Rate>,
-    /// Whether this provider may use the whole limit, because other clients of an account hardly call the action.
+    /// Whether hardly any other client of an account calls the action, so that it has a share of its own
+    /// ([`Shares::launches`](super::Shares::launches)).
     pub ours: bool,
 }
 
@@ -53,8 +54,12 @@ pub fn quota(action: &str) -> Quota {
         "GetInstanceProfile" | "GetRole" | "ListAttachedRolePolicies" | "ListRolePolicies" => (rate(20, 10), None),
         // <https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html>
         "CreateSecret" | "PutSecretValue" | "DeleteSecret" => (rate(50, 50), None),
+        // S3 takes 3,500 writes a second for each prefix of keys
+        // (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html>). No cluster needs as many.
+        "PutObject" | "DeleteObject" => (rate(100, 100), None),
         // <https://docs.aws.amazon.com/general/latest/gr/ssm.html>
         "PutParameter" => (rate(3, 3), None),
+        "GetParameter" => (rate(40, 40), None),
         "DeleteParameters" => (rate(5, 5), None),
         // <https://docs.aws.amazon.com/servicequotas/latest/userguide/reference_limits.html>
         "GetServiceQuota" => (rate(10, 5), None),

@@ -83,12 +83,25 @@ impl FromStr for AccountShares {
 }
 
 /// The share of every account.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// The share of all accounts that [`Self::accounts`] does not contain.
     pub default: Share,
     /// The shares of single accounts.
     pub accounts: AccountShares,
+    /// The share of launches and terminations in every account, in place of the others.
+    pub launches: Share,
+}
+
+/// Half of the published rates, and the whole of those of launches and terminations.
+impl Default for Shares {
+    fn default() -> Self {
+        Self {
+            default: Share::default(),
+            accounts: AccountShares::default(),
+            launches: Share::WHOLE,
+        }
+    }
 }
 
 impl Shares {
@@ -129,6 +142,7 @@ mod tests {
         let shares = Shares {
             default: "0.5".parse().unwrap(),
             accounts: "123456789012=0.2, 210987654321=1".parse().unwrap(),
+            ..Shares::default()
         };
         assert_eq!(shares.of(Some("123456789012")), "0.2".parse().unwrap());
         assert_eq!(shares.of(Some("210987654321")), Share::WHOLE);

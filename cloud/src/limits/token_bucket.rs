@@ -1,32 +1,27 @@
-//! A token bucket at our share of AWS's published rate.
+//! A token bucket at our share of AWS's published rate, which is slower for some seconds after a throttle.
 
 use std::time::Duration;
 
 use super::quotas::Rate;
+use super::recovery::{CallRate, Recovery};
 use super::share::Share;
 
 /// One token in the unit of the bucket's level. Rates are in thousandths of a token a second, so every nanosecond adds
 /// a whole number of units: nothing is rounded, and a promised turn comes at exactly that nanosecond.
 const TOKEN: i128 = 1_000_000_000_000;
 
-/// The time without a throttle after which a bucket recovers a tenth of its rate.
-const QUIET: Duration = Duration::from_secs(60);
-
-/// The lowest rate after throttles: an eighth. At this rate the provider soon notices that AWS accepts more calls.
-const LEAST: i128 = 8;
-
-/// A bucket of tokens. A throttle halves its rate, and each minute without a throttle restores a tenth of the highest
-/// rate.
+/// A bucket of tokens. A throttle reduces its rate for some seconds ([`Recovery`]).
 #[derive(Clone, Debug)]
 pub(super) struct TokenBucket {
     capacity: i128,
-    /// Thousandths of a token per second: the highest rate and the current one.
+    /// Thousandths of a token per second: the highest rate.
     full: i128,
-    rate: i128,
     level: i128,
     at: Duration,
-    /// The time of the next recovery, while the rate is reduced.
-    recovers: Duration,
+    /// The rate at which tokens are taken.
+    taken: CallRate,
+    /// The reduced rate after the last throttle, until it is the highest rate again.
+    recovery: Option<Recovery>,
 }
 
 impl TokenBucket {
@@ -39,25 +34,38 @@ impl TokenBucket {
         Self {
             capacity,
             full,
-            rate: full,
             level: (full * TOKEN / 1000).min(capacity),
             at: now,
-            recovers: now,
+            taken: CallRate::new(now),
+            recovery: None,
         }
     }
 
     /// The time until the bucket contains this many tokens.
     pub(super) fn wait_for(&mut self, tokens: u64, now: Duration) -> Duration {
         self.advance(now);
-        let missing = i128::from(tokens) * TOKEN - self.level;
-        let nanoseconds = missing.max(0).div_euclid(self.rate) + i128::from(missing.max(0).rem_euclid(self.rate) > 0);
-        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+        let mut missing = i128::from(tokens) * TOKEN - self.level;
+        let mut at = now;
+        while missing > 0 {
+            let (rate, until) = self.rate_at(at);
+            let needed = missing.div_euclid(rate) + i128::from(missing.rem_euclid(rate) > 0);
+            let full_at = at.saturating_add(nanoseconds(needed));
+            match until.filter(|until| *until < full_at) {
+                None => return full_at.saturating_sub(now),
+                Some(until) => {
+                    missing -= gain(rate, until.saturating_sub(at));
+                    at = until;
+                }
+            }
+        }
+        at.saturating_sub(now)
     }
 
     /// Takes tokens. The level may become negative, and must recover before the next call is granted.
     pub(super) fn charge(&mut self, tokens: u64, now: Duration) {
         self.advance(now);
         self.level -= i128::from(tokens) * TOKEN;
+        self.taken.add(tokens, now);
     }
 
     /// Returns unused tokens.
@@ -65,12 +73,12 @@ impl TokenBucket {
         self.level = (self.level + i128::from(tokens) * TOKEN).min(self.capacity);
     }
 
-    /// Records that AWS's bucket is empty: this bucket becomes empty too, and its rate is halved.
+    /// Records that AWS's bucket is empty: this bucket becomes empty too, and its rate is reduced.
     pub(super) fn throttled(&mut self, now: Duration) {
         self.advance(now);
         self.level = self.level.min(0);
-        self.rate = (self.rate / 2).max(self.full / LEAST).max(1);
-        self.recovers = now + QUIET;
+        let (rate, _) = self.rate_at(now);
+        self.recovery = Some(Recovery::new(self.full, rate.min(self.taken.at(now)), now));
     }
 
     /// Maximum number of tokens.
@@ -78,21 +86,29 @@ impl TokenBucket {
         u64::try_from(self.capacity / TOKEN).unwrap_or(u64::MAX)
     }
 
-    fn advance(&mut self, now: Duration) {
-        while self.rate < self.full && self.recovers <= now {
-            self.fill_until(self.recovers);
-            self.rate = (self.rate + self.full.div_euclid(10).max(1)).min(self.full);
-            self.recovers += QUIET;
-        }
-        self.fill_until(now);
+    /// The rate at a time, and the time of its next change, if there is one.
+    fn rate_at(&self, at: Duration) -> (i128, Option<Duration>) {
+        let reduced = self.recovery.as_ref().and_then(|recovery| recovery.rate_at(at));
+        reduced.map_or((self.full, None), |(rate, until)| (rate, Some(until)))
     }
 
-    fn fill_until(&mut self, now: Duration) {
-        let nanoseconds = now.saturating_sub(self.at).as_nanos();
-        let gained = i128::try_from(nanoseconds)
-            .unwrap_or(i128::MAX)
-            .saturating_mul(self.rate);
-        self.level = self.level.saturating_add(gained).min(self.capacity);
-        self.at = self.at.max(now);
+    fn advance(&mut self, now: Duration) {
+        while self.at < now {
+            let (rate, until) = self.rate_at(self.at);
+            let until = until.map_or(now, |until| until.min(now));
+            let gained = gain(rate, until.saturating_sub(self.at));
+            self.level = self.level.saturating_add(gained).min(self.capacity);
+            self.at = until;
+        }
     }
+}
+
+/// What a rate adds to the level in a period.
+fn gain(rate: i128, period: Duration) -> i128 {
+    let nanoseconds = i128::try_from(period.as_nanos()).unwrap_or(i128::MAX);
+    nanoseconds.saturating_mul(rate)
+}
+
+fn nanoseconds(count: i128) -> Duration {
+    Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
 }

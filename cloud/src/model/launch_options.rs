@@ -112,6 +112,15 @@ pub struct PrivateDnsNameOptions {
     pub aaaa_record: Option<bool>,
 }
 
+/// The addresses to which the resource-based name of an instance resolves. Without a value: EC2's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DnsRecords {
+    /// Whether the name resolves to the IPv4 address.
+    pub a: Option<bool>,
+    /// Whether the name resolves to the IPv6 address.
+    pub aaaa: Option<bool>,
+}
+
 impl LaunchOptions {
     /// Whether the launch leaves everything to EC2.
     pub fn is_default(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Types for AWS resources, with only the fields that decisions need.
 
+mod host;
 mod identity;
 pub(crate) mod launch;
 mod launch_options;
@@ -11,13 +12,15 @@ use std::sync::Arc;
 use capa_api::common::{MachineAddress, Tags};
 use capa_api::machine::InstanceState;
 use capa_api::meta;
+pub use host::{Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use launch_options::{
-    CapacityReservation, HostPlacement, LaunchOptions, Market, PlacementGroup, PrivateDnsNameOptions, ProcessorOptions,
+    CapacityReservation, DnsRecords, HostPlacement, LaunchOptions, Market, PlacementGroup, PrivateDnsNameOptions,
+    ProcessorOptions,
 };
-pub use secret::{SecretActions, StoredSecret};
+pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out
 /// of the answer, whereas EC2 refuses a whole call because of one unknown id parameter.
@@ -191,10 +194,17 @@ pub struct Instance {
     pub state: InstanceState,
     /// Reason for the state, if EC2 gives one.
     pub state_reason: Option<StateReason>,
+    /// Name of the instance type, for example `t3.large`.
+    pub instance_type: String,
     /// Zone of the instance.
     pub availability_zone: String,
     /// Subnet of the primary network interface.
     pub subnet_id: Option<String>,
+    /// The primary network interface. Absent once the instance is terminated.
+    pub primary_interface: Option<PrimaryInterface>,
+    /// Ids of the volumes that are deleted together with the instance, in order. Other volumes, for example those of
+    /// PersistentVolumes, have a life of their own.
+    pub volume_ids: Vec<String>,
     /// Client token of the launch.
     pub client_token: Option<String>,
     /// Time at which EC2 accepted the launch.
@@ -203,6 +213,15 @@ pub struct Instance {
     pub addresses: Vec<MachineAddress>,
     /// The tags that identify the owner of the instance ([`identifying_tag`]).
     pub tags: BTreeMap<String, String>,
+}
+
+/// The network interface of an instance with the first device index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrimaryInterface {
+    /// `eni-…`
+    pub id: String,
+    /// Ids of its security groups, in order.
+    pub security_group_ids: Vec<String>,
 }
 
 /// The observation of an instance by an instance informer.

@@ -2,27 +2,55 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use capa_api::machine::SecretsBackend;
+use jiff::Timestamp;
 
-/// A part of a machine's bootstrap data, as an AWS service for secrets stores it.
+/// The place in AWS that keeps bootstrap data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretStore {
+    /// A service for secrets.
+    Service(SecretsBackend),
+    /// The S3 bucket of this name.
+    Bucket(String),
+}
+
+impl From<SecretsBackend> for SecretStore {
+    fn from(backend: SecretsBackend) -> Self {
+        Self::Service(backend)
+    }
+}
+
+/// The store in words.
+impl fmt::Display for SecretStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(SecretsBackend::SecretsManager) => formatter.write_str("Secrets Manager"),
+            Self::Service(SecretsBackend::SsmParameterStore) => formatter.write_str("Parameter Store"),
+            Self::Bucket(name) => write!(formatter, "the S3 bucket {name}"),
+        }
+    }
+}
+
+/// A part of a machine's bootstrap data, as AWS stores it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredSecret {
-    /// The service.
-    pub backend: SecretsBackend,
-    /// Name of the secret in the service.
+    /// Where it is stored.
+    pub store: SecretStore,
+    /// Name of the secret in the service, or key of the object in the bucket.
     pub name: String,
-    /// The content: any bytes in Secrets Manager, text in Parameter Store. It is never shown, because it contains join
-    /// tokens and CA keys.
+    /// The content: any bytes in Secrets Manager and S3, text in Parameter Store. It is never shown, because it contains
+    /// join tokens and CA keys.
     pub content: Vec<u8>,
-    /// Tags of the secret.
+    /// Tags of the secret. An object in S3 gets none: they would need a permission of their own.
     pub tags: BTreeMap<String, String>,
 }
 
-/// The names of the actions on the secrets of a service.
+/// The names of the actions on the secrets of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretActions {
-    /// Stores a secret under a name that is not taken.
+    /// Stores a secret, in a service under a name that is not taken.
     pub create: &'static str,
     /// Replaces the content of a secret.
     pub replace: &'static str,
@@ -31,27 +59,74 @@ pub struct SecretActions {
 }
 
 impl SecretActions {
-    /// The actions of a service.
-    pub const fn of(backend: SecretsBackend) -> Self {
-        match backend {
-            SecretsBackend::SecretsManager => Self {
-                create: "CreateSecret",
-                replace: "PutSecretValue",
-                delete: "DeleteSecret",
-            },
-            SecretsBackend::SsmParameterStore => Self {
-                create: "PutParameter",
-                replace: "PutParameter",
-                delete: "DeleteParameters",
-            },
+    /// The actions of Secrets Manager.
+    pub const SECRETS_MANAGER: Self = Self {
+        create: "CreateSecret",
+        replace: "PutSecretValue",
+        delete: "DeleteSecret",
+    };
+    /// The actions of Parameter Store.
+    pub const PARAMETER_STORE: Self = Self {
+        create: "PutParameter",
+        replace: "PutParameter",
+        delete: "DeleteParameters",
+    };
+    /// The actions of S3, which replaces what a key holds.
+    pub const S3: Self = Self {
+        create: "PutObject",
+        replace: "PutObject",
+        delete: "DeleteObject",
+    };
+
+    /// The actions of a store.
+    pub const fn of(store: &SecretStore) -> Self {
+        match store {
+            SecretStore::Service(SecretsBackend::SecretsManager) => Self::SECRETS_MANAGER,
+            SecretStore::Service(SecretsBackend::SsmParameterStore) => Self::PARAMETER_STORE,
+            SecretStore::Bucket(_) => Self::S3,
         }
     }
 }
 
 impl fmt::Debug for StoredSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (backend, name, bytes) = (self.backend, &self.name, self.content.len());
-        write!(formatter, "StoredSecret({backend} {name}, {bytes} bytes)")
+        let (store, name, bytes) = (&self.store, &self.name, self.content.len());
+        write!(formatter, "StoredSecret({name} in {store}, {bytes} bytes)")
+    }
+}
+
+/// An object in S3, and the time in which a presigned URL gives it to everybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresignRequest {
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Key of the object.
+    pub key: String,
+    /// The second from which the URL is valid.
+    pub valid_from: Timestamp,
+    /// How long the URL is valid: whole seconds, at most seven days.
+    pub valid_for: Duration,
+}
+
+/// A URL that gives an object to everybody who has it. It is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PresignedUrl(String);
+
+impl PresignedUrl {
+    /// Keeps a URL from being shown.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self(url.into())
+    }
+
+    /// The URL, for user data.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PresignedUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("PresignedUrl(hidden)")
     }
 }
 
@@ -62,11 +137,13 @@ mod tests {
     #[test]
     fn the_content_never_shows_in_debug_output() {
         let secret = StoredSecret {
-            backend: SecretsBackend::SecretsManager,
+            store: SecretsBackend::SecretsManager.into(),
             name: "one".to_owned(),
             content: b"join-token".to_vec(),
             tags: BTreeMap::new(),
         };
-        assert_eq!(format!("{secret:?}"), "StoredSecret(secrets-manager one, 10 bytes)");
+        assert_eq!(format!("{secret:?}"), "StoredSecret(one in Secrets Manager, 10 bytes)");
+        let url = PresignedUrl::new("https://boot.example/key?X-Amz-Signature=1");
+        assert_eq!(format!("{url:?}"), "PresignedUrl(hidden)");
     }
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use crate::informer::{InformerReport, InstanceRead, TerminationBatch};
+use crate::lookups::LookupBatch;
 use crate::targets::{GroupAnswer, GroupCall, GroupReport};
 use crate::{CloudError, Instance, InstanceState, Query};
 
@@ -11,6 +12,8 @@ use crate::{CloudError, Instance, InstanceState, Query};
 pub enum SessionCall {
     /// Reads instances.
     Read(InstanceRead),
+    /// Looks for instances of machines that are to be launched.
+    LookUp(LookupBatch),
     /// Terminates instances.
     Terminate(TerminationBatch),
     /// Reads or writes load balancer targets.
@@ -22,6 +25,8 @@ pub enum SessionCall {
 pub enum EndedCall {
     /// A read of instances with all pages of its answer.
     Read(InstanceRead, Result<Vec<Instance>, CloudError>),
+    /// A lookup with all pages of its answer.
+    LookUp(LookupBatch, Result<Vec<Instance>, CloudError>),
     /// A termination with the new states of the instances that the answer contains.
     Terminate(TerminationBatch, Result<Vec<(String, InstanceState)>, CloudError>),
     /// A call about load balancer targets with its answer.
@@ -43,6 +48,8 @@ pub enum SessionReport {
 pub trait InformerCalls: Send + Sync {
     /// Instances by query, all pages.
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
+    /// The same for machines that wait for the answer.
+    async fn look_up(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// Terminates instances and returns the new states that the answer contains.
     async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError>;
     /// Makes a call about load balancer targets.
@@ -59,6 +66,10 @@ pub async fn perform(calls: &dyn InformerCalls, call: SessionCall) -> EndedCall 
             };
             let answer = calls.read(&query).await;
             EndedCall::Read(read, answer)
+        }
+        SessionCall::LookUp(batch) => {
+            let answer = calls.look_up(&batch.query()).await;
+            EndedCall::LookUp(batch, answer)
         }
         SessionCall::Terminate(batch) => {
             let answer = calls.terminate(&batch).await;

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_api::machine::SecretsBackend;
+use capa_api::common::Tags;
 use parking_lot::Mutex;
 
+use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, ErrorClass, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface,
-    Observation, Query, SecurityGroup, StoredSecret, Subnet,
+    CloudError, DnsRecords, ErrorClass, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineCloud,
+    MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, SecretActions,
+    SecretStore, SecurityGroup, StoredSecret, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -48,25 +50,62 @@ pub trait SessionDriver: Send + Sync {
     /// DescribeImages; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
 
+    /// GetParameter of a parameter of AWS's own; shared like subnets.
+    async fn public_parameter(&self, name: &str) -> Result<String, CloudError>;
+
     /// DescribeInstanceTypes for one type, shared for a day.
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
 
     /// DescribeInstances for a machine that is to be launched or deleted, never shared.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
 
-    /// CreateSecret, or PutParameter without leave to overwrite.
+    /// CreateSecret, PutParameter without leave to overwrite, or PutObject.
     async fn create_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
 
     /// PutSecretValue, or PutParameter with leave to overwrite.
     async fn replace_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
 
-    /// DeleteSecret of each name, or DeleteParameters. A name that does not exist is no error.
+    /// DeleteSecret or DeleteObject of each name, or DeleteParameters. A name that does not exist is no error.
     async fn delete_secrets(
         &self,
         machine: &MachineKey,
-        backend: SecretsBackend,
+        store: &SecretStore,
         names: &[String],
     ) -> Result<(), CloudError>;
+
+    /// Signs a URL of an object, with the present credentials.
+    async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError>;
+
+    /// CreateTags of resources of one instance.
+    async fn create_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
+
+    /// DeleteTags of resources of one instance, where they have these values.
+    async fn delete_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
+
+    /// ModifyNetworkInterfaceAttribute.
+    async fn set_interface_groups(
+        &self,
+        machine: &MachineKey,
+        interface_id: &str,
+        group_ids: &[String],
+    ) -> Result<(), CloudError>;
+
+    /// ModifyPrivateDnsNameOptions. A record without a value stays as it is.
+    async fn set_dns_records(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        records: DnsRecords,
+    ) -> Result<(), CloudError>;
+
+    /// DescribeHosts, never shared.
+    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError>;
+
+    /// AllocateHosts for one host, never repeated. Returns the id of the host.
+    async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError>;
+
+    /// ReleaseHosts of one host.
+    async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError>;
 
     /// Reserves the turn that [`SessionDriver::run_instance`] uses.
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError>;
@@ -163,6 +202,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.images(query).await
     }
 
+    async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {
+        self.driver.public_parameter(name).await
+    }
+
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         self.driver.instance_type(name).await
     }
@@ -174,6 +217,23 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.check_credentials("DescribeInstances")?;
         self.driver.act(|state, _| state.lookup_ended(began, &found));
         Ok(found)
+    }
+
+    fn announce_lookup(&self, machine: &MachineKey, wanted: &InstanceLookup, turn_in: Duration) {
+        self.driver.claim(machine);
+        self.driver
+            .act(|state, at| state.announce_lookup(machine, wanted, turn_in, at));
+    }
+
+    fn look_up(&self, machine: &MachineKey, wanted: &InstanceLookup) -> Result<LookupAnswer, CloudError> {
+        self.driver.claim(machine);
+        let confirmed_at = *self.confirmed_at.lock();
+        self.driver.act(|state, at| match confirmed_at {
+            Some(replacements) if replacements != at.replacements => {
+                Err(CloudError::credentials_replaced("DescribeInstances"))
+            }
+            _ => Ok(state.look_up(machine, wanted, at)),
+        })
     }
 
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation {
@@ -199,25 +259,87 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     }
 
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        self.check_credentials("CreateSecret")?;
+        self.check_credentials(SecretActions::of(&secret.store).create)?;
         match self.driver.create_secret(machine, secret).await {
             Err(error) if error.class == ErrorClass::AlreadyExists => self.driver.replace_secret(machine, secret).await,
             answer => answer,
         }
     }
 
+    /// What does not exist counts as deleted: so does everything in a bucket that is gone.
     async fn delete_secrets(
         &self,
         machine: &MachineKey,
-        backend: SecretsBackend,
+        store: &SecretStore,
         names: &[String],
     ) -> Result<(), CloudError> {
-        self.check_credentials("DeleteSecret")?;
-        self.driver.delete_secrets(machine, backend, names).await
+        self.check_credentials(SecretActions::of(store).delete)?;
+        match self.driver.delete_secrets(machine, store, names).await {
+            Err(error) if error.class == ErrorClass::NotFound => Ok(()),
+            answer => answer,
+        }
+    }
+
+    async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
+        self.check_credentials("GetObject")?;
+        self.driver.presign(request).await
+    }
+
+    async fn set_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
+        self.check_credentials("CreateTags")?;
+        self.driver.create_tags(machine, resources, tags).await
+    }
+
+    async fn remove_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
+        self.check_credentials("DeleteTags")?;
+        self.driver.delete_tags(machine, resources, tags).await
+    }
+
+    async fn set_security_groups(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        interface: &PrimaryInterface,
+    ) -> Result<(), CloudError> {
+        self.check_credentials("ModifyNetworkInterfaceAttribute")?;
+        let PrimaryInterface { id, security_group_ids } = interface;
+        self.driver
+            .set_interface_groups(machine, id, security_group_ids)
+            .await?;
+        self.driver.act(|state, _| state.regrouped(instance_id, interface));
+        Ok(())
+    }
+
+    async fn set_dns_records(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        records: DnsRecords,
+    ) -> Result<(), CloudError> {
+        self.check_credentials("ModifyPrivateDnsNameOptions")?;
+        self.driver.set_dns_records(machine, instance_id, records).await
+    }
+
+    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
+        let found = self.driver.hosts(query).await?;
+        // The check comes after the call, because the call itself may have fetched new credentials.
+        self.check_credentials("DescribeHosts")?;
+        Ok(found)
+    }
+
+    async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError> {
+        self.check_credentials("AllocateHosts")?;
+        self.driver.allocate_host(machine, request).await
+    }
+
+    async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
+        self.check_credentials("ReleaseHosts")?;
+        self.driver.release_host(machine, host_id).await
     }
 
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         self.check_credentials("RunInstances")?;
+        self.driver.act(|state, _| state.launches(machine));
         let instance = self.driver.run_instance(machine, request).await?;
         self.driver.claim(machine);
         self.driver

@@ -44,7 +44,7 @@ impl RateLimits {
         if let Some(limiter) = limiters.get(&key).and_then(Weak::upgrade) {
             return limiter;
         }
-        let limiter = Arc::new(Mutex::new(Limiter::new(self.shares.of(account))));
+        let limiter = Arc::new(Mutex::new(Limiter::new(self.shares.of(account), self.shares.launches)));
         limiters.insert(key, Arc::downgrade(&limiter));
         limiter
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::informer::{Epoch, InstanceInformer};
 use crate::limits::Flow;
+use crate::lookups::{At, InstanceLookup, LookupAnswer, Lookups};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
-use crate::{CloudError, ClusterKey, Instance, MachineKey, Observation, ResolvedIdentity, Timing};
+use crate::{CloudError, ClusterKey, Instance, MachineKey, Observation, PrimaryInterface, ResolvedIdentity, Timing};
 
 use super::account::AccountCache;
 use super::calls::{EndedCall, SessionCall, SessionReport};
@@ -48,6 +49,7 @@ pub struct SessionState {
     /// The account of the credentials.
     pub account: AccountCache,
     informer: InstanceInformer,
+    lookups: Lookups,
 }
 
 impl SessionState {
@@ -56,6 +58,7 @@ impl SessionState {
         Self {
             account: AccountCache::new(&timing),
             informer: InstanceInformer::new(timing),
+            lookups: Lookups::new(timing),
         }
     }
 
@@ -66,6 +69,10 @@ impl SessionState {
 
     /// The next call that is due. Call this function until it returns `None`.
     pub fn next_call(&mut self, now: Duration) -> Option<SessionCall> {
+        let Self { informer, lookups, .. } = self;
+        if let Some(batch) = lookups.begin(now, || informer.lookup_began()) {
+            return Some(SessionCall::LookUp(batch));
+        }
         if let Some(read) = self.informer.next_read(now) {
             return Some(SessionCall::Read(read));
         }
@@ -82,6 +89,14 @@ impl SessionState {
                 let reports = self.informer.read_ended(read, answer, now);
                 reports.into_iter().map(SessionReport::Instances).collect()
             }
+            EndedCall::LookUp(batch, answer) => {
+                if let Ok(found) = &answer {
+                    // An adopted instance is known at once.
+                    self.informer.lookup_ended(batch.began, found);
+                }
+                self.lookups.ended(batch, &answer, now);
+                Vec::new()
+            }
             EndedCall::Terminate(batch, answer) => {
                 self.informer.termination_ended(batch, answer);
                 Vec::new()
@@ -96,17 +111,45 @@ impl SessionState {
     /// The time at which [`SessionState::next_call`] returns the next call, unless an event makes one due earlier. A
     /// time in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
-        self.informer.next_due()
+        let due = self.informer.next_due().into_iter();
+        due.chain(self.lookups.next_due()).min()
     }
 
     /// The machines to wake since the last call of this function.
     pub fn take_woken(&mut self) -> BTreeSet<MachineKey> {
-        self.informer.take_woken()
+        let mut woken = self.informer.take_woken();
+        woken.append(&mut self.lookups.take_woken());
+        woken
+    }
+
+    /// Number of stored entries. A session without machines has none.
+    pub fn entries(&self) -> usize {
+        self.informer.entries() + self.lookups.entries()
     }
 
     /// Ends the session's interest for a machine.
     pub fn forget(&mut self, machine: &MachineKey) {
         self.informer.forget(machine);
+        self.lookups.forget(machine);
+    }
+
+    pub(super) fn announce_lookup(
+        &mut self,
+        machine: &MachineKey,
+        wanted: &InstanceLookup,
+        turn_in: Duration,
+        at: Moment,
+    ) {
+        self.lookups.announce(machine, wanted, turn_in, lookup_time(at));
+    }
+
+    pub(super) fn look_up(&mut self, machine: &MachineKey, wanted: &InstanceLookup, at: Moment) -> LookupAnswer {
+        self.lookups.look_up(machine, wanted, lookup_time(at))
+    }
+
+    /// Ends the use of all lookups that precede a launch.
+    pub(super) fn launches(&mut self, machine: &MachineKey) {
+        self.lookups.forget(machine);
     }
 
     pub(super) fn belongs_to(&mut self, account: &str) {
@@ -130,8 +173,12 @@ impl SessionState {
     }
 
     pub(super) fn launched(&mut self, machine: &MachineKey, cluster: &str, instance: &Instance, at: Moment) {
-        self.informer.launched(instance);
+        self.informer.launched(instance, at.now);
         self.observe(machine, cluster, &instance.id, at);
+    }
+
+    pub(super) fn regrouped(&mut self, id: &str, interface: &PrimaryInterface) {
+        self.informer.changed_interface(id, interface);
     }
 
     pub(super) fn terminate(
@@ -168,5 +215,12 @@ impl SessionState {
 
     pub(super) fn forget_targets(&mut self, machine: &MachineKey) {
         self.informer.forget_targets(machine);
+    }
+}
+
+fn lookup_time(at: Moment) -> At {
+    At {
+        now: at.now,
+        replacements: at.replacements,
     }
 }

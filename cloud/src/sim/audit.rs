@@ -34,6 +34,12 @@ pub enum Change {
     Stopped,
     /// StartInstances started the instance.
     Started,
+    /// CreateTags set tags of it.
+    Tagged,
+    /// DeleteTags removed tags of it.
+    Untagged,
+    /// ModifyNetworkInterfaceAttribute replaced the security groups of its network interface.
+    Regrouped,
     /// It was registered with a load balancer, by its id or its address.
     Registered,
     /// It was taken out of a load balancer.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::StateReason;
 
 /// The behaviour of a region. The durations of an instance's states are read when the state begins; `staleness` and
-/// `throttling` apply to the current call.
+/// the limits apply to the current call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     /// Duration of the state `pending`.
@@ -28,6 +30,8 @@ pub struct Behaviour {
     pub death_in_pending: Option<StateReason>,
     /// Whether EC2's published request limits are enforced.
     pub throttling: bool,
+    /// The time until which every call is throttled.
+    pub throttles_all_until: Timestamp,
 }
 
 /// EC2's documentation lets a repeated launch succeed with "updated information", and also has an error code for a
@@ -55,6 +59,7 @@ impl Default for Behaviour {
             repeated_after_termination: RepeatedAfterTermination::default(),
             death_in_pending: None,
             throttling: false,
+            throttles_all_until: Timestamp::MIN,
         }
     }
 }

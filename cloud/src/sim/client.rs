@@ -188,6 +188,13 @@ impl<'a> Client<'a> {
         region.infrastructure.describe_images(query)
     }
 
+    /// GetParameter of a parameter of AWS's own.
+    pub fn public_parameter(&mut self, now: Timestamp, name: &str) -> Result<String, CloudError> {
+        let (region, _) = self.enter(now, "GetParameter", 0)?;
+        let value = region.infrastructure.public_parameter(name);
+        value.ok_or_else(|| CloudError::answered("GetParameter", "ParameterNotFound", ""))
+    }
+
     /// DescribeInstanceTypes, all pages.
     pub fn describe_instance_types(&mut self, now: Timestamp, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
         let (region, _) = self.enter(now, "DescribeInstanceTypes", 0)?;

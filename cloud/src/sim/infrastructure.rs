@@ -1,4 +1,5 @@
-//! VPCs, subnets, security groups, route tables, images and key pairs, which tests create and describe calls return.
+//! VPCs, subnets, security groups, route tables, images with the parameters that name them, and key pairs, which tests
+//! create and describe calls return.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,7 @@ pub(super) struct Infrastructure {
     route_tables: BTreeMap<String, RouteTable>,
     network_interfaces: BTreeMap<String, NetworkInterface>,
     images: BTreeMap<String, PublishedImage>,
+    public_parameters: BTreeMap<String, String>,
     instance_types: BTreeMap<String, InstanceType>,
     key_pairs: BTreeSet<String>,
     tags: BTreeMap<String, Tags>,
@@ -76,6 +78,14 @@ impl Infrastructure {
 
     pub(super) fn add_image(&mut self, image: PublishedImage) {
         self.images.insert(image.image.id.clone(), image);
+    }
+
+    pub(super) fn add_public_parameter(&mut self, name: &str, value: &str) {
+        self.public_parameters.insert(name.to_owned(), value.to_owned());
+    }
+
+    pub(super) fn public_parameter(&self, name: &str) -> Option<String> {
+        self.public_parameters.get(name).cloned()
     }
 
     pub(super) fn add_instance_type(&mut self, instance_type: InstanceType) {

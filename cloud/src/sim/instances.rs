@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capa_api::common::{MachineAddress, MachineAddressType};
+use capa_api::common::{MachineAddress, MachineAddressType, Tags};
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
-use crate::{Instance, LaunchRequest, StateReason, Subnet, identifying_tag};
+use crate::{DnsRecords, Instance, LaunchRequest, PrimaryInterface, StateReason, Subnet, identifying_tag};
 
 use super::time::after;
 
@@ -35,8 +35,16 @@ pub struct LaunchedInstance {
     pub subnet: Subnet,
     /// The parameters of RunInstances, including the token.
     pub request: LaunchRequest,
+    /// The current instance type.
+    pub instance_type: String,
     /// The current tags.
     pub tags: BTreeMap<String, String>,
+    /// The current tags of its volume and of its network interface, by id.
+    pub resource_tags: BTreeMap<String, Tags>,
+    /// The current security groups of its network interface, in order.
+    pub security_group_ids: Vec<String>,
+    /// The current records of its resource-based name.
+    pub dns_records: DnsRecords,
     /// The time of RunInstances.
     pub launched_at: Timestamp,
     /// Access key of RunInstances.
@@ -115,9 +123,19 @@ impl LaunchedInstance {
             id: self.id.clone(),
             state: self.state(at),
             state_reason: phase.and_then(|phase| phase.reason.clone()),
+            instance_type: self.instance_type.clone(),
             availability_zone: self.subnet.availability_zone.clone(),
             // A terminated instance has lost its interface.
             subnet_id: self.has_interface(at).then(|| self.subnet.id.clone()),
+            primary_interface: self.has_interface(at).then(|| PrimaryInterface {
+                id: self.interface_id(),
+                security_group_ids: self.security_group_ids.clone(),
+            }),
+            volume_ids: if self.has_interface(at) {
+                vec![volume_id(&self.id)]
+            } else {
+                Vec::new()
+            },
             client_token: token,
             launch_time: Some(self.launched_at),
             addresses: self.addresses(at),
@@ -133,20 +151,26 @@ impl LaunchedInstance {
             "instance-id" => vec![self.id.clone()],
             "client-token" => vec![self.request.client_token.clone()],
             "image-id" => vec![self.request.image_id.clone()],
-            "instance-type" => vec![self.request.instance_type.clone()],
+            "instance-type" => vec![self.instance_type.clone()],
             "instance-state-name" => vec![state.to_string()],
             "instance-state-code" => vec![state_code(state).to_owned()],
             "availability-zone" => vec![self.subnet.availability_zone.clone()],
             "key-name" => self.request.key_name.iter().cloned().collect(),
             "subnet-id" => attached(vec![self.subnet.id.clone()]),
             "vpc-id" => attached(vec![self.subnet.vpc_id.clone()]),
-            "instance.group-id" => attached(self.request.security_group_ids.clone()),
+            "instance.group-id" => attached(self.security_group_ids.clone()),
             _ => Vec::new(),
         }
     }
 
     fn has_interface(&self, at: Timestamp) -> bool {
         self.state(at) != InstanceState::Terminated
+    }
+
+    /// The id of the primary network interface: an interface of the user's, or the instance's own.
+    pub fn interface_id(&self) -> String {
+        let brought = self.request.options.network_interfaces.first();
+        brought.cloned().unwrap_or_else(|| self.id.replacen("i-", "eni-", 1))
     }
 
     /// The private address, which is unique in the region.
@@ -172,6 +196,11 @@ impl LaunchedInstance {
         }
         addresses
     }
+}
+
+/// The id of the volume of an instance.
+pub(super) fn volume_id(instance_id: &str) -> String {
+    instance_id.replacen("i-", "vol-", 1)
 }
 
 impl Phase {

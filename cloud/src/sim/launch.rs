@@ -3,15 +3,17 @@
 //! second instance; a repetition with other parameters is refused. A refused launch does not use up its token. The
 //! documentation does not say whether a different order of a list is a different parameter; here it is.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use capa_api::machine::InstanceState;
 
-use crate::{CloudError, Instance, LaunchRequest, Subnet, UserData};
+use crate::{CloudError, DnsRecords, Instance, LaunchRequest, Subnet, UserData};
 
 use super::audit::Change;
 use super::behaviour::RepeatedAfterTermination;
-use super::instances::{LaunchedInstance, Phase};
+use super::instances::{LaunchedInstance, Phase, volume_id};
 use super::region::Region;
 use super::time::after;
 
@@ -97,6 +99,9 @@ impl Region {
                 ));
             }
         }
+        if let Some(host) = request.options.host.as_ref().filter(|host| !self.has_host(&host.id)) {
+            return Err(missing("InvalidHostID.NotFound", "host ID", &host.id));
+        }
         match &request.key_name {
             Some(name) if !self.infrastructure.has_key_pair(name) => {
                 Err(missing("InvalidKeyPair.NotFound", "key pair", name))
@@ -112,7 +117,13 @@ impl Region {
             return Err(CloudError::answered(OPERATION, "VcpuLimitExceeded", message));
         }
         let pair = (request.instance_type.clone(), subnet.availability_zone.clone());
-        if self.exhausted.contains(&pair) {
+        // The capacity of a host is taken already.
+        let on_host = request
+            .options
+            .host
+            .as_ref()
+            .is_some_and(|host| self.is_allocated(&host.id));
+        if self.exhausted.contains(&pair) && !on_host {
             let (instance_type, zone) = pair;
             let message = format!(
                 "We currently do not have sufficient {instance_type} capacity in the Availability Zone {zone}."
@@ -161,13 +172,26 @@ impl Region {
                 reason: Some(reason.clone()),
             },
         };
-        LaunchedInstance {
+        let mut security_group_ids = request.security_group_ids.clone();
+        security_group_ids.sort_unstable();
+        let mut instance = LaunchedInstance {
             id,
             account: self.account.clone(),
             region: self.name.clone(),
             subnet,
             request: request.clone(),
+            instance_type: request.instance_type.clone(),
             tags: request.tags.clone(),
+            resource_tags: BTreeMap::new(),
+            security_group_ids,
+            dns_records: request
+                .options
+                .private_dns_name
+                .as_ref()
+                .map_or_else(DnsRecords::default, |options| {
+                    let (a, aaaa) = (options.a_record, options.aaaa_record);
+                    DnsRecords { a, aaaa }
+                }),
             launched_at: now,
             launched_by: access_key.to_owned(),
             visible_from: after(now, self.behaviour.hidden),
@@ -175,7 +199,17 @@ impl Region {
             protected: false,
             number,
             shown_after_termination: self.behaviour.shown_after_termination,
+        };
+        // A launch tags what it creates, and not the interfaces of the user.
+        instance
+            .resource_tags
+            .insert(volume_id(&instance.id), request.tags.clone());
+        if request.options.network_interfaces.is_empty() {
+            instance
+                .resource_tags
+                .insert(instance.interface_id(), request.tags.clone());
         }
+        instance
     }
 
     /// Adds a running instance with an id of the caller's choice, as if another user had just launched it. Does nothing

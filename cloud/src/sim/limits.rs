@@ -58,11 +58,7 @@ impl TokenBuckets {
         let mut resource = resources_of(action).map(|size| filled(&mut self.resources, action, size, now));
         let wanted = i128::try_from(instances).unwrap_or(i128::MAX).saturating_mul(TOKEN);
         if request.millionths < TOKEN || resource.as_ref().is_some_and(|bucket| bucket.millionths < wanted) {
-            return Err(CloudError::answered(
-                action,
-                "RequestLimitExceeded",
-                "Request limit exceeded.",
-            ));
+            return Err(exceeded(action));
         }
         request.millionths -= TOKEN;
         if let Some(bucket) = &mut resource {
@@ -70,6 +66,11 @@ impl TokenBuckets {
         }
         Ok(())
     }
+}
+
+/// The answer to a call beyond the limits.
+pub(super) fn exceeded(action: &'static str) -> CloudError {
+    CloudError::answered(action, "RequestLimitExceeded", "Request limit exceeded.")
 }
 
 fn filled<'a>(

@@ -10,11 +10,13 @@
 //! A call takes effect and returns its answer in one step. The caller simulates crashes, lost answers and delays, for
 //! example by dropping the answer of a call.
 
+mod allocated_host;
 mod audit;
 mod behaviour;
 mod client;
 pub mod conformance;
 mod filters;
+mod hosts;
 mod infrastructure;
 mod instances;
 mod launch;
@@ -27,9 +29,11 @@ mod terminate;
 #[cfg(test)]
 mod tests;
 mod time;
+mod updates;
 
 use std::collections::BTreeMap;
 
+pub use allocated_host::AllocatedHost;
 pub use audit::{AuditEntry, Change};
 pub use behaviour::{Behaviour, RepeatedAfterTermination};
 pub use client::{Client, StateChange};

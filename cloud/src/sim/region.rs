@@ -10,11 +10,12 @@ use crate::{
     StoredSecret, Subnet,
 };
 
+use super::allocated_host::AllocatedHost;
 use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
 use super::infrastructure::{Infrastructure, PublishedImage};
 use super::instances::{LaunchedInstance, Phase};
-use super::limits::TokenBuckets;
+use super::limits::{TokenBuckets, exceeded};
 use super::load_balancing::TargetGroup;
 use super::time::before;
 
@@ -24,7 +25,7 @@ pub struct Region {
     pub(super) account: String,
     pub(super) name: String,
     /// Part of the ids of this region, which makes them unique among all regions.
-    place: String,
+    pub(super) place: String,
     pub(super) infrastructure: Infrastructure,
     pub(super) behaviour: Behaviour,
     /// Pairs of instance type and zone without capacity.
@@ -38,8 +39,14 @@ pub struct Region {
     pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// Id of the last instance of a token, by zone and token.
     pub(super) tokens: BTreeMap<(String, String), String>,
-    /// The secrets of both services.
+    /// The secrets of the services, and the objects in buckets.
     pub(super) secrets: Vec<StoredSecret>,
+    /// The Dedicated Hosts, also released ones.
+    pub(super) hosts: Vec<AllocatedHost>,
+    /// The most Dedicated Hosts at a time.
+    pub(super) host_quota: Option<usize>,
+    /// Names of the S3 buckets.
+    pub(super) s3_buckets: BTreeSet<String>,
     buckets: TokenBuckets,
     audit: Vec<AuditEntry>,
 }
@@ -60,6 +67,9 @@ impl Region {
             load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
             secrets: Vec::new(),
+            hosts: Vec::new(),
+            host_quota: None,
+            s3_buckets: BTreeSet::new(),
             buckets: TokenBuckets::default(),
             audit: Vec::new(),
         }
@@ -147,6 +157,12 @@ impl Region {
     /// Adds an image with what lookups look for.
     pub fn published_image(&mut self, image: PublishedImage) -> &mut Self {
         self.infrastructure.add_image(image);
+        self
+    }
+
+    /// Publishes a parameter, as AWS does, or replaces its value.
+    pub fn public_parameter(&mut self, name: &str, value: &str) -> &mut Self {
+        self.infrastructure.add_public_parameter(name, value);
         self
     }
 
@@ -258,7 +274,9 @@ impl Region {
 
     /// Admits a call for a number of instances, or refuses it because of EC2's request limits.
     pub(super) fn admit(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
-        if self.behaviour.throttling {
+        if now < self.behaviour.throttles_all_until {
+            Err(exceeded(action))
+        } else if self.behaviour.throttling {
             self.buckets.acquire(now, action, instances)
         } else {
             Ok(())

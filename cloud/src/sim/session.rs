@@ -3,6 +3,8 @@
 //! A [`Transport`] delivers calls: the double of a test answers at once, and the simulation passes the call to its
 //! scheduler, which may lose, delay or refuse the call.
 
+mod cluster;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -10,23 +12,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::common::Tags;
-use capa_api::machine::SecretsBackend;
 use jiff::Timestamp;
 
 use crate::informer::{InformerSnapshot, TerminationBatch};
 use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
 use crate::session::{
     EndedCall, InformerCalls, Moment, Permit, RateLimiter, RateLimits, SessionAssignments, SessionCall, SessionDriver,
-    SessionKey, SessionState, confirmed_account,
+    SessionKey, SessionState,
 };
-use crate::targets::{GroupAnswer, GroupCall, GroupRequest, TargetKind};
+use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, Image, Instance, InstanceState, InstanceType, LaunchRequest,
-    MOST_TAGGED, MachineKey, NetworkInterface, Query, RouteTable, SecretActions, SecurityGroup, StoredSecret, Subnet,
-    Timing, Vpc,
+    CloudError, ClusterKey, DnsRecords, Host, HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest,
+    MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, SecretActions, SecretStore, SecurityGroup,
+    StoredSecret, Subnet, Timing,
 };
 
 use super::client::Client;
+use super::secrets;
 
 /// The description of a call to the simulated EC2.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +133,7 @@ impl Sessions {
 
     /// How many entries the sessions keep, together with those that say which session follows a machine.
     pub fn entries(&self) -> usize {
-        let kept = self.by_key.values().map(|(state, _)| state.informer().entries());
+        let kept = self.by_key.values().map(|(state, _)| state.entries());
         self.owners.entries() + kept.sum::<usize>()
     }
 
@@ -235,6 +237,30 @@ impl<T: Transport> SimSession<T> {
             .await
     }
 
+    /// A change of a machine's instance after the launch.
+    async fn update(
+        &self,
+        action: &'static str,
+        machine: &MachineKey,
+        about: String,
+        effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<(), CloudError> + Send + 'static,
+    ) -> Result<(), CloudError> {
+        let turn = CallRequest::update(action, &self.flow, machine);
+        self.write(turn, about, effect).await
+    }
+
+    /// A write that is made by the leader only.
+    async fn write<A: Send + 'static>(
+        &self,
+        turn: CallRequest,
+        about: String,
+        effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<A, CloudError> + Send + 'static,
+    ) -> Result<A, CloudError> {
+        let permit = self.rates.acquire(&turn, self.now())?;
+        self.transport.wait_until_leading().await;
+        self.call(permit, true, about, effect).await
+    }
+
     async fn describe_instances(&self, permit: Permit, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let (about, query) = (describe_query(query), query.clone());
         let effect = move |client: &mut Client<'_>, now| client.describe_instances(now, &query);
@@ -298,6 +324,15 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         .await
     }
 
+    async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {
+        let query = Query::filter("name", [name]);
+        let request = CallRequest::describe("GetParameter", &self.flow, &query, Priority::Describe);
+        let permit = self.rates.acquire(&request, self.now())?;
+        let parameter = name.to_owned();
+        let effect = move |client: &mut Client<'_>, now| client.public_parameter(now, &parameter);
+        self.call(permit, false, name.to_owned(), effect).await
+    }
+
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         let query = Query::filter("instance-type", [name]);
         let found = self.describe("DescribeInstanceTypes", &query, |client, now, query| {
@@ -313,18 +348,20 @@ impl<T: Transport> SessionDriver for SimSession<T> {
     }
 
     async fn create_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        let action = SecretActions::of(secret.backend).create;
-        let turn = CallRequest::secret(action, &self.flow, machine, Priority::Launch);
+        let action = SecretActions::of(&secret.store).create;
+        let turn = CallRequest::of_machine(action, &self.flow, machine, Priority::Launch);
         let permit = self.rates.acquire(&turn, self.now())?;
+        self.transport.wait_until_leading().await;
         let (about, secret) = (secret.name.clone(), secret.clone());
         let effect = move |client: &mut Client<'_>, now| client.create_secret(now, &secret);
         self.call(permit, true, about, effect).await
     }
 
     async fn replace_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        let action = SecretActions::of(secret.backend).replace;
-        let turn = CallRequest::secret(action, &self.flow, machine, Priority::Launch);
+        let action = SecretActions::of(&secret.store).replace;
+        let turn = CallRequest::of_machine(action, &self.flow, machine, Priority::Launch);
         let permit = self.rates.acquire(&turn, self.now())?;
+        self.transport.wait_until_leading().await;
         let (about, secret) = (secret.name.clone(), secret.clone());
         let effect = move |client: &mut Client<'_>, now| client.replace_secret(now, &secret);
         self.call(permit, true, about, effect).await
@@ -333,15 +370,80 @@ impl<T: Transport> SessionDriver for SimSession<T> {
     async fn delete_secrets(
         &self,
         machine: &MachineKey,
-        backend: SecretsBackend,
+        store: &SecretStore,
         names: &[String],
     ) -> Result<(), CloudError> {
-        let action = SecretActions::of(backend).delete;
-        let turn = CallRequest::secret(action, &self.flow, machine, Priority::Tag);
+        let action = SecretActions::of(store).delete;
+        let turn = CallRequest::of_machine(action, &self.flow, machine, Priority::Tag);
         let permit = self.rates.acquire(&turn, self.now())?;
-        let (about, names) = (names.join(" "), names.to_vec());
-        let effect = move |client: &mut Client<'_>, now| client.delete_secrets(now, backend, &names);
+        self.transport.wait_until_leading().await;
+        let (about, store, names) = (names.join(" "), store.clone(), names.to_vec());
+        let effect = move |client: &mut Client<'_>, now| client.delete_secrets(now, &store, &names);
         self.call(permit, true, about, effect).await
+    }
+
+    async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
+        let replacements = self.transport.sessions(|_, at| at.replacements);
+        let credentials = format!("{}-{replacements}", self.key.identity);
+        Ok(secrets::presigned(request, &self.key.region, &credentials))
+    }
+
+    async fn create_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
+        let (ids, tags) = (resources.to_vec(), tags.clone());
+        let effect = move |client: &mut Client<'_>, now| client.create_tags(now, &ids, &tags);
+        self.update("CreateTags", machine, resources.join(" "), effect).await
+    }
+
+    async fn delete_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
+        let (ids, tags) = (resources.to_vec(), tags.clone());
+        let effect = move |client: &mut Client<'_>, now| client.delete_tags(now, &ids, &tags);
+        self.update("DeleteTags", machine, resources.join(" "), effect).await
+    }
+
+    async fn set_interface_groups(
+        &self,
+        machine: &MachineKey,
+        interface_id: &str,
+        group_ids: &[String],
+    ) -> Result<(), CloudError> {
+        let about = format!("{interface_id} {}", group_ids.join(" "));
+        let (id, group_ids) = (interface_id.to_owned(), group_ids.to_vec());
+        let effect = move |client: &mut Client<'_>, now| client.set_interface_groups(now, &id, &group_ids);
+        self.update("ModifyNetworkInterfaceAttribute", machine, about, effect)
+            .await
+    }
+
+    async fn set_dns_records(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        records: DnsRecords,
+    ) -> Result<(), CloudError> {
+        let (about, id) = (format!("{instance_id} {records:?}"), instance_id.to_owned());
+        let effect = move |client: &mut Client<'_>, now| client.set_dns_records(now, &id, records);
+        self.update("ModifyPrivateDnsNameOptions", machine, about, effect).await
+    }
+
+    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
+        self.describe("DescribeHosts", query, |client, now, query| {
+            client.describe_hosts(now, query)
+        })
+        .await
+    }
+
+    async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError> {
+        let turn = CallRequest::of_machine("AllocateHosts", &self.flow, machine, Priority::Launch);
+        let about = format!("token={} zone={}", request.client_token, request.availability_zone);
+        let request = request.clone();
+        let effect = move |client: &mut Client<'_>, now| client.allocate_host(now, &request);
+        self.write(turn, about, effect).await
+    }
+
+    async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
+        let turn = CallRequest::of_machine("ReleaseHosts", &self.flow, machine, Priority::Terminate);
+        let (about, id) = (host_id.to_owned(), host_id.to_owned());
+        let effect = move |client: &mut Client<'_>, now| client.release_host(now, &id);
+        self.write(turn, about, effect).await
     }
 
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
@@ -364,6 +466,11 @@ impl<T: Transport> InformerCalls for SimSession<T> {
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let request = CallRequest::describe("DescribeInstances", &self.flow, query, Priority::Describe);
         let permit = self.wait(&request).await;
+        self.describe_instances(permit, query).await
+    }
+
+    async fn look_up(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let permit = self.wait(&CallRequest::lookup(&self.flow, query)).await;
         self.describe_instances(permit, query).await
     }
 
@@ -394,82 +501,5 @@ impl<T: Transport> InformerCalls for SimSession<T> {
         let call = call.clone();
         let effect = move |client: &mut Client<'_>, now| client.group_call(now, &call);
         self.call(permit, writes, about, effect).await
-    }
-}
-
-#[async_trait]
-impl<T: Transport> ClusterCloud for SimSession<T> {
-    async fn account_id(&self) -> Result<String, CloudError> {
-        let (account, _) = confirmed_account(self).await?;
-        Ok(account)
-    }
-
-    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
-        self.describe("DescribeVpcs", query, |client, now, query| {
-            client.describe_vpcs(now, query)
-        })
-        .await
-    }
-
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        SessionDriver::subnets(self, query).await
-    }
-
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        SessionDriver::security_groups(self, query).await
-    }
-
-    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
-        self.describe("DescribeRouteTables", query, |client, now, query| {
-            client.describe_route_tables(now, query)
-        })
-        .await
-    }
-
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        let turn = CallRequest::load_balancer(&self.flow, name);
-        let permit = self.rates.acquire(&turn, self.now())?;
-        let about = name.to_owned();
-        let name = name.to_owned();
-        let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
-        self.call(permit, false, about, effect).await
-    }
-
-    async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
-        let about = names.join(" ");
-        let turn = CallRequest::load_balancer(&self.flow, &about);
-        let permit = self.rates.acquire(&turn, self.now())?;
-        let names = names.to_vec();
-        let effect = move |client: &mut Client<'_>, now| client.classic_load_balancers(now, &names);
-        self.call(permit, false, about, effect).await
-    }
-
-    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
-        let turn = CallRequest::target_groups(&self.flow, arns);
-        let permit = self.rates.acquire(&turn, self.now())?;
-        let (about, arns) = (arns.join(" "), arns.to_vec());
-        let effect = move |client: &mut Client<'_>, now| client.target_groups(now, &arns);
-        self.call(permit, false, about, effect).await
-    }
-
-    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
-        let turn = CallRequest::target_groups_in(&self.flow, vpc_id);
-        let permit = self.rates.acquire(&turn, self.now())?;
-        let vpc_id = vpc_id.to_owned();
-        let about = vpc_id.clone();
-        let effect = move |client: &mut Client<'_>, now| client.target_groups_in(now, &vpc_id);
-        self.call(permit, false, about, effect).await
-    }
-
-    async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError> {
-        let mut tags = Vec::new();
-        for arns in arns.chunks(MOST_TAGGED) {
-            let turn = CallRequest::target_group_tags(&self.flow, arns);
-            let permit = self.rates.acquire(&turn, self.now())?;
-            let (about, arns) = (arns.join(" "), arns.to_vec());
-            let effect = move |client: &mut Client<'_>, now| client.target_group_tags(now, &arns);
-            tags.extend(self.call(permit, false, about, effect).await?);
-        }
-        Ok(tags)
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::access::TargetRequest;
-use super::member::{Member, RegistrationCall};
+use super::member::{Member, RegistrationCall, drain_deadline};
 use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
@@ -256,7 +256,7 @@ impl GroupState {
         self.leaving()
             .map(|member| match member.leaving_since {
                 Some(since) => since + self.drains_for(timing),
-                None => member.since + timing.drain_limit,
+                None => drain_deadline(member.since, self.late_until, timing),
             })
             .min()
     }
@@ -417,7 +417,7 @@ impl GroupState {
             self.failures = self.failures.saturating_add(1);
         }
         let Some(facts) = self.facts.clone() else { return };
-        let seen = self.seen.as_ref();
+        let (seen, late_until) = (self.seen.as_ref(), self.late_until);
         let concerned = self.members.values_mut().filter_map(|member| {
             let target = member.target(&facts).filter(|target| targets.contains(target))?;
             (member.is_leaving() == leaving).then_some((member, target))
@@ -429,7 +429,7 @@ impl GroupState {
                     let was_in = health.is_some_and(|health| health.state != TargetState::Draining);
                     // A target that was registered again, by a late registration or by another client, drains anew. The
                     // drain limit bounds the repetitions.
-                    if was_in && !member.is_overdue(timing, now) {
+                    if was_in && !member.is_overdue(late_until, timing, now) {
                         member.leaving_since = None;
                     }
                     member.written(now);

@@ -110,8 +110,8 @@ impl Member {
     }
 
     /// Whether the drain limit is over, so that nothing waits for the deregistration any longer.
-    pub(super) fn is_overdue(&self, timing: &Timing, now: Duration) -> bool {
-        self.is_leaving() && self.since + timing.drain_limit <= now
+    pub(super) fn is_overdue(&self, late_until: Duration, timing: &Timing, now: Duration) -> bool {
+        self.is_leaving() && drain_deadline(self.since, late_until, timing) <= now
     }
 
     /// The target of the member in its group; `None` where the instance cannot be a target of the group.
@@ -164,4 +164,10 @@ impl Member {
         self.failures = self.failures.saturating_add(1);
         self.not_before = not_before;
     }
+}
+
+/// The end of the longest wait for a departure that began at `since`. Time for a look remains after the moment until which
+/// a late registration may take effect: otherwise a short drain limit would leave the target registered.
+pub(super) fn drain_deadline(since: Duration, late_until: Duration, timing: &Timing) -> Duration {
+    (since + timing.drain_limit).max(late_until + timing.target_poll * 2)
 }

@@ -95,7 +95,12 @@ impl Scene {
         })
     }
 
+    /// A scene whose instances drain for five minutes at most, which is longer than most other periods.
     fn with(timing: Timing) -> Self {
+        let timing = Timing {
+            drain_limit: SECOND * 300,
+            ..timing
+        };
         Self {
             targets: Targets::new(timing),
             now: Duration::ZERO,

@@ -5,24 +5,8 @@ use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::status::{AWSClusterStatus, FindingSeverity, PreflightStatus};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 
-/// The condition `PreflightPassed`, which names fields without effect as well; `None` if there is nothing to say,
-/// because nothing is checked.
-pub(super) fn condition(status: Option<&PreflightStatus>, unsupported: Option<String>) -> Option<ConditionUpdate> {
-    let of_rules = status.map(of_rules);
-    let Some(unsupported) = unsupported else {
-        return of_rules;
-    };
-    let broken = of_rules.filter(|of_rules| of_rules.reason == Reason::RulesFailing);
-    Some(match broken {
-        Some(broken) => {
-            let message = format!("{}; {unsupported}", broken.message);
-            broken.with_message(message)
-        }
-        None => ConditionType::PreflightPassed.is_false(Reason::UnsupportedField, unsupported),
-    })
-}
-
-fn of_rules(status: &PreflightStatus) -> ConditionUpdate {
+/// The condition `PreflightPassed`.
+pub(super) fn condition(status: &PreflightStatus) -> ConditionUpdate {
     let blocking = rules(status, FindingSeverity::Blocking);
     let mut parts = Vec::new();
     for (what, rules) in [

@@ -104,7 +104,7 @@ pub(super) fn unmanaged(
     let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
     let discovery = discovery(cluster, facts, &resolution.condition);
     let endpoint = endpoint(cluster, owner);
-    let preflight = check_results::condition(checked.as_ref(), unsupported_fields(&found));
+    let preflight = checked.as_ref().map(check_results::condition);
     let others: Vec<&ConditionUpdate> = [&identity, &resolution.condition, &endpoint]
         .into_iter()
         .chain(&preflight)
@@ -265,16 +265,6 @@ fn published_endpoint(cluster: &AWSCluster, owner: &Cluster) -> Option<Published
         host: host.to_owned(),
         port,
     })
-}
-
-/// Names the fields of the spec that have no effect yet and that do not stop the AWSCluster.
-fn unsupported_fields(found: &[Found]) -> Option<String> {
-    let mut unsupported = found.iter().filter(|found| found.field.when == When::Set).peekable();
-    unsupported.peek()?;
-    let names = unsupported::names(unsupported);
-    Some(format!(
-        "the spec sets fields that have no effect yet: {names}; provisioning continues without them"
-    ))
 }
 
 /// The fields of the managed mode: an unmanaged AWSCluster ignores them by design.

@@ -15,6 +15,12 @@ pub(super) fn in_use(scope: &MachineScope) -> Option<&str> {
     scope.status.network.as_ref()?.account_id.as_deref()
 }
 
+/// The account of the machine's Dedicated Host.
+pub(super) fn of_host(scope: &MachineScope) -> Option<&str> {
+    let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist())?;
+    host.account_id.as_deref()
+}
+
 /// The recorded account: that of the network in use, or else that of an attempt whose status was lost.
 pub(super) fn recorded(scope: &MachineScope) -> Option<&str> {
     in_use(scope).or_else(|| of_lost_attempt(&scope.machine, &scope.status))

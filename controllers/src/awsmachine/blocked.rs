@@ -37,7 +37,7 @@ impl Blocked {
     pub(super) fn by_error(condition: ConditionUpdate, error: &CloudError) -> Self {
         Self {
             condition,
-            next: retry::after(error),
+            next: retry::of_machine(error),
             cause: Some(error.class),
         }
     }
@@ -60,6 +60,8 @@ pub(super) enum FlowError {
     /// A network source takes long to read. The pass leaves the status unchanged, and the machine is woken when the
     /// read has ended.
     Postponed,
+    /// The flow waits for so short a time that the pass leaves the status unchanged; with the reason for the log.
+    Waits(&'static str, Next),
     /// The pass has failed.
     Failed(ReconcileError),
 }

@@ -1,12 +1,13 @@
-//! The machine image of a launch: named by its id, or looked up by its name.
+//! The machine image of a launch: named by its id, recommended by EKS, or looked up by its name.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::AWSMachineSpec;
+use capa_api::machine::{AWSMachineSpec, EksLookupType};
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, ErrorClass, Image, MachineCloud, Query};
 use capa_runtime::reconcile::Next;
 
 use super::blocked::Blocked;
+use crate::launching::eks_image::EksImageSearch;
 use crate::launching::image::{ImageSearch, image_id, newest};
 
 /// The image of a launch.
@@ -31,52 +32,59 @@ pub(super) struct ImageRequest<'a> {
 pub(super) async fn resolve(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<LaunchImage, Blocked> {
     let named = image_id(request.spec).or(request.recorded);
     let needs_device = needs_root_device(request.spec);
-    let Some(id) = named else {
-        let image = look_up(request, cloud).await?;
-        let root_device = needs_device.then(|| root_device(&image, request)).transpose()?;
-        return Ok(LaunchImage {
-            id: image.id,
-            root_device,
-        });
+    let of_network = request.network.image_lookup.as_ref();
+    let id = match (named, request.spec.effective_eks_lookup_type(of_network)) {
+        (Some(id), _) => id.to_owned(),
+        (None, Some(family)) => recommended(family, request, cloud).await?,
+        (None, None) => {
+            let image = look_up(request, cloud).await?;
+            let root_device = needs_device.then(|| root_device(&image, request)).transpose()?;
+            return Ok(LaunchImage {
+                id: image.id,
+                root_device,
+            });
+        }
     };
     let root_device = if needs_device {
-        let images = cloud.images(&Query::filter("image-id", [id])).await;
+        let images = cloud.images(&Query::filter("image-id", [id.as_str()])).await;
         let images = images.map_err(|error| failed(request, &error))?;
         let image = images.into_iter().find(|image| image.id == id);
-        let image = image.ok_or_else(|| not_found(no_root_device(id, request)))?;
+        let image = image.ok_or_else(|| not_found(no_root_device(&id, request)))?;
         Some(root_device(&image, request)?)
     } else {
         None
     };
-    Ok(LaunchImage {
-        id: id.to_owned(),
-        root_device,
+    Ok(LaunchImage { id, root_device })
+}
+
+/// The id of the image of this family that AWS recommends for the machine's Kubernetes version.
+async fn recommended(
+    family: EksLookupType,
+    request: &ImageRequest<'_>,
+    cloud: &dyn MachineCloud,
+) -> Result<String, Blocked> {
+    let architectures = architectures(request, cloud).await?;
+    let search = EksImageSearch::new(family, request.version, &request.spec.instance_type, &architectures);
+    let EksImageSearch { version, parameter } = search.map_err(invalid)?;
+    let id = cloud.public_parameter(&parameter).await;
+    id.map_err(|error| match error.class {
+        ErrorClass::NotFound => not_found(format!(
+            "there is no parameter {parameter} in {}: AWS publishes no such image for Kubernetes {version}; choose a \
+             version that it is published for where the Machine comes from, or set another ami.eksLookupType or ami.id \
+             in a new template",
+            region(request)
+        )),
+        _ => failed(request, &error),
     })
 }
 
 /// The newest image with the name that machine and network ask for.
 async fn look_up(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<Image, Blocked> {
     let spec = request.spec;
-    let instance_type = cloud.instance_type(&spec.instance_type).await;
-    let instance_type = instance_type.map_err(|error| match error.class {
-        ErrorClass::NotFound => not_found(format!(
-            "spec.instanceType: {} does not exist in {}: choose another in a new template",
-            spec.instance_type,
-            region(request)
-        )),
-        _ => failed(request, &error),
-    })?;
+    let architectures = architectures(request, cloud).await?;
     let lookup = spec.effective_image_lookup(request.network.image_lookup.as_ref());
-    let search = ImageSearch::new(
-        &lookup,
-        request.version,
-        &spec.instance_type,
-        &instance_type.architectures,
-    );
-    let search = search.map_err(|message| {
-        let update = ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message);
-        Blocked::new(update, Next::Retry)
-    })?;
+    let search = ImageSearch::new(&lookup, request.version, &spec.instance_type, &architectures);
+    let search = search.map_err(invalid)?;
     let images = cloud.images(&search.query()).await;
     let images = images.map_err(|error| failed(request, &error))?;
     newest(images).ok_or_else(|| {
@@ -86,6 +94,20 @@ async fn look_up(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result
             region(request)
         ))
     })
+}
+
+/// The architectures of the instance type.
+async fn architectures(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<Vec<String>, Blocked> {
+    let name = &request.spec.instance_type;
+    let instance_type = cloud.instance_type(name).await;
+    let instance_type = instance_type.map_err(|error| match error.class {
+        ErrorClass::NotFound => not_found(format!(
+            "spec.instanceType: {name} does not exist in {}: choose another in a new template",
+            region(request)
+        )),
+        _ => failed(request, &error),
+    })?;
+    Ok(instance_type.architectures)
 }
 
 /// Whether the spec configures the root volume and leaves it to the image where that is.
@@ -109,6 +131,11 @@ fn no_root_device(id: &str, request: &ImageRequest<'_>) -> String {
 
 fn region<'a>(request: &ImageRequest<'a>) -> &'a str {
     request.network.region.as_deref().unwrap_or_default()
+}
+
+/// The search for the image cannot be made.
+fn invalid(message: String) -> Blocked {
+    Blocked::new(instance_not_ready(Reason::InvalidSpec, message), Next::Retry)
 }
 
 fn not_found(message: String) -> Blocked {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use capa_api::common::{ControlPlaneTarget, IdentityReference, MachineRole};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
-use capa_api::machine::{BootstrapSecrets, MachineNetworkInUse};
+use capa_api::machine::{DedicatedHost, MachineNetworkInUse};
 use capa_api::meta;
-use capa_api::network::MachineNetwork;
+use capa_api::network::{MachineNetwork, NetworkBootstrapBucket};
 use capa_cloud::{CloudError, ErrorClass, MachineCloud};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
@@ -19,6 +19,7 @@ use super::read;
 use super::scope::MachineScope;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
+use crate::launching::kept::KeptData;
 
 /// The location of a machine's instance, or of its launch, with the AWS session for it.
 pub(super) struct InstanceLocation {
@@ -81,11 +82,16 @@ pub(super) async fn for_launch(
 ) -> Result<InstanceLocation, FlowError> {
     let recorded = scope.status.network.clone();
     let recorded = recorded.filter(|network| scope.status.has_open_attempt() && network.region.is_some());
-    let inputs = match recorded {
-        Some(network) => LocationInputs::recorded(network),
-        None => LocationInputs::of_sources(merged.network.clone(), None),
-    };
+    let inputs = recorded.map_or_else(|| of_launch(scope, merged), LocationInputs::recorded);
     connect(scope, inputs, context).await
+}
+
+/// The location of a new attempt. The machine is launched where it has its host, even if the sources have changed.
+fn of_launch(scope: &MachineScope, merged: &Merged) -> LocationInputs {
+    let mut inputs = LocationInputs::of_sources(merged.network.clone(), None);
+    let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist());
+    inputs.region = host.and_then(|host| host.region.clone()).or(inputs.region);
+    inputs
 }
 
 /// The location of an instance: the location recorded at launch or, if the status was lost, the location from the
@@ -113,17 +119,41 @@ pub(super) async fn recorded_or_resolved(
 }
 
 /// The location of a machine's bootstrap data: as recorded, or that of its instance.
-pub(super) async fn of_secrets(
+pub(super) async fn of_kept(
     scope: &MachineScope,
-    secrets: &BootstrapSecrets,
+    kept: &KeptData,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
-    let Some(region) = secrets.region.clone() else {
+    beside_instance(
+        scope,
+        (kept.region().map(str::to_owned), kept.identity_ref().cloned()),
+        context,
+    )
+    .await
+}
+
+/// The location of a machine's Dedicated Host: as recorded, or that of its instance.
+pub(super) async fn of_host(
+    scope: &MachineScope,
+    host: Option<&DedicatedHost>,
+    context: &MachineContext,
+) -> Result<InstanceLocation, FlowError> {
+    let recorded = host.map(|host| (host.region.clone(), host.identity_ref.clone()));
+    beside_instance(scope, recorded.unwrap_or_default(), context).await
+}
+
+/// The location of what a machine has beside its instance: this region and identity, or else those of its instance.
+async fn beside_instance(
+    scope: &MachineScope,
+    (region, identity_ref): (Option<String>, Option<IdentityReference>),
+    context: &MachineContext,
+) -> Result<InstanceLocation, FlowError> {
+    if region.is_none() {
         return recorded_or_resolved(scope, context).await;
-    };
+    }
     let inputs = LocationInputs {
-        region: Some(region),
-        identity_ref: secrets.identity_ref.clone(),
+        region,
+        identity_ref,
         cluster_tag: scope
             .status
             .network
@@ -135,20 +165,39 @@ pub(super) async fn of_secrets(
     connect(scope, inputs, context).await
 }
 
+/// The bucket for bootstrap data in the network sources, which only sources that may name one supply. `None` also
+/// without a Cluster, which leads to the sources.
+pub(super) async fn bootstrap_bucket(
+    scope: &MachineScope,
+    context: &MachineContext,
+) -> Result<Option<NetworkBootstrapBucket>, FlowError> {
+    let Some(cluster) = scope.owners.cluster.as_deref() else {
+        return Ok(None);
+    };
+    let merged = merged(scope, cluster, context).await?;
+    Ok(merged.network.bootstrap_bucket().cloned())
+}
+
 async fn resolved(
     scope: &MachineScope,
     cluster: &Cluster,
     context: &MachineContext,
 ) -> Result<LocationInputs, FlowError> {
+    let merged = merged(scope, cluster, context).await?;
+    let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
+    let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
+    Ok(LocationInputs::of_sources(merged.network, pending_targets))
+}
+
+/// The network of the sources, where they can be used.
+async fn merged(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Merged, FlowError> {
     let merged = read::network(scope, cluster, context).await?;
     if let Some(problem) = &merged.problem
         && !goes_on_without(problem, scope)
     {
         return Err(Blocked::new(read::network_not_ready(problem), Next::Retry).into());
     }
-    let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
-    let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
-    Ok(LocationInputs::of_sources(merged.network, pending_targets))
+    Ok(merged)
 }
 
 /// Whether a deletion goes on without the network sources, as it does without a Cluster: the source is gone and may
@@ -271,7 +320,13 @@ fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), Condit
              {recorded}, or remove the annotation if no instance of this machine lives there",
             annotation = meta::BLOCK_MOVE_ANNOTATION
         ),
-        _ => return Ok(()),
+        _ => match account::of_host(scope) {
+            Some(of_host) if of_host != account_id => format!(
+                "the credentials belong to account {account_id}, but the Dedicated Host of the machine is in {of_host}: \
+                 give the identity credentials of {of_host}"
+            ),
+            _ => return Ok(()),
+        },
     };
     Err(ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message))
 }

@@ -1,13 +1,19 @@
 //! Lookups of a machine's instances by tags, client token and id. The instance informer does not make these lookups.
 
 use capa_api::conditions::ConditionType;
-use capa_cloud::{CloudError, Instance, MachineCloud, Query};
+use capa_cloud::lookups::{InstanceLookup, LookupAnswer};
+use capa_cloud::{CloudError, Instance, MachineCloud, MachineKey, Query, Timing};
+use capa_runtime::reconcile::Next;
 
-use super::blocked::Blocked;
+use super::blocked::{Blocked, FlowError};
 use super::machine_tags::MachineTags;
 
 /// The longest client token that EC2 takes.
 const TOKEN_LENGTH: usize = 64;
+
+/// Why a pass ends that waits for a lookup.
+pub(super) const LOOKS_UP: &str =
+    "the instances of the machine are being looked up, and the answer wakes the AWSMachine";
 
 /// All instances with these tags, and all instances that were launched with this token, whatever their tags. The
 /// instances of the answer are compared again, because filters may be patterns.
@@ -30,6 +36,32 @@ pub(super) async fn find(
         }
     }
     Ok(found)
+}
+
+/// All instances with these tags, by a lookup that other machines share. Its answer wakes the machine.
+pub(super) fn find_with_others(
+    cloud: &dyn MachineCloud,
+    machine: &MachineKey,
+    tags: &MachineTags<'_>,
+    wanted: &InstanceLookup,
+    timing: &Timing,
+) -> Result<Vec<Instance>, FlowError> {
+    match cloud.look_up(machine, wanted).map_err(|error| failed(&error))? {
+        LookupAnswer::Found(mut found) => {
+            found.retain(|instance| tags.are_on(instance));
+            Ok(found)
+        }
+        // The answer comes earlier than this, unless the session of the machine has changed meanwhile.
+        LookupAnswer::Pending(None) => Err(FlowError::Waits(
+            LOOKS_UP,
+            Next::RateLimited(timing.transition_interval),
+        )),
+        LookupAnswer::Pending(Some(error)) => {
+            // The lookup is repeated for all machines that wait for it.
+            let condition = failed(&error).condition;
+            Err(Blocked::new(condition, Next::RateLimited(timing.listing_interval)).into())
+        }
+    }
 }
 
 /// The instance with this id. The text must have the form of an instance id, because a pattern would match other

@@ -1,10 +1,13 @@
 //! The tags that identify the instance of a machine in every provider of this API. Pure.
 
 use capa_api::meta;
+use capa_cloud::lookups::InstanceLookup;
 use capa_cloud::{Instance, Query};
 
 /// Maximum length of an object name.
 const NAME_LENGTH: usize = 253;
+/// Maximum length of the value of a tag.
+const TAG_LENGTH: usize = 256;
 
 /// The tags of the instance of one machine. They prove nothing: a copy of the AWSMachine, another management cluster
 /// and CAPA use the same.
@@ -40,6 +43,18 @@ impl MachineTags<'_> {
             query.and(cluster, [meta::OWNED_TAG_VALUE])
         } else {
             query
+        })
+    }
+
+    /// The lookup of the instances with these tags that other machines share, before the call with this client token.
+    /// `None` if the Machine's name is not valid, or too long for a tag: such a filter would make AWS refuse the lookup
+    /// of all.
+    pub(super) fn lookup(&self, client_token: &str) -> Option<InstanceLookup> {
+        let machine_name = self.machine_name();
+        let is_valid = is_name(self.namespace) && is_name(self.machine) && machine_name.len() <= TAG_LENGTH;
+        is_valid.then(|| InstanceLookup {
+            client_token: client_token.to_owned(),
+            machine_name,
         })
     }
 
@@ -122,7 +137,13 @@ mod tests {
         ] {
             assert_eq!(tags("dev", "team-a", name).query(), None, "{name}");
             assert_eq!(tags("dev", name, "m").query(), None, "{name}");
+            assert_eq!(tags("dev", "team-a", name).lookup("t"), None, "{name}");
+            assert_eq!(tags("dev", name, "m").lookup("t"), None, "{name}");
         }
+        let longest = "m".repeat(253);
+        assert!(tags("dev", "a", &longest).lookup("t").is_some());
+        assert!(tags("dev", "ab", &longest).lookup("t").is_some());
+        assert_eq!(tags("dev", "abc", &longest).lookup("t"), None, "longer than a tag");
         let whole = tags("dev", "team-a", "m-1.x").query().unwrap();
         assert_eq!(whole.filters.len(), 2);
         let without_cluster = tags("*", "team-a", "m").query().unwrap();

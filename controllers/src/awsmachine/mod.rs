@@ -1,7 +1,7 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
-//! This file alone calls the flows (launch, instance, targets, deletion): no flow calls another one.
+//! This file alone calls the flows (launch, instance, update, targets, deletion): no flow calls another one.
 
 mod absence;
 mod account;
@@ -11,6 +11,7 @@ mod context;
 mod controller;
 mod deletion;
 mod freshness;
+mod hosts;
 mod image;
 mod instance;
 mod interfaces;
@@ -26,6 +27,7 @@ mod read;
 mod refusal;
 mod scope;
 mod secrets;
+mod shown;
 mod spec;
 mod status;
 mod target_access;
@@ -33,6 +35,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod time;
+mod update;
 mod write;
 
 use capa_api::conditions::ConditionType;
@@ -100,6 +103,11 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
                 postponed.because("the infrastructure object is being read, and its answer wakes the AWSMachine")
             );
         }
+        Err(FlowError::Waits(why, next)) => {
+            let recorded = scope.events.into_iter().filter(|event| event.is_recorded);
+            let waits = Outcome::done(scope.machine).with_events(recorded).with_next(next);
+            return Ok(waits.because(why));
+        }
         Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
         Err(FlowError::Failed(error)) => return Err(error.with_events(scope.events)),
     }
@@ -112,8 +120,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
 /// The outcome of a pass that does not release the AWSMachine.
 async fn finish(scope: MachineScope, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
     let status = status::summarize(&scope, context.kubernetes.now());
-    let before = scope.stored_status().map(|status| status.conditions.as_slice());
-    let warnings = transitions::warnings(before.unwrap_or_default(), &status.conditions);
+    let warnings = transitions::warnings(&scope.conditions_before, &status.conditions);
     match write::allow_move(scope.machine, &status, context).await {
         Ok(machine) => Ok(Outcome::done(machine)
             .with_status(status)
@@ -126,6 +133,7 @@ async fn finish(scope: MachineScope, context: &MachineContext) -> Result<Outcome
 
 /// Launches and follows the instance of a machine that is not being deleted.
 async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
+    write::plan_launch(scope)?;
     if scope.owners.machine.is_ok() && scope.owners.cluster.is_some() {
         write::ensure_finalizer(scope, context).await?;
     }
@@ -138,13 +146,16 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
         Observed::Instance {
             instance,
             is_ours: true,
+            network,
         } => {
+            update::update(scope, &instance, network.as_deref(), &location, context).await?;
             targets::follow(scope, &instance, &location, context);
             secrets::delete_unneeded(scope, Some(&instance), &location, context).await;
         }
         Observed::Instance {
             instance,
             is_ours: false,
+            ..
         } => targets::leave_alone(scope, &instance.id, &location),
         Observed::Gone(id) => {
             targets::ensure_deregistered(scope, &id, None, &location, context);
@@ -186,6 +197,7 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
     if let Some(blocked) = deletion::merged(blocks) {
         return Err(blocked.into());
     }
+    hosts::release_all(scope, context).await?;
     secrets::delete_all(scope, context).await?;
     Ok(deletion::release(scope, context).await?)
 }

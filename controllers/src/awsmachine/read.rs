@@ -19,7 +19,7 @@ use super::scope::{MachineScope, Owners, key};
 use super::spec::given_id;
 use crate::identity::identity_group;
 use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
-use crate::launching::bootstrap::{self, BootstrapData};
+use crate::launching::bootstrap::{self, BootstrapData, Format};
 use crate::launching::bootstrap_secret;
 use crate::launching::network::read_network;
 
@@ -124,6 +124,16 @@ pub(super) async fn bootstrap_data(
     Ok(bootstrap::bootstrap_data(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
 }
 
+/// The format of the machine's bootstrap data; `None` if its Secret is gone, or cannot be read.
+pub(super) async fn bootstrap_format(scope: &MachineScope, context: &MachineContext) -> Option<Format> {
+    let owner = scope.owners.machine.as_ref().ok()?;
+    let name = owner.bootstrap_secret_name()?;
+    bootstrap_secret::validate_name(name).ok()?;
+    let secret = context.kubernetes.secret(scope.namespace(), name).await.ok()??;
+    bootstrap_secret::validate(&secret, owner.spec.bootstrap.config_ref.as_ref()).ok()?;
+    bootstrap::format_of(&secret)
+}
+
 /// The inputs of a launch that are looked up in AWS.
 pub(super) struct ResolvedInputs {
     /// The network with the machine's own subnet resolved and missing zones filled in.
@@ -147,12 +157,12 @@ impl From<CloudError> for LookupError {
 }
 
 impl LookupError {
-    fn blocked(self, region: &str) -> Blocked {
+    fn blocks(self, condition: ConditionType, region: &str) -> Blocked {
         match self {
-            Self::Problem(problem) => Blocked::new(network_not_ready(&problem), Next::Retry),
+            Self::Problem(problem) => Blocked::new(condition.is_false(problem.reason, problem.message), Next::Retry),
             Self::Cloud(error) => {
                 let message = format!("a lookup in {region} failed: {error}");
-                Blocked::by_call(ConditionType::NetworkReady, message, &error)
+                Blocked::by_call(condition, message, &error)
             }
         }
     }
@@ -171,7 +181,17 @@ pub(super) async fn resolve_inputs(
     cloud: &dyn MachineCloud,
 ) -> Result<ResolvedInputs, Blocked> {
     let found = look_up_inputs(spec, network, cloud).await;
-    found.map_err(|error| error.blocked(region_of(network)))
+    found.map_err(|error| error.blocks(ConditionType::NetworkReady, region_of(network)))
+}
+
+/// Resolves `additionalSecurityGroups` for an instance that runs.
+pub(super) async fn additional_security_groups(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<Vec<String>, Blocked> {
+    let found = additional_groups(spec, network, cloud).await;
+    found.map_err(|error| error.blocks(ConditionType::SecurityGroupsReady, region_of(network)))
 }
 
 /// The region of a network; empty without one.

@@ -1,14 +1,18 @@
 //! Permanent errors of a machine's AWS calls, and the inputs of the calls.
 
+use capa_api::conditions::ConditionUpdate;
+use capa_api::contract::Machine;
 use capa_api::machine::AWSMachineSpec;
-use capa_cloud::UserData;
+use capa_cloud::{CloudError, Fault, Parameter, Subject, UserData};
 use capa_network::Merged;
 
 use super::blocked::Blocked;
 use super::context::MachineContext;
 use super::locate::InstanceLocation;
+use super::memory::LaunchKind;
 use super::scope::MachineScope;
 use crate::call_inputs::Inputs;
+use crate::launching::replacement::Replacement;
 
 /// The inputs of the calls of a launch: spec, network sources, identity with its Secret, and bootstrap data.
 pub(super) fn of_launch(
@@ -21,6 +25,82 @@ pub(super) fn of_launch(
     let spec = serde_json::to_vec(spec).unwrap_or_default();
     let network = serde_json::to_vec(&merged.network).unwrap_or_default();
     Inputs::of(&"launch", &(spec, network, user_data.expose(), asked_as(location)))
+}
+
+/// The kind of a launch: what it has in common with the launches of the other machines of its template and version.
+/// The condition of a refused launch names nothing else.
+pub(super) fn kind_of_launch(
+    scope: &MachineScope,
+    owner: &Machine,
+    merged: &Merged,
+    location: &InstanceLocation,
+) -> LaunchKind {
+    let metadata = &scope.machine.metadata;
+    let spec = serde_json::to_vec(&scope.machine.spec).unwrap_or_default();
+    let network = serde_json::to_vec(&merged.network).unwrap_or_default();
+    let made_from = Replacement::of(metadata).to_string();
+    let (cluster, version) = (&location.cluster_name, &owner.spec.version);
+    let facts = (
+        spec,
+        network,
+        made_from,
+        scope.namespace(),
+        cluster,
+        version,
+        asked_as(location),
+    );
+    LaunchKind(Inputs::of(&"kind", &facts).facts)
+}
+
+/// Whether EC2 refuses all launches of a kind with this error. Errors about a subnet, a tag or user data concern one
+/// machine, and so may errors about a permission.
+pub(super) fn concerns_kind(error: &CloudError) -> bool {
+    let Some(Subject::Parameter { parameter, fault, .. }) = error.subject.as_deref() else {
+        return false;
+    };
+    let is_common = match parameter {
+        Parameter::Image
+        | Parameter::InstanceType
+        | Parameter::KeyPair
+        | Parameter::InstanceProfile
+        | Parameter::SecurityGroup
+        | Parameter::Volume => true,
+        Parameter::Subnet | Parameter::Tags => false,
+    };
+    let depends_on_subnet = matches!(fault, Fault::OtherVpc | Fault::NotOffered | Fault::Full);
+    error.class.is_permanent() && is_common && !depends_on_subnet
+}
+
+/// Ends the pass of a machine that has shown the refusal of its kind lately. Whether its instance exists is looked up
+/// as often as a machine asks EC2 that is alone.
+///
+/// # Errors
+/// The refusal, unless EC2 accepts launches of the kind by now.
+pub(super) fn await_kind(scope: &MachineScope, kind: LaunchKind, context: &MachineContext) -> Result<(), Blocked> {
+    if context.memory.is_kind_accepted(kind) {
+        return Ok(());
+    }
+    let (refusals, now) = (context.memory.refusals(), context.kubernetes.uptime());
+    match refusals.standing(scope.uid(), of_kind(kind), now, &context.timing) {
+        None => Ok(()),
+        Some(refusal) => Err(Blocked::new(refusal.condition, refusal.next)),
+    }
+}
+
+/// The block of a launch whose kind EC2 refuses.
+pub(super) fn shown_of_kind(
+    scope: &MachineScope,
+    kind: LaunchKind,
+    condition: ConditionUpdate,
+    context: &MachineContext,
+) -> Blocked {
+    let (refusals, now) = (context.memory.refusals(), context.kubernetes.uptime());
+    let next = refusals.refused(scope.uid(), of_kind(kind), condition.clone(), now, &context.timing);
+    Blocked::new(condition, next)
+}
+
+fn of_kind(kind: LaunchKind) -> Inputs {
+    Inputs::of(&"launch of its kind", &kind)
 }
 
 /// The inputs of a lookup for a deletion, or of the termination of an instance. Each instance is a call of its own,

@@ -9,6 +9,7 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_cloud::MachineKey;
 use capa_runtime::reconcile::{EventDraft, Next};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::blocked::Blocked;
 use super::launch::record::{IllegalTransition, LaunchEvent, transition};
@@ -43,6 +44,8 @@ pub(super) struct MachineScope {
     pub(super) status: AWSMachineStatus,
     /// The inputs of the pass's AWS calls, once they are known.
     pub(super) inputs: Option<Inputs>,
+    /// The conditions before the pass.
+    pub(super) conditions_before: Vec<Condition>,
     /// Conditions that the pass has set.
     pub(super) conditions: Vec<ConditionUpdate>,
     /// When the next pass is due.
@@ -57,6 +60,7 @@ impl MachineScope {
         Self {
             machine,
             owners,
+            conditions_before: status.conditions.clone(),
             status,
             inputs: None,
             conditions: vec![],
@@ -96,6 +100,9 @@ impl MachineScope {
         self.status.launch = Some(transition(self.status.launch.clone(), event)?);
         if frees_network {
             self.status.network = None;
+            self.status.applied_tags = None;
+            self.status.applied_security_groups = None;
+            self.status.applied_private_dns_name = None;
         }
         Ok(())
     }

@@ -1,38 +1,55 @@
-//! Bootstrap data in an AWS service for secrets: recorded and stored before the launch, deleted as soon as nobody needs
-//! it any longer.
+//! Bootstrap data that AWS keeps, in a service for secrets or in the cluster's bucket: recorded and stored before the
+//! launch, deleted as soon as nobody needs it any longer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, Reason};
-use capa_api::machine::{BootstrapDelivery, BootstrapSecrets, LaunchRecord};
-use capa_cloud::{CloudError, Instance, MachineCloud, StoredSecret};
+use capa_api::machine::LaunchRecord;
+use capa_api::network::NetworkBootstrapBucket;
+use capa_cloud::{CloudError, Instance, StoredSecret};
 use capa_runtime::reconcile::{EventDraft, Next};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::locate::{self, InstanceLocation};
+use super::read;
 use super::scope::MachineScope;
 use super::time::remaining;
 use crate::call_inputs::Inputs;
-use crate::launching::secrets::{self, LaunchSecrets};
+use crate::launching::bootstrap::Format;
+use crate::launching::kept::KeptData;
+use crate::launching::lost::{self, LostMachine};
+use crate::launching::storage::LaunchSecrets;
 use crate::retry;
 
-/// Stores the bootstrap data of a launch, unless this process has stored it already. The record of the secrets is in
-/// the status before.
+/// Why data that AWS keeps is left there.
+#[derive(Clone, Copy)]
+enum Left {
+    /// The credentials belong to another account by now.
+    Elsewhere,
+    /// AWS does not allow the deletion, and the network says that it need not succeed.
+    NotAllowed,
+    /// AWS does not allow the deletion, and the network names another place by now.
+    Replaced,
+}
+
+/// Stores the bootstrap data of a launch, unless this process has stored it already. The record of the data is in the
+/// status before.
 pub(super) async fn store(
     scope: &MachineScope,
     of_launch: &LaunchSecrets,
-    cloud: &dyn MachineCloud,
+    location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
-    // The user data has the digest of the bootstrap data.
-    let stored_data = Inputs::of(&"bootstrap data", &of_launch.user_data.expose());
+    // The user data has the digest of the bootstrap data, and its place.
+    let inputs = (&location.account_id, of_launch.user_data.expose());
+    let stored_data = Inputs::of(&"bootstrap data", &inputs);
     if context.memory.has_stored(scope.uid(), stored_data) {
         return Ok(());
     }
     for secret in &of_launch.parts {
-        let stored = cloud.store_secret(&scope.key(), secret).await;
+        let stored = location.cloud.store_secret(&scope.key(), secret).await;
         stored.map_err(|error| not_stored(secret, &error))?;
     }
     context.memory.stored(scope.uid(), stored_data);
@@ -42,14 +59,13 @@ pub(super) async fn store(
 fn not_stored(secret: &StoredSecret, error: &CloudError) -> Blocked {
     let message = format!(
         "the bootstrap data cannot be stored as {} in {}, and nothing is launched without it: {error}",
-        secret.name,
-        secrets::service(secret.backend)
+        secret.name, secret.store
     );
     Blocked::by_call(ConditionType::BootstrapDataReady, message, error)
 }
 
-/// Deletes the secrets of a machine that has become a node, whose instance has ended, or whose instance is so old that
-/// it will not fetch them any longer. Nothing waits for that: what keeps the secrets is shown, and tried again.
+/// Deletes the data of a machine that has become a node, whose instance has ended, or whose instance is so old that it
+/// will not fetch the data any longer. Nothing waits for that: what keeps the data is shown, and tried again.
 /// `instance` is absent if AWS does not show the instance any longer.
 pub(super) async fn delete_unneeded(
     scope: &mut MachineScope,
@@ -57,24 +73,26 @@ pub(super) async fn delete_unneeded(
     location: &InstanceLocation,
     context: &MachineContext,
 ) {
-    let Some(kept) = scope.status.bootstrap_secrets.clone() else {
+    let all = KeptData::all(&scope.status);
+    if all.is_empty() {
         return;
-    };
+    }
     let left = needed_for(scope, instance, context);
     if !left.is_zero() {
         scope.next = sooner(scope.next, left);
         return;
     }
-    let cloud = location.cloud.clone();
-    if let Err(error) = delete(scope, &kept, &cloud, context).await {
-        let mut shown = ConditionType::BootstrapDataReady.is_true(Reason::Ready);
-        shown.message = not_deleted(&kept, &error);
-        scope.set_condition(shown);
-        scope.next = retry::after(&error);
+    for kept in all {
+        if let Err(error) = delete(scope, &kept, location, context).await {
+            let mut shown = ConditionType::BootstrapDataReady.is_true(Reason::Ready);
+            shown.message = not_deleted(&kept, &error);
+            scope.set_condition(shown);
+            scope.next = retry::after(&error);
+        }
     }
 }
 
-/// The time for which the secrets may still be needed.
+/// The time for which the data may still be needed.
 fn needed_for(scope: &MachineScope, instance: Option<&Instance>, context: &MachineContext) -> Duration {
     let has_joined = scope.owners.machine.as_ref().is_ok_and(|owner| owner.has_joined());
     let living = instance.filter(|instance| !instance.state.has_ended() && !has_joined);
@@ -94,74 +112,185 @@ fn sooner(next: Next, wait: Duration) -> Next {
     }
 }
 
-/// Deletes the secrets of a machine that is being deleted, and whose instance is gone. The status may have been lost,
-/// and with it the record.
+/// Deletes the data of a machine that is being deleted, and whose instance is gone. The status may have been lost, and
+/// with it the record.
 pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
-    let Some(kept) = recorded_or_assumed(scope) else {
-        return Ok(());
-    };
-    let location = locate::of_secrets(scope, &kept, context).await?;
-    let cloud = location.cloud.clone();
-    delete(scope, &kept, &cloud, context).await.map_err(|error| {
-        let message = format!(
-            "the AWSMachine is released once its bootstrap data is deleted: {}",
-            not_deleted(&kept, &error)
-        );
-        Blocked::by_call(ConditionType::InstanceReady, message, &error)
-    })?;
+    for kept in recorded_or_assumed(scope, context).await? {
+        let location = locate::of_kept(scope, &kept, context).await?;
+        delete(scope, &kept, &location, context).await.map_err(|error| {
+            let message = format!(
+                "the AWSMachine is released once its bootstrap data is deleted: {}",
+                not_deleted(&kept, &error)
+            );
+            Blocked::by_call(ConditionType::InstanceReady, message, &error)
+        })?;
+    }
     Ok(())
 }
 
-/// The recorded secrets, or those that a machine without a readable launch record may have.
-fn recorded_or_assumed(scope: &MachineScope) -> Option<BootstrapSecrets> {
-    let recorded = scope.status.bootstrap_secrets.clone();
-    recorded.or_else(|| {
-        let is_lost = matches!(scope.status.launch, None | Some(LaunchRecord::Unreadable(_)));
-        is_lost.then(|| assumed(scope, scope.uid())).flatten()
+/// The recorded data, or what a machine without a readable launch record may have.
+async fn recorded_or_assumed(scope: &MachineScope, context: &MachineContext) -> Result<Vec<KeptData>, FlowError> {
+    let recorded = KeptData::all(&scope.status);
+    let is_lost = matches!(scope.status.launch, None | Some(LaunchRecord::Unreadable(_)));
+    if !recorded.is_empty() || !is_lost {
+        return Ok(recorded);
+    }
+    let format = read::bootstrap_format(scope, context).await;
+    let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
+        locate::bootstrap_bucket(scope, context).await?
+    } else {
+        None
+    };
+    Ok(assumed(scope, scope.uid(), format, bucket.as_ref()))
+}
+
+/// The data that a machine may have under this UID.
+fn assumed(
+    scope: &MachineScope,
+    uid: &str,
+    format: Option<Format>,
+    bucket: Option<&NetworkBootstrapBucket>,
+) -> Vec<KeptData> {
+    lost::assumed(&LostMachine {
+        spec: &scope.machine.spec,
+        uid,
+        role: scope.owners.role(&scope.machine),
+        format,
+        bucket,
     })
 }
 
-/// The secrets that a machine may have under this UID.
-fn assumed(scope: &MachineScope, uid: &str) -> Option<BootstrapSecrets> {
-    let spec = &scope.machine.spec;
-    match spec.effective_bootstrap_delivery() {
-        BootstrapDelivery::Secrets(backend) if spec.ignition.is_none() => Some(secrets::assumed(spec, backend, uid)),
-        BootstrapDelivery::Secrets(_) | BootstrapDelivery::Inline => None,
-    }
-}
-
-/// Records the secrets that a machine may have whose status was lost, and whose instance was launched with this token.
-/// The token has the UID that the AWSMachine had then.
-pub(super) fn recover(scope: &mut MachineScope, client_token: &str) {
-    let has_joined = scope.owners.machine.as_ref().is_ok_and(|owner| owner.has_joined());
+/// Records the data that a machine may have whose status was lost, and whose instance was launched with this token. The
+/// token has the UID that the AWSMachine had then. A node proves nothing: the status may have been lost between the
+/// moment at which the instance became one and the deletion of the data.
+pub(super) fn recover(
+    scope: &mut MachineScope,
+    client_token: &str,
+    format: Option<Format>,
+    bucket: Option<&NetworkBootstrapBucket>,
+) {
     let uid = client_token.rsplit_once('-').map(|(uid, _)| uid);
-    if let Some(uid) = uid.filter(|_| !has_joined && scope.status.bootstrap_secrets.is_none()) {
-        scope.status.bootstrap_secrets = assumed(scope, uid);
+    let Some(uid) = uid.filter(|_| KeptData::all(&scope.status).is_empty()) else {
+        return;
+    };
+    for kept in assumed(scope, uid, format, bucket) {
+        kept.record(&mut scope.status);
     }
 }
 
 async fn delete(
     scope: &mut MachineScope,
-    kept: &BootstrapSecrets,
-    cloud: &Arc<dyn MachineCloud>,
+    kept: &KeptData,
+    location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), CloudError> {
-    let names = secrets::names(kept);
-    cloud.delete_secrets(&scope.key(), kept.backend, &names).await?;
+    if is_elsewhere(kept, &location.account_id) {
+        tell_left(scope, kept, Left::Elsewhere);
+        kept.forget(&mut scope.status);
+        return Ok(());
+    }
+    let cloud = location.cloud.clone();
+    match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
+        Ok(()) => {}
+        Err(error) if is_denied(&error) && need_not_succeed(scope, kept, context).await => {
+            tell_left(scope, kept, Left::NotAllowed);
+            kept.forget(&mut scope.status);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    }
     context.memory.forget_stored(scope.uid());
-    if scope.status.bootstrap_secrets.take().is_some() {
-        let service = secrets::service(kept.backend);
-        let message = format!("deleted the bootstrap data {} in {service}", kept.prefix);
-        let event = EventDraft::normal("SuccessfulDeleteEncryptedBootstrapDataSecrets", message);
-        scope.events.push(event);
+    if kept.forget(&mut scope.status) {
+        let message = format!("deleted the bootstrap data {}", kept.shown());
+        scope.events.push(EventDraft::normal(kept.deleted(), message));
     }
     Ok(())
 }
 
-fn not_deleted(kept: &BootstrapSecrets, error: &CloudError) -> String {
-    let service = secrets::service(kept.backend);
-    format!(
-        "the bootstrap data {} in {service} cannot be deleted: {error}",
-        kept.prefix
-    )
+/// Whether AWS answers that the identity may not make the call.
+fn is_denied(error: &CloudError) -> bool {
+    error.code.as_deref() == Some("AccessDenied")
+}
+
+/// Whether a machine lets go of data whose deletion AWS does not allow: the bucket said so at the launch, or says so now.
+async fn need_not_succeed(scope: &MachineScope, kept: &KeptData, context: &MachineContext) -> bool {
+    let KeptData::Object(object) = kept else {
+        return false;
+    };
+    if object.best_effort_delete {
+        return true;
+    }
+    let bucket = locate::bootstrap_bucket(scope, context).await.ok().flatten();
+    bucket.is_some_and(|bucket| bucket.bucket == object.bucket && bucket.best_effort_delete_objects)
+}
+
+/// Records the data of a launch whose user data has a URL that is valid from `valid_from` on. The record also covers
+/// what earlier attempts have stored at the same place; what they have stored elsewhere is deleted.
+pub(super) async fn record(
+    scope: &mut MachineScope,
+    of_launch: &LaunchSecrets,
+    valid_from: Option<Time>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let mut record = of_launch.record.clone();
+    match record.recorded_like(&scope.status) {
+        Some(earlier) if is_elsewhere(&earlier, &location.account_id) => tell_left(scope, &earlier, Left::Elsewhere),
+        Some(earlier) if !record.takes_in(&earlier) => delete_earlier(scope, &earlier, context).await?,
+        _ => {}
+    }
+    if let KeptData::Object(object) = &mut record {
+        object.presigned_at = valid_from;
+    }
+    record.record(&mut scope.status);
+    Ok(())
+}
+
+/// Deletes what an earlier attempt has stored at another place than the network names now. The user may have corrected
+/// the place because the identity may do nothing there.
+async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &MachineContext) -> Result<(), FlowError> {
+    let location = locate::of_kept(scope, kept, context).await?;
+    let cloud = location.cloud.clone();
+    match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
+        Ok(()) => {}
+        Err(error) if is_denied(&error) => tell_left(scope, kept, Left::Replaced),
+        Err(error) => {
+            let message = not_deleted(kept, &error);
+            return Err(Blocked::by_call(ConditionType::BootstrapDataReady, message, &error).into());
+        }
+    }
+    context.memory.forget_stored(scope.uid());
+    Ok(())
+}
+
+/// Whether the data is in another account than that of the credentials.
+fn is_elsewhere(kept: &KeptData, account_id: &str) -> bool {
+    kept.account_id().is_some_and(|recorded| recorded != account_id)
+}
+
+/// Tells by an event of data that is left. The machine does not wait for credentials of another account, or for a
+/// permission, which may never come.
+fn tell_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
+    let (shown, account) = (kept.shown(), kept.account_id().unwrap_or_default());
+    let message = match why {
+        Left::Elsewhere => format!(
+            "the bootstrap data {shown} of account {account} is left, because the credentials of the identity now \
+             belong to another account: delete it there"
+        ),
+        Left::NotAllowed => format!(
+            "the bootstrap data {shown} is left, because AWS does not allow its deletion and bestEffortDeleteObjects is \
+             true: delete it, for example by a lifecycle rule"
+        ),
+        Left::Replaced => format!(
+            "the bootstrap data {shown} is left, because AWS does not allow its deletion and the network names another \
+             place by now: delete it if it is there"
+        ),
+    };
+    scope
+        .events
+        .push(EventDraft::warning("BootstrapDataAbandoned", message));
+}
+
+fn not_deleted(kept: &KeptData, error: &CloudError) -> String {
+    format!("the bootstrap data {} cannot be deleted: {error}", kept.shown())
 }

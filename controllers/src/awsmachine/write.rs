@@ -6,11 +6,13 @@ use capa_api::meta;
 use super::account;
 use super::blocked::FlowError;
 use super::context::MachineContext;
-use super::launch::record::LaunchEvent;
+use super::launch::record::{IllegalTransition, LaunchEvent};
 use super::ownership::AdoptionWish;
 use super::scope::MachineScope;
 use super::spec;
+use super::status;
 use crate::kubernetes_api::KubernetesError;
+use crate::launching::kept::KeptData;
 
 /// Writes the status of the scope. The API server refuses the write if the AWSMachine has changed meanwhile.
 pub(super) async fn store(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
@@ -18,18 +20,35 @@ pub(super) async fn store(scope: &mut MachineScope, context: &MachineContext) ->
     Ok(())
 }
 
+/// Writes the status with the conditions that the pass has found. If the pass finds nothing else, its end writes nothing.
+pub(super) async fn store_with_conditions(
+    scope: &mut MachineScope,
+    context: &MachineContext,
+) -> Result<(), KubernetesError> {
+    scope.status = status::summarize(scope, context.kubernetes.now());
+    store(scope, context).await
+}
+
+/// Records that an AWSMachine has launched nothing, which is so without the finalizer. The record is stored before the
+/// finalizer, because an AWSMachine with the finalizer and without a record counts as restored or moved.
+pub(super) fn plan_launch(scope: &mut MachineScope) -> Result<(), IllegalTransition> {
+    let tells_of_launch = meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER)
+        || spec::instance_id(&scope.machine).is_some()
+        || matches!(AdoptionWish::of(&scope.machine), AdoptionWish::Instance(_))
+        || account::of_lost_attempt(&scope.machine, &scope.status).is_some();
+    if tells_of_launch || scope.status.launch.is_some() {
+        return Ok(());
+    }
+    scope.record_launch(LaunchEvent::Planned)
+}
+
 /// Ensures that the AWSMachine has the finalizer, even if a user removed it.
 pub(super) async fn ensure_finalizer(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     if meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER) {
         return Ok(());
     }
-    let tells_of_launch = spec::instance_id(&scope.machine).is_some()
-        || matches!(AdoptionWish::of(&scope.machine), AdoptionWish::Instance(_))
-        || account::of_lost_attempt(&scope.machine, &scope.status).is_some();
-    if !tells_of_launch && scope.status.launch.is_none() {
-        // An AWSMachine without the finalizer has launched nothing, and the record states this from here on. The record
-        // is stored first, because an AWSMachine with the finalizer and without a record counts as restored or moved.
-        scope.record_launch(LaunchEvent::Planned)?;
+    let stored = scope.stored_status().and_then(|status| status.launch.as_ref());
+    if stored != scope.status.launch.as_ref() {
         store(scope, context).await?;
     }
     scope.machine = context.kubernetes.add_finalizer(&scope.machine).await?;
@@ -49,10 +68,10 @@ pub(super) async fn block_move(
     Ok(())
 }
 
-/// Removes the annotation if no attempt is open and no secret is left, even if a crash left it behind. It stays if the status was lost,
-/// because an attempt may be open. The status without an open attempt is stored first. If the spec does not name the
-/// instance yet, the function adds the annotation `adopt-instance`: a move loses the status, and the moved AWSMachine
-/// has another UID than the client token.
+/// Removes the annotation if no attempt is open and neither a secret nor a host without an instance is left, even if a
+/// crash left it behind. It stays if the status was lost, because an attempt may be open. The status without an open
+/// attempt is stored first. If the spec does not name the instance yet, the function adds the annotation
+/// `adopt-instance`: a move loses the status, and the moved AWSMachine has another UID than the client token.
 pub(super) async fn allow_move(
     machine: AWSMachine,
     status: &AWSMachineStatus,
@@ -61,8 +80,15 @@ pub(super) async fn allow_move(
     let blocked = meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION);
     let is_lost = account::of_lost_attempt(&machine, status).is_some();
     // The AWSMachine in another management cluster would have another UID, and would not know of secrets by this one.
-    let keeps_secrets = status.bootstrap_secrets.is_some();
-    if !blocked || is_lost || keeps_secrets || status.has_open_attempt() {
+    let keeps_secrets = !KeptData::all(status).is_empty();
+    // The client token of an instance tells the AWSMachine there by which UID its host was allocated.
+    let host = status.dedicated_host.as_ref().filter(|host| host.may_exist());
+    let is_launched = status
+        .launch
+        .as_ref()
+        .is_some_and(|launch| launch.instance_id().is_some());
+    let keeps_host = host.is_some() && !is_launched;
+    if !blocked || is_lost || keeps_secrets || keeps_host || status.has_open_attempt() {
         return Ok(machine);
     }
     let stored = machine.status.as_ref();

@@ -315,7 +315,7 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
         (failed.says.as_str(), failed.cpu.as_deref()),
         ("Unknown/Unauthorized", Some("4"))
     );
-    let wait = Duration::from_secs(1);
+    let wait = Duration::from_secs(15);
     assert_eq!(failed.next, Next::Requeue(wait));
     scene.calls();
     assert_eq!(scene.written().await.says, failed.says);

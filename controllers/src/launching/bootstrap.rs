@@ -3,11 +3,16 @@
 use std::fmt;
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::{AWSMachineSpec, BootstrapDelivery, SecretsBackend};
+use capa_api::machine::{AWSMachineSpec, BootstrapDelivery, Ignition, IgnitionStorageType, SecretsBackend};
 use capa_cloud::UserData;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::compression::gzip;
+use super::ignition;
+
+/// The formats in the Secrets of bootstrap providers.
+const CLOUD_CONFIG: &str = "cloud-config";
+const IGNITION: &str = "ignition";
 
 /// The first bytes of data in the format gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -19,6 +24,30 @@ pub(crate) enum BootstrapData {
     Inline(UserData),
     /// The service keeps the bootstrap data, and the user data fetches it.
     Stored(SecretsBackend, UserData),
+    /// The cluster's bucket keeps the bootstrap data, and the user data refers to it.
+    InBucket(UserData),
+}
+
+/// The program on the instance that reads bootstrap data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// cloud-init.
+    CloudConfig,
+    /// Ignition.
+    Ignition,
+}
+
+/// The format of the bootstrap data in the Secret; `None` without data, and for a format that no machine can use.
+pub(crate) fn format_of(secret: &Secret) -> Option<Format> {
+    let data = secret.data.as_ref().filter(|data| data.contains_key("value"))?;
+    match data
+        .get("format")
+        .map_or(CLOUD_CONFIG.as_bytes(), |format| format.0.as_slice())
+    {
+        format if format == CLOUD_CONFIG.as_bytes() => Some(Format::CloudConfig),
+        format if format == IGNITION.as_bytes() => Some(Format::Ignition),
+        _ => None,
+    }
 }
 
 /// The bootstrap data in the Secret, or the condition with the reason why the Secret cannot be used.
@@ -27,7 +56,6 @@ pub(crate) fn bootstrap_data(
     secret: Option<&Secret>,
     name: &str,
 ) -> Result<BootstrapData, ConditionUpdate> {
-    let not_ready = |reason, message: String| ConditionType::BootstrapDataReady.is_false(reason, message);
     let Some(secret) = secret else {
         return Err(not_ready(
             Reason::WaitingForBootstrapData,
@@ -47,27 +75,63 @@ pub(crate) fn bootstrap_data(
             format!("the bootstrap Secret {name} has nothing under key value yet"),
         ));
     };
-    let format = value("format").map_or_else(|| "cloud-config".into(), String::from_utf8_lossy);
-    if format != "cloud-config" || spec.ignition.is_some() {
-        return Err(not_ready(
+    match (format_of(secret), &spec.ignition) {
+        (Some(Format::CloudConfig), None) => cloud_config(spec, data, name),
+        (Some(Format::Ignition), ignition) => for_ignition(spec, ignition.as_ref(), data, name),
+        (Some(Format::CloudConfig), Some(_)) => Err(not_ready(
             Reason::UnsupportedFormat,
-            format!("only bootstrap format cloud-config is supported, Secret {name} or spec.ignition asks for another"),
-        ));
+            format!(
+                "the bootstrap data in Secret {name} is for cloud-init, and spec.ignition is for machines with Ignition: \
+                 leave it out of a new AWSMachineTemplate, or set format: ignition in the bootstrap configuration"
+            ),
+        )),
+        (None, _) => Err(not_ready(
+            Reason::UnsupportedFormat,
+            format!("the bootstrap data in Secret {name} is neither for cloud-init nor for Ignition"),
+        )),
     }
+}
+
+fn cloud_config(spec: &AWSMachineSpec, data: &[u8], name: &str) -> Result<BootstrapData, ConditionUpdate> {
     if let BootstrapDelivery::Secrets(backend) = spec.effective_bootstrap_delivery() {
         return Ok(BootstrapData::Stored(backend, UserData::new(data.to_vec())));
     }
     let compresses = !spec.effective_uncompressed_user_data();
     let sent = if compresses { gzip(data) } else { data.to_vec() };
+    inline(sent, name, || Packing::of(data, compresses))
+}
+
+/// Bootstrap data for Ignition. Without `spec.ignition`, it is kept in the cluster's bucket, as CAPA keeps it.
+fn for_ignition(
+    spec: &AWSMachineSpec,
+    ignition: Option<&Ignition>,
+    data: &[u8],
+    name: &str,
+) -> Result<BootstrapData, ConditionUpdate> {
+    let in_user_data = ignition.filter(|ignition| ignition.storage_type == IgnitionStorageType::UnencryptedUserData);
+    let Some(ignition) = in_user_data else {
+        return Ok(BootstrapData::InBucket(UserData::new(data.to_vec())));
+    };
+    let compresses = !spec.effective_uncompressed_user_data();
+    let sent = ignition::user_data(ignition, data, compresses);
+    inline(sent, name, || Packing::of_ignition(ignition, data, compresses))
+}
+
+/// The user data, if EC2 accepts as much.
+fn inline(sent: Vec<u8>, secret: &str, packing: impl FnOnce() -> Packing) -> Result<BootstrapData, ConditionUpdate> {
     if sent.len() > UserData::MAX_BYTES {
         let too_large = TooLarge {
-            secret: name,
+            secret,
             bytes: sent.len(),
-            packing: Packing::of(data, compresses),
+            packing: packing(),
         };
         return Err(not_ready(Reason::TooLarge, too_large.to_string()));
     }
     Ok(BootstrapData::Inline(UserData::new(sent)))
+}
+
+fn not_ready(reason: Reason, message: String) -> ConditionUpdate {
+    ConditionType::BootstrapDataReady.is_false(reason, message)
 }
 
 /// Bootstrap data that EC2 does not accept.
@@ -86,6 +150,8 @@ enum Packing {
     InSecret,
     /// The data is not compressed, and has this number of bytes compressed.
     Possible(usize),
+    /// Ignition of this version reads no compressed data.
+    Unread,
 }
 
 impl Packing {
@@ -98,6 +164,14 @@ impl Packing {
             Self::Possible(gzip(data).len())
         }
     }
+
+    fn of_ignition(ignition: &Ignition, data: &[u8], compresses: bool) -> Self {
+        match ignition::compressed_size(ignition, data) {
+            None => Self::Unread,
+            Some(_) if compresses => Self::Done,
+            Some(bytes) => Self::Possible(bytes),
+        }
+    }
 }
 
 impl fmt::Display for TooLarge<'_> {
@@ -107,6 +181,11 @@ impl fmt::Display for TooLarge<'_> {
         let shorten = format!("shorten the bootstrap data in Secret {secret}");
         match self.packing {
             Packing::Done => write!(formatter, "it is compressed, so {shorten}"),
+            Packing::Unread => write!(
+                formatter,
+                "Ignition reads compressed data from version 3.1 on, so {shorten}, or set \
+                 spec.template.spec.ignition.version in a new AWSMachineTemplate"
+            ),
             Packing::InSecret => write!(formatter, "it is compressed in the Secret already, so {shorten}"),
             Packing::Possible(compressed) if compressed > most => {
                 write!(formatter, "compressed it has {compressed}, so {shorten}")
@@ -149,7 +228,7 @@ mod tests {
     fn user_data(spec: &AWSMachineSpec, secret: Option<&Secret>) -> UserData {
         match bootstrap_data(spec, secret, "boot").unwrap() {
             BootstrapData::Inline(user_data) => user_data,
-            BootstrapData::Stored(backend, _) => panic!("{backend} keeps it"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -177,16 +256,58 @@ mod tests {
     #[test]
     fn what_cannot_be_handed_over_is_refused_with_its_reason() {
         let good = secret(&[("value", b"#cloud-config")]);
-        let ignition = secret(&[("value", b"{}"), ("format", b"ignition")]);
         let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1])]);
         assert_eq!(refusal(INLINE, None), Reason::WaitingForBootstrapData);
         assert_eq!(refusal(INLINE, Some(&secret(&[]))), Reason::WaitingForBootstrapData);
-        assert_eq!(refusal(INLINE, Some(&ignition)), Reason::UnsupportedFormat);
+        let other = secret(&[("value", b"[settings]"), ("format", b"bottlerocket")]);
+        assert_eq!(refusal(INLINE, Some(&other)), Reason::UnsupportedFormat);
         assert_eq!(
             refusal("ignition: {version: '3.4'}", Some(&good)),
             Reason::UnsupportedFormat
         );
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
+    }
+
+    #[test]
+    fn the_storage_of_ignition_decides_over_its_data() {
+        let ignition = secret(&[("value", b"{}"), ("format", b"ignition")]);
+        let data = || UserData::new(b"{}".to_vec());
+        for (field, set, expected) in [
+            (
+                "ignition.storageType",
+                "ignition: {storageType: UnencryptedUserData}",
+                BootstrapData::Inline(data()),
+            ),
+            (
+                "ignition.storageType",
+                "ignition: {storageType: ClusterObjectStore}",
+                BootstrapData::InBucket(data()),
+            ),
+            ("ignition", "ignition: {}", BootstrapData::InBucket(data())),
+            ("nothing", "publicIP: false", BootstrapData::InBucket(data())),
+            ("cloudInit", INLINE, BootstrapData::InBucket(data())),
+        ] {
+            let found = bootstrap_data(&spec(set), Some(&ignition), "boot");
+            assert_eq!(found.unwrap(), expected, "{field}");
+        }
+    }
+
+    #[test]
+    fn data_for_ignition_is_compressed_where_its_version_reads_that() {
+        let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1]), ("format", b"ignition")]);
+        let sent = |version: &str, uncompressed: bool| {
+            let ignition = format!("ignition: {{storageType: UnencryptedUserData, version: '{version}'}}");
+            let spec = spec(&format!("{ignition}, uncompressedUserData: {uncompressed}"));
+            bootstrap_data(&spec, Some(&large), "boot").map_err(|update| update.message)
+        };
+        assert!(sent("3.1", false).is_ok());
+        let advised = sent("3.1", true).unwrap_err();
+        assert!(
+            advised.contains("set spec.template.spec.uncompressedUserData: false"),
+            "{advised}"
+        );
+        let unread = sent("2.3", false).unwrap_err();
+        assert!(unread.contains("from version 3.1 on"), "{unread}");
     }
 
     #[test]

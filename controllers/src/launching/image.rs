@@ -7,8 +7,11 @@ use capa_api::common::ImageLookup;
 use capa_api::machine::AWSMachineSpec;
 use capa_cloud::{Image, Query};
 
+/// The architecture of Arm's processors, as images spell it.
+pub(super) const ARM64: &str = "arm64";
+
 /// The architectures of images, the preferred one first.
-const ARCHITECTURES: [&str; 2] = ["x86_64", "arm64"];
+const ARCHITECTURES: [&str; 2] = ["x86_64", ARM64];
 
 /// The longest format, in bytes. Names of images have at most 128 characters.
 const LONGEST: usize = 256;
@@ -49,17 +52,11 @@ impl ImageSearch {
                  the images"
             ));
         }
-        let architecture = ARCHITECTURES
-            .into_iter()
-            .find(|known| architectures.iter().any(|architecture| architecture == known));
-        let architecture = architecture.ok_or_else(|| {
-            let found = architectures.join(", ");
-            format!("instance type {instance_type} has no architecture of images ({found}): set ami.id")
-        })?;
+        let architecture = architecture(instance_type, architectures)?.to_owned();
         Ok(Self {
             name: name(lookup, version)?,
             owner,
-            architecture: architecture.to_owned(),
+            architecture,
         })
     }
 
@@ -82,6 +79,19 @@ impl fmt::Display for ImageSearch {
         } = self;
         write!(formatter, "image {name} ({architecture}) of account {owner}")
     }
+}
+
+/// The architecture of the images for an instance type with these architectures.
+///
+/// # Errors
+/// What the user has to correct.
+pub(super) fn architecture(instance_type: &str, architectures: &[String]) -> Result<&'static str, String> {
+    let mut known = ARCHITECTURES.into_iter();
+    let known = known.find(|known| architectures.iter().any(|architecture| architecture == known));
+    known.ok_or_else(|| {
+        let found = architectures.join(", ");
+        format!("instance type {instance_type} has no architecture of images ({found}): set ami.id")
+    })
 }
 
 /// The newest image. Of several that were created at the same time, the one with the greatest id, so that every machine

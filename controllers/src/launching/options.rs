@@ -9,23 +9,34 @@ use capa_cloud::{
     CapacityReservation, HostPlacement, LaunchOptions, Market, PlacementGroup, PrivateDnsNameOptions, ProcessorOptions,
 };
 
-/// The options of a launch into a subnet; `None` if the subnet is unknown.
-pub(crate) fn launch_options(spec: &AWSMachineSpec, subnet: Option<&NetworkSubnet>) -> LaunchOptions {
-    let host_id = spec.host_id.as_ref().filter(|id| !id.is_empty());
+/// The options of a launch into a subnet, which is `None` if it is unknown, and on the host that was allocated for the
+/// machine.
+pub(crate) fn launch_options(
+    spec: &AWSMachineSpec,
+    subnet: Option<&NetworkSubnet>,
+    allocated_host: Option<&str>,
+) -> LaunchOptions {
+    let host_id = spec.host_id.as_deref().filter(|id| !id.is_empty()).or(allocated_host);
+    let is_on_host = host_id.is_some() || spec.dynamic_host_allocation.is_some();
     LaunchOptions {
         market: market(spec),
         capacity_reservation: capacity_reservation(spec),
-        tenancy: spec.tenancy.map(Into::into).or_else(|| host_id.map(|_| "host")),
-        host: host_id.map(|id| HostPlacement {
-            id: id.clone(),
-            affinity: spec.host_affinity.into(),
-        }),
+        tenancy: spec.tenancy.map(Into::into).or_else(|| is_on_host.then_some("host")),
+        host: host_id.map(|id| host_placement(spec, id)),
         placement_group: placement_group(spec),
         processor: spec.cpu_options.as_ref().map(processor),
         network_interfaces: spec.network_interfaces.clone(),
         elastic_fabric_adapter: spec.network_interface_type == Some(NetworkInterfaceType::Efa),
         primary_ipv6: primary_ipv6(spec, subnet),
         private_dns_name: spec.private_dns_name.as_ref().and_then(private_dns_name),
+    }
+}
+
+/// The placement on a host.
+pub(crate) fn host_placement(spec: &AWSMachineSpec, host_id: &str) -> HostPlacement {
+    HostPlacement {
+        id: host_id.to_owned(),
+        affinity: spec.host_affinity.into(),
     }
 }
 
@@ -136,7 +147,7 @@ mod tests {
     use crate::testing::read;
 
     fn options(fields: &str) -> LaunchOptions {
-        launch_options(&read(&format!("{{instanceType: m7i.large, {fields}}}")), None)
+        launch_options(&read(&format!("{{instanceType: m7i.large, {fields}}}")), None, None)
     }
 
     #[test]
@@ -191,6 +202,19 @@ mod tests {
     }
 
     #[test]
+    fn an_allocated_host_is_one_that_the_spec_does_not_name() {
+        let on = |fields: &str, allocated| {
+            let spec = read(&format!("{{instanceType: m7i.large, {fields}}}"));
+            launch_options(&spec, None, allocated)
+        };
+        let allocates = "dynamicHostAllocation: {}, hostAffinity: host";
+        let before = on(allocates, None);
+        assert_eq!((before.tenancy, before.host), (Some("host"), None));
+        let host = on(allocates, Some("h-1")).host.unwrap();
+        assert_eq!((host.id.as_str(), host.affinity), ("h-1", "host"));
+    }
+
+    #[test]
     fn placement_processor_and_dns_are_passed_on() {
         let all = options(
             "placementGroupName: racks, placementGroupPartition: 3, cpuOptions: {confidentialCompute: \
@@ -214,7 +238,7 @@ mod tests {
         let with = |fields: &str, ipv6: &str| {
             let spec: AWSMachineSpec = read(&format!("{{instanceType: m7i.large, {fields}}}"));
             let subnet: NetworkSubnet = read(&format!("{{id: subnet-0000000a, {ipv6}}}"));
-            launch_options(&spec, Some(&subnet)).primary_ipv6
+            launch_options(&spec, Some(&subnet), None).primary_ipv6
         };
         assert!(with("", "ipv6: true"));
         assert!(!with("", "ipv6: false"));

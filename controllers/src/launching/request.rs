@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capa_api::common::{MachineRole, Volume};
+use capa_api::common::{MachineRole, Tags, Volume};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
@@ -27,6 +27,8 @@ pub(crate) struct RequestInputs<'a> {
     pub(crate) user_data: &'a UserData,
     /// The machine image.
     pub(crate) image_id: &'a str,
+    /// The Dedicated Host that was allocated for the machine.
+    pub(crate) allocated_host: Option<&'a str>,
     /// Device of the image's root volume. Known if the spec sets the root volume.
     pub(crate) root_device: Option<&'a str>,
 }
@@ -71,7 +73,7 @@ pub(crate) fn build_request(
         },
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
-        options: launch_options(spec, subnet),
+        options: launch_options(spec, subnet, inputs.allocated_host),
     }
 }
 
@@ -106,6 +108,13 @@ fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVol
     })
 }
 
+/// The tags that machine and network ask for. Those of the machine take precedence.
+pub(crate) fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags {
+    let mut tags = network.additional_tags.clone();
+    tags.extend(spec.additional_tags.clone());
+    tags
+}
+
 /// The tags of an instance. They are CAPA's tags, so that each provider can take over machines of the other provider,
 /// and the tag of the management cluster. Tags of the machine take precedence over tags of the cluster. Both can
 /// override `Name`, but no system tag.
@@ -113,8 +122,7 @@ fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, St
     let name = machine.metadata.name.clone().unwrap_or_default();
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
     let mut tags = BTreeMap::from([(meta::NAME_TAG.to_owned(), name)]);
-    tags.extend(inputs.network.additional_tags.clone());
-    tags.extend(machine.spec.additional_tags.clone());
+    tags.extend(additional_tags(&machine.spec, inputs.network));
     tags.extend([
         (meta::cluster_tag(inputs.cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
         (
@@ -155,6 +163,7 @@ mod tests {
             management_cluster: Some("c"),
             role,
             user_data: &UserData::new(b"data".to_vec()),
+            allocated_host: None,
             root_device: Some("/dev/xvda"),
         };
         let placement = Placement {

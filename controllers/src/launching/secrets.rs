@@ -1,13 +1,11 @@
 //! Bootstrap data that an AWS service for secrets keeps until the instance has fetched it. Pure.
 
-use std::collections::BTreeMap;
-
-use capa_api::common::IdentityReference;
 use capa_api::machine::{AWSMachineSpec, BootstrapSecrets, SecretsBackend};
-use capa_api::meta;
-use capa_cloud::{StoredSecret, UserData};
+use capa_cloud::StoredSecret;
 
 use super::boot_hook::{self, StoredData};
+use super::kept::KeptData;
+use super::storage::{LaunchSecrets, StorageRequest};
 
 /// The number of secrets that a machine whose status was lost may have: enough for 120 KiB of compressed bootstrap data
 /// in Secrets Manager, and for 30 KB in Parameter Store, where one call deletes all of them.
@@ -18,68 +16,41 @@ const fn assumed_count(backend: SecretsBackend) -> i32 {
     }
 }
 
-/// What bootstrap data is stored for.
-pub(crate) struct StorageRequest<'a> {
-    pub(crate) spec: &'a AWSMachineSpec,
-    pub(crate) backend: SecretsBackend,
-    /// UID of the AWSMachine.
-    pub(crate) uid: &'a str,
-    /// Name of the AWSMachine.
-    pub(crate) name: &'a str,
-    pub(crate) region: &'a str,
-    pub(crate) identity_ref: &'a IdentityReference,
-    /// Name of the cluster in tags.
-    pub(crate) cluster_tag: &'a str,
-    /// The bootstrap data.
-    pub(crate) data: &'a [u8],
-}
-
 /// The secrets of a launch, and the user data that fetches them.
-pub(crate) struct LaunchSecrets {
-    /// The record in the status of the AWSMachine.
-    pub(crate) record: BootstrapSecrets,
-    pub(crate) parts: Vec<StoredSecret>,
-    pub(crate) user_data: UserData,
-}
-
-impl LaunchSecrets {
-    pub(crate) fn new(request: &StorageRequest<'_>) -> Self {
-        let prefix = prefix(request.spec, request.backend, request.uid);
-        let data = StoredData::new(request.data, request.backend, request.region, &prefix);
-        let tags = BTreeMap::from([
-            (meta::NAME_TAG.to_owned(), request.name.to_owned()),
-            (
-                meta::kubernetes_cluster_tag(request.cluster_tag),
-                meta::OWNED_TAG_VALUE.to_owned(),
-            ),
-        ]);
-        let parts = data.parts().map(|(name, content)| StoredSecret {
-            backend: request.backend,
-            name,
-            content: content.to_vec(),
-            tags: tags.clone(),
-        });
-        Self {
-            parts: parts.collect(),
-            user_data: data.user_data(),
-            record: BootstrapSecrets {
-                backend: request.backend,
-                prefix,
-                count: i32::try_from(data.count()).unwrap_or(i32::MAX),
-                region: Some(request.region.to_owned()),
-                identity_ref: Some(request.identity_ref.clone()),
-            },
-        }
+pub(crate) fn in_service(request: &StorageRequest<'_>, backend: SecretsBackend) -> LaunchSecrets {
+    let prefix = prefix(request.spec, backend, request.uid);
+    let fewest = request.spec.effective_secret_count();
+    let data = StoredData::new(request.data, backend, request.region, &prefix, fewest);
+    let parts = data.parts().map(|(name, content)| StoredSecret {
+        store: backend.into(),
+        name,
+        content: content.to_vec(),
+        tags: request.tags(),
+    });
+    LaunchSecrets {
+        parts: parts.collect(),
+        user_data: data.user_data(),
+        presigning: None,
+        record: KeptData::Secrets(BootstrapSecrets {
+            backend,
+            prefix,
+            count: i32::try_from(data.count()).unwrap_or(i32::MAX),
+            region: Some(request.region.to_owned()),
+            account_id: Some(request.account_id.to_owned()),
+            identity_ref: Some(request.identity_ref.clone()),
+        }),
     }
 }
 
 /// The record of the secrets that a machine with this UID may have, where the status that recorded them was lost.
 pub(crate) fn assumed(spec: &AWSMachineSpec, backend: SecretsBackend, uid: &str) -> BootstrapSecrets {
+    let fewest = i32::try_from(spec.effective_secret_count()).unwrap_or(i32::MAX);
     BootstrapSecrets {
         backend,
         prefix: prefix(spec, backend, uid),
-        count: assumed_count(backend),
+        count: assumed_count(backend).max(fewest),
         region: None,
+        account_id: None,
         identity_ref: None,
     }
 }
@@ -101,36 +72,25 @@ fn prefix(spec: &AWSMachineSpec, backend: SecretsBackend, uid: &str) -> String {
     }
 }
 
-/// The names of the recorded secrets.
-pub(crate) fn names(record: &BootstrapSecrets) -> Vec<String> {
-    let count = usize::try_from(record.count).unwrap_or_default();
-    boot_hook::names(record.backend, &record.prefix, count)
-}
-
-/// The service in words.
-pub(crate) const fn service(backend: SecretsBackend) -> &'static str {
-    match backend {
-        SecretsBackend::SecretsManager => "Secrets Manager",
-        SecretsBackend::SsmParameterStore => "Parameter Store",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use capa_api::common::IdentityReference;
+
     use super::*;
     use crate::testing::read;
 
     fn stored(fields: &str, backend: SecretsBackend, data: &[u8]) -> LaunchSecrets {
-        LaunchSecrets::new(&StorageRequest {
+        let request = StorageRequest {
             spec: &read(&format!("{{instanceType: t3.large{fields}}}")),
-            backend,
             uid: "uid-m",
             name: "m",
             region: "eu-west-1",
+            account_id: "111122223333",
             identity_ref: &IdentityReference::controller_default(),
             cluster_tag: "dev",
             data,
-        })
+        };
+        in_service(&request, backend)
     }
 
     #[test]
@@ -151,7 +111,23 @@ mod tests {
         ] {
             let stored = stored(fields, backend, b"#cloud-config");
             assert_eq!(stored.parts[0].name, expected);
-            assert_eq!(names(&stored.record), [expected]);
+            assert_eq!(stored.record.names(), [expected]);
+        }
+    }
+
+    #[test]
+    fn the_spec_says_how_many_secrets_there_are_at_least() {
+        let field = "cloudInit.secretCount";
+        for (value, count) in [(1, 1), (4, 4), (10, 10), (1_000, 10), (-1, 1)] {
+            let fields = format!(", cloudInit: {{secretPrefix: team-a, secretCount: {value}}}");
+            for backend in [SecretsBackend::SecretsManager, SecretsBackend::SsmParameterStore] {
+                let stored = stored(&fields, backend, b"#cloud-config");
+                assert_eq!(stored.parts.len(), count, "{field}: {value}");
+                assert_eq!(stored.record.names().len(), count, "{field}: {value}");
+                let spec = read(&format!("{{instanceType: t3.large{fields}}}"));
+                let assumed = KeptData::Secrets(assumed(&spec, backend, "uid-m"));
+                assert!(assumed.names().len() >= count, "{field}: {value}");
+            }
         }
     }
 

@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::common::Tags;
 use capa_cloud::limits::{Share, Shares};
 use capa_cloud::session::{MachineSession, RateLimits, SessionKey};
-use capa_cloud::sim::{Behaviour, Ec2, Region, Sessions, SimSession};
+use capa_cloud::sim::{AllocatedHost, Behaviour, Ec2, Region, Sessions, SimSession};
 use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, LaunchRequest, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
     StoredSecret, Timing,
@@ -104,10 +105,46 @@ impl FakeAws {
         self.state().region(&self.region).secrets().to_vec()
     }
 
+    /// The Dedicated Hosts that were ever allocated, oldest first.
+    pub(crate) fn hosts(&self) -> Vec<AllocatedHost> {
+        self.state().region(&self.region).hosts().to_vec()
+    }
+
     /// Ids of the instances that were ever launched.
     pub(crate) fn instance_ids(&self) -> Vec<String> {
         let state = self.state();
         state.ec2.launched().map(|instance| instance.id.clone()).collect()
+    }
+
+    /// The tags of an instance, of its volume or of its network interface.
+    pub(crate) fn tags_of(&self, id: &str) -> Tags {
+        let mut state = self.state();
+        let region = state.region(&self.region);
+        let tags = region.launched().find_map(|instance| {
+            let own = (instance.id == id).then_some(&instance.tags);
+            own.or_else(|| instance.resource_tags.get(id))
+        });
+        tags.cloned().unwrap_or_default()
+    }
+
+    /// The security groups of the network interface of an instance.
+    pub(crate) fn groups_of(&self, instance_id: &str) -> Vec<String> {
+        let mut state = self.state();
+        let mut launched = state.region(&self.region).launched();
+        let instance = launched.find(|instance| instance.id == instance_id);
+        instance
+            .map(|instance| instance.security_group_ids.clone())
+            .unwrap_or_default()
+    }
+
+    /// Whether the resource-based name of an instance has an A and an AAAA record.
+    pub(crate) fn dns_records_of(&self, instance_id: &str) -> (Option<bool>, Option<bool>) {
+        let mut state = self.state();
+        let mut launched = state.region(&self.region).launched();
+        let instance = launched.find(|instance| instance.id == instance_id);
+        instance
+            .map(|instance| (instance.dns_records.a, instance.dns_records.aaaa))
+            .unwrap_or_default()
     }
 
     /// Regions of the created clients.
@@ -174,6 +211,7 @@ fn sessions(listing_interval: Duration) -> Sessions {
         listing_interval,
         transition_interval: Duration::ZERO,
         target_poll: Duration::ZERO,
+        lookup_gathering: Duration::ZERO,
         rate_second: Duration::ZERO,
         ..shipped
     };

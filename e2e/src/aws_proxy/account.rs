@@ -129,6 +129,17 @@ impl Account {
         self.change(|account| account.instances.hidden = duration);
     }
 
+    /// Sets whether EC2 keeps a Dedicated Host that is to be released, as it keeps those for Mac instances for a day.
+    pub fn keep_host(&self, id: &str, keeps: bool) {
+        self.change(|account| {
+            if keeps {
+                account.hosts.kept.insert(id.to_owned());
+            } else {
+                account.hosts.kept.remove(id);
+            }
+        });
+    }
+
     /// Sets how long instances are shown as `shutting-down` after their termination, default zero; the setting applies
     /// at once to all instances.
     pub fn set_shutting_down(&self, duration: Duration) {
@@ -231,12 +242,14 @@ impl Account {
     pub fn manager_journal(&self) -> Journal {
         let others = self.journal().except(&self.user_key.access_key_id);
         let others = others.except(&self.node_key.access_key_id);
-        others.matching(|call| !call.is_check)
+        others.matching(|call| !call.is_check && !call.by_url)
     }
 
-    /// The calls of the account's [nodes](Account::node_key).
+    /// The calls of the account's [nodes](Account::node_key), and their uses of presigned URLs.
     pub fn nodes_journal(&self) -> Journal {
-        self.journal().by(&self.node_key.access_key_id)
+        let key = &self.node_key.access_key_id;
+        self.journal()
+            .matching(|call| call.by_url || call.access_key_id == *key)
     }
 
     /// The calls of the checks of infrastructure.

@@ -40,6 +40,7 @@ impl Refusal {
             ("RequestLimitExceeded", "secretsmanager" | "ssm") => {
                 Self::new(400, "ThrottlingException", "Rate exceeded")
             }
+            ("RequestLimitExceeded", "s3") => Self::new(503, "SlowDown", "Please reduce your request rate."),
             ("RequestLimitExceeded", _) => Self::new(400, "Throttling", "Rate exceeded"),
             ("UnauthorizedOperation", _) => {
                 // The details are encrypted, so they differ from answer to answer.

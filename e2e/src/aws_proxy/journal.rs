@@ -30,6 +30,8 @@ pub struct Call {
     pub role: Option<AssumedRole>,
     /// Whether a check of infrastructure made the call, by the user agent.
     pub is_check: bool,
+    /// Whether somebody used a URL that the key had signed.
+    pub by_url: bool,
     /// The action, e.g. `RunInstances`; empty where the request could not be read.
     pub action: String,
     /// The decoded form without `Action` and `Version`; user data and secrets are replaced by their size and hash (see
@@ -305,6 +307,7 @@ mod tests {
             access_key_id: key.into(),
             role: None,
             is_check: false,
+            by_url: false,
             action: action.into(),
             parameters: BTreeMap::new(),
             status: 200,

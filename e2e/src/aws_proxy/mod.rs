@@ -23,6 +23,7 @@ mod changes;
 pub mod computers;
 mod faults;
 mod held;
+mod hosts;
 mod instances;
 mod journal;
 mod launches;

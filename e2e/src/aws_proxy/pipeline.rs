@@ -14,7 +14,7 @@ use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
 use super::request::{CredentialScope, Request};
 use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
-use super::{changes, launches, load_balancing, protocol};
+use super::{changes, hosts, launches, load_balancing, protocol};
 
 /// The result of a request that has had its effect.
 pub(super) struct Served {
@@ -77,7 +77,7 @@ impl Outcome {
 /// Serves a request up to its answer, and records the call.
 pub(super) async fn serve(shared: &Shared, head: &Parts, body: &[u8]) -> Served {
     let (at, began) = (Timestamp::now(), Instant::now());
-    let scope = CredentialScope::read(&head.headers).unwrap_or_default();
+    let scope = CredentialScope::read(&head.headers, &head.uri).unwrap_or_default();
     let key = shared.with(|state| state.keys.get(&scope.access_key_id).cloned());
     let is_check = is_of_checks(&head.headers);
     let request = Request::read(&head.method, &head.uri, &head.headers, body);
@@ -102,6 +102,7 @@ pub(super) async fn serve(shared: &Shared, head: &Parts, body: &[u8]) -> Served 
         account: account.clone(),
         role: key.and_then(|key| key.role),
         is_check,
+        by_url: scope.by_url,
         parameters: request.as_ref().map(redacted).unwrap_or_default(),
         status: outcome.answer.status,
         error: outcome.answer.error_code(),
@@ -189,6 +190,9 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
     let answer = match (request.scope.service.as_str(), request.action.as_str()) {
         ("ec2", "RunInstances") => return launches::run_instances(shared, request, caller, zone).await,
         ("sts", "AssumeRole") => assume_role(shared, request).await,
+        ("ec2", "AllocateHosts") => hosts::allocate(shared, request, caller).await,
+        ("ec2", "DescribeHosts") => hosts::describe(shared, request, caller).await,
+        ("ec2", "ReleaseHosts") => hosts::release(shared, request, caller).await,
         ("ec2", "TerminateInstances") => changes::terminate(shared, request, caller).await,
         ("ec2", "StopInstances") => changes::stop(shared, request, caller).await,
         ("ec2", "StartInstances") => changes::start(shared, request, caller).await,

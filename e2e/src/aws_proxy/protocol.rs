@@ -53,6 +53,8 @@ pub(super) fn read(
         let query = uri.query().unwrap_or_default();
         let mut parameters: BTreeMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let action = s3_action(method, uri.path(), &parameters);
+        // The signature of a presigned URL is a secret.
+        parameters.retain(|name, _| !name.starts_with("X-Amz-"));
         parameters.insert("Path".to_owned(), uri.path().to_owned());
         let protocol = Protocol::S3 {
             method: method.clone(),

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, Method, Uri, header};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 use super::answer::Refusal;
 use super::protocol::{self, Protocol};
@@ -13,6 +16,8 @@ pub(super) struct CredentialScope {
     pub(super) access_key_id: String,
     pub(super) region: String,
     pub(super) service: String,
+    /// Whether the signature is in the URL, which somebody else may use than who signed it.
+    pub(super) by_url: bool,
 }
 
 /// A call.
@@ -34,13 +39,21 @@ pub(super) struct Filter {
 
 impl CredentialScope {
     /// Reads the credential of a SigV4 header: `AWS4-HMAC-SHA256
-    /// Credential=<key>/<day>/<region>/<service>/aws4_request, …`.
-    pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
-        let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let parts = header.strip_prefix("AWS4-HMAC-SHA256")?;
+    /// Credential=<key>/<day>/<region>/<service>/aws4_request, …`. A presigned URL has the credential in its query.
+    pub(super) fn read(headers: &HeaderMap, uri: &Uri) -> Option<Self> {
+        let Some(header) = headers.get(header::AUTHORIZATION) else {
+            let credential = in_query(uri, "X-Amz-Credential")?;
+            let scope = Self::parse(&credential)?;
+            return Some(Self { by_url: true, ..scope });
+        };
+        let parts = header.to_str().ok()?.strip_prefix("AWS4-HMAC-SHA256")?;
         let credential = parts
             .split(',')
             .find_map(|part| part.trim().strip_prefix("Credential="))?;
+        Self::parse(credential)
+    }
+
+    fn parse(credential: &str) -> Option<Self> {
         let mut fields = credential.split('/');
         let access_key_id = fields.next()?.to_owned();
         let _day = fields.next()?;
@@ -50,20 +63,41 @@ impl CredentialScope {
             access_key_id,
             region,
             service,
+            by_url: false,
         })
     }
+}
+
+/// A parameter in the query of a URL.
+fn in_query(uri: &Uri, name: &str) -> Option<String> {
+    let mut query = form_urlencoded::parse(uri.query()?.as_bytes());
+    query.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
+}
+
+/// Whether a presigned URL can be used now.
+fn is_valid_now(uri: &Uri) -> bool {
+    let from = in_query(uri, "X-Amz-Date").and_then(|date| DateTime::strptime("%Y%m%dT%H%M%SZ", date).ok());
+    let from = from.and_then(|from| from.to_zoned(TimeZone::UTC).ok());
+    let seconds = in_query(uri, "X-Amz-Expires").and_then(|seconds| seconds.parse::<i64>().ok());
+    from.zip(seconds).is_some_and(|(from, seconds)| {
+        let age = Timestamp::now().as_second() - from.timestamp().as_second();
+        (0..seconds).contains(&age)
+    })
 }
 
 impl Request {
     /// Parses a request. A request that the emulated AWS does not support is refused as AWS would refuse it.
     pub(super) fn read(method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refusal> {
-        let scope = CredentialScope::read(headers).ok_or_else(|| {
+        let scope = CredentialScope::read(headers, uri).ok_or_else(|| {
             Refusal::new(
                 403,
                 "MissingAuthenticationToken",
                 "the request has no SigV4 Authorization header",
             )
         })?;
+        if scope.by_url && !is_valid_now(uri) {
+            return Err(Refusal::new(403, "AccessDenied", "Request has expired"));
+        }
         if let Some((protocol, action, parameters)) = protocol::read(&scope.service, method, uri, headers, body) {
             return Ok(Self {
                 scope,
@@ -177,7 +211,8 @@ mod tests {
             CredentialScope {
                 access_key_id: "AKIAX".into(),
                 region: "eu-west-1".into(),
-                service: "ec2".into()
+                service: "ec2".into(),
+                by_url: false,
             }
         );
         assert_eq!(request.parameter("VpcId.1"), Some("vpc-1+2"));
@@ -192,6 +227,23 @@ mod tests {
         );
         assert_eq!(code(Method::GET, &signed(), b"Action=X"), "InvalidHttpRequest");
         assert_eq!(code(Method::POST, &signed(), b"Version=1"), "MissingAction");
+    }
+
+    #[test]
+    fn a_presigned_url_counts_until_its_time_is_over() {
+        let date = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let get = |seconds: u32| {
+            let url = format!(
+                "/bucket/key?X-Amz-Credential=AKIAX%2F20260101%2Feu-west-1%2Fs3%2Faws4_request&X-Amz-Date={date}\
+                 &X-Amz-Expires={seconds}&X-Amz-Signature=0"
+            );
+            Request::read(&Method::GET, &url.parse().unwrap(), &HeaderMap::new(), b"")
+        };
+        let request = get(60).unwrap();
+        assert_eq!(request.action, "GetObject");
+        assert!(request.scope.by_url);
+        assert_eq!(request.parameters.keys().collect::<Vec<_>>(), ["Path"], "no signature");
+        assert_eq!(get(0).unwrap_err().code, "AccessDenied");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::account::AccessKey;
 use super::computers::Computers;
 use super::faults::{FaultEffect, Faults, Stage, Target};
 use super::held::Unanswered;
+use super::hosts::Hosts;
 use super::instances::Instances;
 use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
 use super::limits::Limits;
@@ -67,6 +68,7 @@ pub(super) struct AccountState {
     pub(super) roles: BTreeMap<String, Option<String>>,
     pub(super) tokens: Tokens,
     pub(super) instances: Instances,
+    pub(super) hosts: Hosts,
     pub(super) computers: Computers,
     /// The key of the account's nodes; `None` for an account that the proxy did not make.
     pub(super) node_key: Option<AccessKey>,

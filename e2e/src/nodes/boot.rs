@@ -7,8 +7,10 @@ use anyhow::{Context, ensure};
 use super::boot_hook;
 use super::cluster::Cluster;
 use super::configuration::Configuration;
+use super::ignition;
 use super::objects::{self, NodeFacts};
 use super::simulator::NodeSimulator;
+use super::sources;
 use super::user_data::{self, Bootstrap, Init, Join, NodeRegistration};
 use crate::aws_proxy::computers::Computer;
 
@@ -27,7 +29,19 @@ pub(super) async fn boot(simulator: &NodeSimulator, computer: &Computer) -> anyh
     let Some(configuration) = boot_hook::configuration(simulator, computer).await? else {
         return Ok(None);
     };
-    match user_data::read(configuration, &computer.host_name)? {
+    let fetched = ignition::fetched(&configuration, async |url| {
+        sources::fetch(simulator, computer, url).await
+    })
+    .await;
+    let fetched = match fetched {
+        Ok(fetched) => fetched,
+        Err(error) => {
+            let instance = &computer.instance_id;
+            tracing::warn!(instance, "does not boot: {error:#}");
+            return Ok(None);
+        }
+    };
+    match user_data::read(configuration, &fetched, &computer.host_name)? {
         None => Ok(None),
         Some(Bootstrap::Init(init)) => init_control_plane(simulator, computer, &init).await.map(Some),
         Some(Bootstrap::Join(join)) => join_cluster(simulator, computer, &join).await.map(Some),

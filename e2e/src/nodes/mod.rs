@@ -20,10 +20,12 @@ mod computers;
 mod configuration;
 mod connect;
 mod etcd;
+mod ignition;
 mod multipart;
 mod objects;
 mod route;
 mod simulator;
+mod sources;
 mod user_data;
 mod write;
 

@@ -1,4 +1,4 @@
-//! The cloud-config of the kubeadm bootstrap provider, parsed as cloud-init and kubeadm parse it.
+//! The bootstrap data of the kubeadm bootstrap provider, parsed as cloud-init, Ignition and kubeadm parse it.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,10 +10,14 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use super::configuration::Configuration;
+use super::ignition::{self, Fetched};
 
 /// The paths of the configurations of `kubeadm init` and `kubeadm join` in the bootstrap provider's cloud-config.
 const INIT_CONFIGURATION: &str = "/run/kubeadm/kubeadm.yaml";
 const JOIN_CONFIGURATION: &str = "/run/kubeadm/kubeadm-join-config.yaml";
+
+/// The path of either in its Ignition configuration.
+const IGNITION_CONFIGURATION: &str = "/etc/kubeadm.yml";
 
 /// The folder of kubeadm's keys.
 const PKI: &str = "/etc/kubernetes/pki/";
@@ -70,22 +74,34 @@ pub(super) struct NodeRegistration {
     pub(super) provider_id: Option<String>,
 }
 
-/// Parses a configuration, packed or not. Returns `None` where the configuration does not call kubeadm.
-pub(super) fn read(configuration: Vec<u8>, host_name: &str) -> anyhow::Result<Option<Bootstrap>> {
+/// Parses a configuration, packed or not, and what has been fetched for it. Returns `None` where the configuration does
+/// not call kubeadm.
+pub(super) fn read(configuration: Vec<u8>, fetched: &Fetched, host_name: &str) -> anyhow::Result<Option<Bootstrap>> {
     let text = String::from_utf8(unpacked(configuration)?).context("the user data is no text")?;
+    if let Some(mut files) = ignition::files(&text, fetched)? {
+        return match files.remove(IGNITION_CONFIGURATION) {
+            Some(join) if join.contains("kind: JoinConfiguration") => bootstrap(None, Some(&join), files),
+            init => bootstrap(init.as_deref(), None, files),
+        };
+    }
     if !text.contains("#cloud-config") {
         return Ok(None);
     }
     let document: Value = serde_saphyr::from_str(&rendered(&text, host_name)).context("parse the cloud-config")?;
     let mut files = files(&document)?;
     let (init, join) = (files.remove(INIT_CONFIGURATION), files.remove(JOIN_CONFIGURATION));
+    bootstrap(init.as_deref(), join.as_deref(), files)
+}
+
+/// The kubeadm command with one of these configurations.
+fn bootstrap(init: Option<&str>, join: Option<&str>, files: Files) -> anyhow::Result<Option<Bootstrap>> {
     let pki = files
         .into_iter()
         .filter_map(|(path, content)| Some((path.strip_prefix(PKI)?.to_owned(), content)))
         .collect();
     match (init, join) {
-        (Some(init), None) => Ok(Some(Bootstrap::Init(read_init(&init, pki)?))),
-        (None, Some(join)) => Ok(Some(Bootstrap::Join(read_join(&join, pki)?))),
+        (Some(init), None) => Ok(Some(Bootstrap::Init(read_init(init, pki)?))),
+        (None, Some(join)) => Ok(Some(Bootstrap::Join(read_join(join, pki)?))),
         (None, None) => Ok(None),
         (Some(_), Some(_)) => bail!("the user data calls both init and join"),
     }
@@ -249,7 +265,7 @@ write_files:
 ";
 
     fn parse(text: &str) -> anyhow::Result<Option<Bootstrap>> {
-        read(text.into(), "ip-10-0-0-1")
+        read(text.into(), &Fetched::new(), "ip-10-0-0-1")
     }
 
     #[test]
@@ -272,7 +288,7 @@ write_files:
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(JOIN.as_bytes()).unwrap();
         let packed = BASE64_STANDARD.encode(gzip.finish().unwrap());
-        let Some(Bootstrap::Join(join)) = read(decode(&packed).unwrap(), "h").unwrap() else {
+        let Some(Bootstrap::Join(join)) = read(decode(&packed).unwrap(), &Fetched::new(), "h").unwrap() else {
             panic!("no join");
         };
         assert!(join.control_plane);

@@ -45,27 +45,48 @@ pub async fn json(
     Ok((status, answer))
 }
 
+/// Calls S3 as somebody, and returns the HTTP status and the answer, which may be empty. The path has the bucket.
+pub(super) async fn s3(
+    method: http::Method,
+    url: &str,
+    access_key_id: &str,
+    region: &str,
+    path: &str,
+    body: &str,
+) -> anyhow::Result<(u16, Option<Element>)> {
+    let credential = credential(access_key_id, region, "s3");
+    let request = http::Request::builder().method(method).uri(format!("{url}{path}"));
+    let (status, body) = send_signed(request, &credential, body.to_owned()).await?;
+    let text = String::from_utf8_lossy(&body);
+    let answer = (!text.is_empty()).then(|| Element::parse(&text)).transpose();
+    Ok((
+        status,
+        answer.with_context(|| format!("parsing the answer of {url}{path}"))?,
+    ))
+}
+
 fn credential(access_key_id: &str, region: &str, service: &str) -> String {
     format!("{access_key_id}/20260101/{region}/{service}/aws4_request")
 }
 
 async fn send(url: &str, credential: &str, headers: &[(&str, &str)], body: String) -> anyhow::Result<(u16, Bytes)> {
-    let mut request = http::Request::post(url).header(
-        "authorization",
-        format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"),
-    );
+    let mut request = http::Request::post(url);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
+    let answer = send_signed(request, credential, body).await;
+    answer.with_context(|| format!("calling {url}"))
+}
+
+async fn send_signed(request: http::request::Builder, credential: &str, body: String) -> anyhow::Result<(u16, Bytes)> {
+    let authorization = format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0");
+    let request = request.header("authorization", authorization);
     let request = request
         .body(Full::<Bytes>::from(body))
-        .with_context(|| format!("composing a request to {url}"))?;
+        .context("composing the request")?;
     let client = Client::builder(TokioExecutor::new()).build_http();
-    let response = client
-        .request(request)
-        .await
-        .with_context(|| format!("calling {url}"))?;
+    let response = client.request(request).await.context("sending the request")?;
     let status = response.status().as_u16();
-    let body = response.into_body().collect().await;
-    Ok((status, body.with_context(|| format!("reading from {url}"))?.to_bytes()))
+    let body = response.into_body().collect().await.context("reading the answer")?;
+    Ok((status, body.to_bytes()))
 }

@@ -1,10 +1,12 @@
-//! The secrets of an account.
+//! The secrets of an account, the objects in its buckets, and the parameters that AWS publishes there.
 
 use anyhow::{Context, ensure};
+use http::Method;
 use serde_json::json;
 
 use super::User;
-use super::query::json as call;
+use super::query::{json as call, s3};
+use crate::aws_proxy::xml::Element;
 
 /// The services: the signing name, the action, the list in its answer.
 const SERVICES: [(&str, &str, &str); 2] = [
@@ -13,6 +15,41 @@ const SERVICES: [(&str, &str, &str); 2] = [
 ];
 
 impl User {
+    /// Makes a bucket. Buckets of all accounts share their names.
+    pub async fn create_bucket(&self, name: &str) -> anyhow::Result<()> {
+        let region = &self.region;
+        let location = format!(
+            "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+        );
+        self.s3(Method::PUT, &format!("/{name}"), &location).await?;
+        Ok(())
+    }
+
+    /// The keys of the objects in a bucket.
+    pub async fn objects(&self, bucket: &str) -> anyhow::Result<Vec<String>> {
+        let answer = self.s3(Method::GET, &format!("/{bucket}?list-type=2"), "").await?;
+        let listed = answer.context("the listing is empty")?;
+        ensure!(
+            listed.text_at(&["IsTruncated"]) == "false",
+            "{bucket} has more than one page"
+        );
+        let objects = listed.children.iter().filter(|child| child.name == "Contents");
+        Ok(objects.map(|object| object.text_at(&["Key"]).to_owned()).collect())
+    }
+
+    /// Deletes an object.
+    pub async fn delete_object(&self, bucket: &str, key: &str) -> anyhow::Result<()> {
+        self.s3(Method::DELETE, &format!("/{bucket}/{key}"), "").await?;
+        Ok(())
+    }
+
+    async fn s3(&self, method: Method, path: &str, body: &str) -> anyhow::Result<Option<Element>> {
+        let key = &self.account.user_key().access_key_id;
+        let (status, answer) = s3(method, self.account.url(), key, &self.region, path, body).await?;
+        ensure!(status < 300, "{path}: {status} {answer:?}");
+        Ok(answer)
+    }
+
     /// The names of all secrets in Secrets Manager and of all parameters in Parameter Store in this region.
     pub async fn secrets(&self) -> anyhow::Result<Vec<String>> {
         let mut names = Vec::new();
@@ -30,5 +67,15 @@ impl User {
             names.extend(found.map(str::to_owned));
         }
         Ok(names)
+    }
+
+    /// Publishes a parameter with the image of EKS, as AWS does in every account. The value replaces an earlier one.
+    pub async fn publish_parameter(&self, name: &str, value: &str) -> anyhow::Result<()> {
+        let key = &self.account.user_key().access_key_id;
+        let parameters = json!({"Name": name, "Value": value, "Type": "String"});
+        let target = "AmazonSSM.PutParameter";
+        let (status, answer) = call(self.account.url(), key, &self.region, "ssm", target, &parameters).await?;
+        ensure!(status == 200, "{target} {name}: {status} {answer}");
+        Ok(())
     }
 }

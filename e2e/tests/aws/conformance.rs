@@ -1,5 +1,6 @@
 //! The EC2 of the stories, over the wire, tested by the same cases from EC2's documentation as the simulated EC2.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use capa_cloud::sim::StateChange;
 use capa_cloud::sim::conformance::{CASES, Circumstance, Ec2UnderTest, Place, Stage};
-use capa_cloud::{CloudError, Instance, InstanceState, LaunchRequest, Query, StateReason};
+use capa_cloud::{CloudError, Host, HostRequest, Instance, InstanceState, LaunchRequest, Query, StateReason};
 use capa_e2e::aws_proxy::{Account, Fault, InjectedFault};
 use capa_e2e::moto::IMAGE_ID;
 use capa_e2e::user::{User, client};
@@ -121,12 +122,8 @@ impl Ec2UnderTest for OnTheWire {
     }
 
     async fn describe_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        let filters = query.filters.iter().map(|(name, values)| {
-            let values = Some(values.clone());
-            Filter::builder().name(name).set_values(values).build()
-        });
-        let filters = Some(filters.collect::<Vec<_>>()).filter(|filters| !filters.is_empty());
-        let describe = self.ec2.describe_instances().set_filters(filters).max_results(1000);
+        let describe = self.ec2.describe_instances();
+        let describe = describe.set_filters(filters(query)).max_results(1000);
         let pages = describe.into_paginator().send().try_collect().await;
         let pages = pages.map_err(|error| refused("DescribeInstances", &error))?;
         let reservations = pages.iter().flat_map(DescribeInstancesOutput::reservations);
@@ -153,6 +150,42 @@ impl Ec2UnderTest for OnTheWire {
         let start = self.ec2.start_instances().set_instance_ids(Some(ids.to_vec()));
         let answer = start.send().await.map_err(|error| refused("StartInstances", &error))?;
         Ok(changes(answer.starting_instances()))
+    }
+
+    async fn allocate_host(&self, request: &HostRequest) -> Result<String, CloudError> {
+        let tags = TagSpecification::builder()
+            .resource_type(ResourceType::DedicatedHost)
+            .set_tags(Some(tags(&request.tags)));
+        let allocate = self
+            .ec2
+            .allocate_hosts()
+            .client_token(&request.client_token)
+            .availability_zone(&request.availability_zone)
+            .instance_type(&request.instance_type)
+            .quantity(1)
+            .tag_specifications(tags.build());
+        let answer = allocate.send().await;
+        let answer = answer.map_err(|error| refused("AllocateHosts", &error))?;
+        Ok(answer.host_ids()[0].clone())
+    }
+
+    async fn describe_hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
+        let describe = self.ec2.describe_hosts().set_filter(filters(query));
+        let answer = describe.send().await;
+        let answer = answer.map_err(|error| refused("DescribeHosts", &error))?;
+        Ok(answer.hosts().iter().map(host).collect())
+    }
+
+    async fn release_host(&self, id: &str) -> Result<(), CloudError> {
+        let answer = self.ec2.release_hosts().host_ids(id).send().await;
+        let answer = answer.map_err(|error| refused("ReleaseHosts", &error))?;
+        match answer.unsuccessful().first().and_then(|kept| kept.error()) {
+            Some(kept) => {
+                let code = kept.code().unwrap().trim_start_matches("Client.");
+                Err(CloudError::answered("ReleaseHosts", code, kept.message().unwrap()))
+            }
+            None => Ok(()),
+        }
     }
 
     async fn hold(&self, stage: Stage) {
@@ -190,14 +223,28 @@ impl Ec2UnderTest for OnTheWire {
     }
 }
 
+fn filters(query: &Query) -> Option<Vec<Filter>> {
+    let filters = query.filters.iter().map(|(name, values)| {
+        let values = Some(values.clone());
+        Filter::builder().name(name).set_values(values).build()
+    });
+    Some(filters.collect::<Vec<_>>()).filter(|filters| !filters.is_empty())
+}
+
+fn tags(tags: &BTreeMap<String, String>) -> Vec<Tag> {
+    let tags = tags.iter();
+    tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
+        .collect()
+}
+
 fn launch(call: RunInstancesFluentBuilder, request: &LaunchRequest) -> RunInstancesFluentBuilder {
-    let tags = request
-        .tags
-        .iter()
-        .map(|(key, value)| Tag::builder().key(key).value(value).build());
     let tags = TagSpecification::builder()
         .resource_type(ResourceType::Instance)
-        .set_tags(Some(tags.collect()));
+        .set_tags(Some(tags(&request.tags)));
+    let placement = request.options.host.as_ref().map(|host| {
+        let placement = types::Placement::builder().tenancy(types::Tenancy::Host);
+        placement.host_id(&host.id).build()
+    });
     // The provider's own client also sets the subnet and the groups on the interface.
     let interface = InstanceNetworkInterfaceSpecification::builder()
         .device_index(0)
@@ -210,6 +257,7 @@ fn launch(call: RunInstancesFluentBuilder, request: &LaunchRequest) -> RunInstan
         .image_id(&request.image_id)
         .instance_type(request.instance_type.as_str().into())
         .network_interfaces(interface)
+        .set_placement(placement)
         .set_key_name(request.key_name.clone())
         .tag_specifications(tags.build())
         .user_data(BASE64_STANDARD.encode(request.user_data.expose()))
@@ -229,12 +277,30 @@ fn instance(shown: &types::Instance) -> Instance {
             code,
             message: reason.and_then(|reason| text(reason.message())).unwrap_or_default(),
         }),
+        instance_type: shown.instance_type().unwrap().to_string(),
         availability_zone: text(shown.placement().unwrap().availability_zone()).unwrap(),
         subnet_id: text(shown.subnet_id()),
+        // The ids differ from cloud to cloud.
+        primary_interface: None,
+        volume_ids: Vec::new(),
         client_token: text(shown.client_token()),
         launch_time: None,
         addresses: Vec::new(),
         tags: tags.collect(),
+    }
+}
+
+fn host(shown: &types::Host) -> Host {
+    let tags = shown.tags().iter();
+    Host {
+        id: shown.host_id.clone().unwrap(),
+        client_token: shown.client_token.clone(),
+        availability_zone: shown.availability_zone.clone().unwrap(),
+        instance_type: shown.host_properties().unwrap().instance_type.clone().unwrap(),
+        is_released: shown.state() == Some(&types::AllocationState::Released),
+        tags: tags
+            .map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap()))
+            .collect(),
     }
 }
 

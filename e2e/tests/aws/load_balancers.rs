@@ -82,7 +82,11 @@ async fn a_target_drains_as_long_as_its_group_says_and_then_is_gone() {
     let (instance, _) = launched(&user, &network).await;
     register(&user, group, &instance).await.unwrap();
     user.deregister_target(group, &instance).await.unwrap();
-    assert_eq!(states(&user, group).await, ["draining"], "for five minutes");
+    assert_eq!(
+        states(&user, group).await,
+        ["draining"],
+        "for its delay of five minutes"
+    );
     assert_eq!(behind(&balancer.dns_name, 6443).await, Some(Vec::new()));
     register(&user, group, &instance).await.unwrap();
     assert_eq!(states(&user, group).await, ["healthy"]);

@@ -153,7 +153,7 @@ write_files:
             endpoint = self.endpoint(),
         );
         let prefix = prefix(backend, self.environment.namespace());
-        StoredData::new(data.as_bytes(), backend, REGION, &prefix)
+        StoredData::new(data.as_bytes(), backend, REGION, &prefix, 1)
     }
 
     async fn store(&self, backend: SecretsBackend, padding: usize) -> anyhow::Result<StoredData> {

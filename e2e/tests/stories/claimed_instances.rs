@@ -70,7 +70,7 @@ pub(super) async fn launch_by_hand(scenario: &Scenario) -> anyhow::Result<String
     let zone = scenario.network.zones.first().context("no zone")?;
     let launch = scenario.user.ec2().run_instances().image_id(moto::IMAGE_ID);
     let launched = launch
-        .instance_type(InstanceType::T3Micro)
+        .instance_type(InstanceType::T3Large)
         .subnet_id(&zone.private_subnet_id)
         .min_count(1)
         .max_count(1)

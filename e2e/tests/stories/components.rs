@@ -12,12 +12,15 @@ use kube::api::DynamicObject;
 
 /// The variables of an installation, and whether they have a default. The credentials have none: clusterctl renders
 /// their Secret anew with every upgrade, and a default would empty the Secret when a user forgets the variable.
-const VARIABLES: [(&str, bool); 5] = [
+const VARIABLES: [(&str, bool); 8] = [
     ("AUTO_CONTROLLER_IDENTITY_CREATOR", true),
     ("AWS_B64ENCODED_CREDENTIALS", false),
+    ("CAPA_AWS_LAUNCH_RATE_SHARE", true),
+    ("CAPA_AWS_RATE_SHARE", true),
     ("CAPA_CONTROL_PLANE_TARGETS", true),
     ("CAPA_DIAGNOSTICS_ADDRESS", true),
     ("CAPA_INSECURE_DIAGNOSTICS", true),
+    ("CAPA_WATCH_FILTER", true),
 ];
 
 #[test]
@@ -108,14 +111,14 @@ fn names(objects: &[&DynamicObject]) -> BTreeSet<String> {
     objects.iter().map(|object| object.name_any()).collect()
 }
 
-/// The variables in a text, each with whether it has a default.
+/// The variables in a text, each with whether it has a default. clusterctl takes an empty default for none.
 fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
     let uses = text.split("${").skip(1);
     uses.map(|rest| {
         let (variable, _) = rest.split_once('}').context("a variable without an end")?;
         let (name, default) = variable
             .split_once(":=")
-            .map_or((variable, false), |(name, _)| (name, true));
+            .map_or((variable, false), |(name, default)| (name, !default.is_empty()));
         ensure!(
             name.chars()
                 .all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit()),
@@ -128,7 +131,11 @@ fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
 
 #[test]
 fn variables_with_and_without_default_are_distinguished() {
-    let found = variables("image: ${IMAGE}\nargs: ${ARGS:=none}").unwrap();
-    let expected = [("ARGS".to_owned(), true), ("IMAGE".to_owned(), false)];
+    let found = variables("image: ${IMAGE}\nargs: ${ARGS:=none}\nlabel: ${LABEL:=}").unwrap();
+    let expected = [
+        ("ARGS".to_owned(), true),
+        ("IMAGE".to_owned(), false),
+        ("LABEL".to_owned(), false),
+    ];
     assert_eq!(found, BTreeSet::from(expected));
 }

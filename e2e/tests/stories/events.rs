@@ -28,8 +28,8 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
         s.says("dev", "NetworkReady", "True", "Ready").await?;
         s.infrastructure_provisioned("dev").await?;
 
-        let ignition = fixtures::bootstrap_secret("first", "{}").replace("cloud-config", "ignition");
-        s.apply(&ignition).await?;
+        let other = fixtures::bootstrap_secret("first", "{}").replace("cloud-config", "bottlerocket");
+        s.apply(&other).await?;
         s.apply(&machine("first", "dev", INLINE)).await?;
         s.machine_lacks("first", "BootstrapDataReady", "UnsupportedFormat")
             .await?;

@@ -1,7 +1,6 @@
 //! The objects in the documentation, applied unchanged to the real API server and reconciled.
 
-use anyhow::{Context, bail, ensure};
-use capa_api::unsupported;
+use anyhow::{Context, ensure};
 use capa_e2e::{Story, TestEnvironment, eventually, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -26,9 +25,6 @@ const EXAMPLES: [(&str, &str); 4] = [
     ("unmanaged-awscluster.yaml", UNMANAGED),
 ];
 
-/// A field of an unmanaged AWSCluster that has no effect yet.
-const WITHOUT_EFFECT: &str = "s3Bucket";
-
 #[test]
 fn every_example_is_stored_whole() -> anyhow::Result<()> {
     // The objects of this story are exempt from the policy against fields without effect, like objects stored before
@@ -41,30 +37,6 @@ fn every_example_is_stored_whole() -> anyhow::Result<()> {
                 object.metadata.finalizers = None;
                 store(environment, &object).await.context(file)?;
             }
-        }
-        Ok(())
-    })
-}
-
-#[test]
-fn a_refusal_names_each_field_without_effect_and_no_other() -> anyhow::Result<()> {
-    Story::new("example-refused").run(async |environment| {
-        environment.world().install_provider().await?;
-        let api = environment.api(OURS, "AWSCluster").await?;
-        let mut object = example()?;
-        object.data["spec"][WITHOUT_EFFECT] = json!({"name": "acme", "presignedURLDuration": "1h"});
-        let Err(kube::Error::Api(refusal)) = api.create(&PostParams::default(), &object).await else {
-            bail!("the object is not refused");
-        };
-        for field in unsupported::fields().iter().filter(|field| field.kind == "AWSCluster") {
-            let named = refusal.message.contains(&format!("spec.{} ", field.path));
-            assert_eq!(
-                named,
-                field.path == WITHOUT_EFFECT,
-                "{}: {}",
-                field.path,
-                refusal.message
-            );
         }
         Ok(())
     })

@@ -123,10 +123,9 @@ impl Scenario {
         for binding in bindings.list(&ListParams::default()).await?.items {
             bindings.delete(&binding.name_any(), &DeleteParams::default()).await?;
         }
-        let api = self.api(OURS, "AWSCluster").await?;
-        let unsupported =
-            json!({"bastion": {"enabled": true}, "s3Bucket": {"name": "boot", "presignedURLDuration": "1m"}});
-        let probe = object("AWSCluster", "probe", &unsupported);
+        let api = self.api(OURS, "AWSMachine").await?;
+        let unsupported = json!({"instanceType": "t3.large", "publicIP": true, "elasticIpPool": {}});
+        let probe = object("AWSMachine", "probe", &unsupported);
         let dry_run = PostParams {
             dry_run: true,
             ..PostParams::default()

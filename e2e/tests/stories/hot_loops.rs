@@ -35,7 +35,8 @@ struct Trouble {
     launches_a_machine: usize,
     /// The most calls of all kinds for a machine in the first minute.
     calls_a_machine: usize,
-    /// Whether throttling reduces a rate to its minimum. Then the calls are evenly spread, and do not become rarer.
+    /// Whether throttling reduces a rate to its minimum. Then the calls are evenly spread, at most one a second for all
+    /// machines together, and do not become rarer.
     reduces_rates: bool,
 }
 
@@ -52,18 +53,23 @@ const REFUSED_LAUNCH: Trouble = Trouble {
 };
 
 const TROUBLES: [Trouble; 10] = [
+    // Machines of one template ask together: at once, after 15 s and after a minute.
     Trouble {
         name: "no-image",
+        machines: 3,
+        launches_a_machine: 1,
         fault: || Fault::on("RunInstances").error("InvalidAMIID.NotFound"),
         ..REFUSED_LAUNCH
     },
     Trouble {
         name: "no-quota",
+        launches_a_machine: 3,
         fault: || Fault::on("RunInstances").error("VcpuLimitExceeded"),
         ..REFUSED_LAUNCH
     },
     Trouble {
         name: "no-permission",
+        launches_a_machine: 3,
         fault: || Fault::on("RunInstances").error("UnauthorizedOperation"),
         ..REFUSED_LAUNCH
     },
@@ -280,7 +286,11 @@ fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) 
         calls.counts()
     );
     let late_launches = machines * LATE_TRIES.min(trouble.launches_a_machine);
-    let most_late = machines * LATE_TRIES + shared(window);
+    let most_late = if trouble.reduces_rates {
+        usize::try_from(window.as_secs() / 2)?
+    } else {
+        machines * LATE_TRIES + shared(window)
+    };
     ensure!(
         late.of("RunInstances").len() <= late_launches && second <= most_late,
         "{}: not less and less: more than {late_launches} RunInstances or {most_late} calls in the second half: {:?}",

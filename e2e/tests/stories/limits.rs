@@ -1,10 +1,14 @@
 //! Many machines within the published request rates of AWS.
 
+use std::time::{Duration, Instant};
+
 use anyhow::ensure;
+use capa_e2e::aws_proxy::Fault;
 use capa_e2e::{Story, eventually};
 use serde_json::json;
 
-use super::scenario::{CORE, WITHIN, tell};
+use super::chaos::report;
+use super::scenario::{CORE, Scenario, WITHIN, tell};
 
 const MACHINES: usize = 40;
 /// The divisor of the periods of the manager and of AWS's buckets. It is 1, because a busy host suspends the manager
@@ -61,4 +65,91 @@ mod long_stories {
             Ok(())
         })
     }
+
+    #[test]
+    fn fifty_machines_launch_at_once_after_a_throttled_minute() -> anyhow::Result<()> {
+        tell(Story::new("minute"), async |s| {
+            let (aws, machines) = (s.aws(), 50);
+            let manager = s.new_manager().flag(format!("--timing-divisor={FASTER}"));
+            manager.start().await?;
+            s.cluster("dev").await?;
+            aws.throttle(FASTER);
+            let fault = aws.fault(Fault::on_everything().error("RequestLimitExceeded"));
+            s.machine_deployment("workers", "dev", machines).await?;
+            eventually(WITHIN, "the first throttled call", async || {
+                ensure!(fault.hits() > 0, "AWS has not been called yet");
+                Ok(())
+            })
+            .await?;
+            let calls = |mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            let mark = aws.mark();
+            // A plain sleep: the test measures a period.
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            let minute = calls(mark);
+            report(&format!("in the throttled minute: {:?}", minute.counts()))?;
+            ensure!(minute.len() <= 70, "{} calls: {:?}", minute.len(), minute.counts());
+
+            fault.lift();
+            let (mark, began) = (aws.mark(), Instant::now());
+            s.machines_ready_within(machines as usize, 6 * WITHIN).await?;
+            let took = began.elapsed();
+            report(&format!(
+                "{machines} machines are ready {took:?} after it: {:?}",
+                calls(mark).counts()
+            ))?;
+            ensure!(took <= Duration::from_secs(40), "{took:?}");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_hundred_machines_cost_little_more_than_their_launches() -> anyhow::Result<()> {
+        tell(Story::new("hundred"), async |s| {
+            let aws = s.aws();
+            aws.throttle(FASTER);
+            aws.set_pending(Duration::from_secs(15));
+            let manager = s.new_manager().flag(format!("--timing-divisor={FASTER}"));
+            manager.start().await?;
+            s.cluster("dev").await?;
+            let calls = |mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            s.machine_deployment("workers", "dev", 0).await?;
+            for machines in [10, 100] {
+                let (mark, began) = (aws.mark(), Instant::now());
+                scale(s, machines).await?;
+                s.machines_ready_within(machines as usize, 6 * WITHIN).await?;
+                let (took, made) = (began.elapsed(), calls(mark));
+                report(&format!(
+                    "{machines} machines are ready after {took:?}: {:?}",
+                    made.counts()
+                ))?;
+                let most = machines as usize * 6 / 5 + 10;
+                ensure!(made.len() <= most, "more than {most} calls: {:?}", made.counts());
+                ensure!(took <= Duration::from_secs(90), "{machines} machines took {took:?}");
+
+                let mark = aws.mark();
+                scale(s, 0).await?;
+                eventually(6 * WITHIN, "all AWSMachines to be gone", async || {
+                    let left = s.machines().await?.len();
+                    ensure!(left == 0, "{left} are left");
+                    Ok(())
+                })
+                .await?;
+                let made = calls(mark);
+                report(&format!("{machines} machines are gone: {:?}", made.counts()))?;
+                let terminations = made.of("TerminateInstances").len();
+                ensure!(terminations <= 10, "{terminations} calls for {machines} instances");
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn scale(s: &Scenario, replicas: u32) -> anyhow::Result<()> {
+    s.patch(
+        CORE,
+        "MachineDeployment",
+        "workers",
+        json!({"spec": {"replicas": replicas}}),
+    )
+    .await
 }

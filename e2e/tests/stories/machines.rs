@@ -2,37 +2,20 @@
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{Call, Journal};
-use capa_e2e::{Manager, eventually, moto, objects};
+use capa_e2e::{Manager, eventually, fixtures, objects};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN};
+use super::scenario::{OURS, REGION, Scenario, WITHIN};
 
 /// The line of a spec that passes user data inline.
 pub(crate) const INLINE: &str = "cloudInit: {insecureSkipSecretsManager: true}";
 
-/// A Machine and its AWSMachine with the same name. `spec` contains further fields of the AWSMachine's spec, as YAML in
-/// flow style without the braces.
+/// A Machine, its AWSMachine and the reference to its bootstrap Secret, all of one name. `spec` contains further fields
+/// of the AWSMachine's spec, as YAML in flow style without the braces.
 pub(crate) fn machine(name: &str, cluster: &str, spec: &str) -> String {
-    format!(
-        "
-apiVersion: {OURS}
-kind: AWSMachine
-metadata: {{name: {name}}}
-spec: {{instanceType: t3.large, ami: {{id: {image}}}, {spec}}}
----
-apiVersion: {CORE}
-kind: Machine
-metadata: {{name: {name}}}
-spec:
-  clusterName: {cluster}
-  version: v1.36.3
-  bootstrap: {{dataSecretName: {name}}}
-  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSMachine, name: {name}}}
-",
-        image = moto::IMAGE_ID
-    )
+    fixtures::machine(name, cluster, name, spec)
 }
 
 impl Scenario {
@@ -146,13 +129,20 @@ impl Scenario {
         .await
     }
 
-    /// All calls of the manager that may have changed something, counted by action.
+    /// All calls of the manager that may have changed something, counted by action. Terminations count by instance: how
+    /// many share a call depends on when they come.
     pub(crate) fn mutating(&self) -> Vec<(String, usize)> {
         let counts = self.aws().manager_journal().mutating().counts();
-        counts.into_iter().collect()
+        let terminated = self.terminated().len();
+        let by_instance = |(action, calls): (String, usize)| match action.as_str() {
+            "TerminateInstances" => (action, terminated),
+            _ => (action, calls),
+        };
+        counts.into_iter().map(by_instance).collect()
     }
 
-    /// Fails unless these are all calls of the manager that may have changed something, counted by action.
+    /// Fails unless these are all calls of the manager that may have changed something, counted by action, and
+    /// terminations by instance.
     #[track_caller]
     pub(crate) fn assert_mutating(&self, expected: &[(&str, usize)]) {
         assert_eq!(self.mutating(), counts(expected));

@@ -129,7 +129,8 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
             .filter_map(|instance| instance.instance_id)
             .collect();
         assert!(live.contains(&unreadable) && !live.contains(&forgetful), "{live:?}");
-        s.assert_mutating(&[("RunInstances", 3), ("TerminateInstances", 1)]);
+        // The changed tags have reached the machine that can be read.
+        s.assert_mutating(&[("CreateTags", 1), ("RunInstances", 3), ("TerminateInstances", 1)]);
         assert_eq!(s.terminated(), [forgetful.as_str()]);
 
         // After its correction, the machine continues with its deletion.

@@ -189,31 +189,7 @@ impl Scenario {
 
     /// An unmanaged AWSCluster on the private subnets; `extra` are further lines of its spec, indented by two.
     pub(crate) fn unmanaged(&self, name: &str, extra: &str) -> String {
-        let subnets: Vec<String> = self
-            .network
-            .private_subnet_ids()
-            .iter()
-            .map(|id| format!("{{id: {id}}}"))
-            .collect();
-        format!(
-            "
-apiVersion: {OURS}
-kind: AWSCluster
-metadata: {{name: {name}}}
-spec:
-  region: {REGION}
-  unmanaged: true
-  network:
-    vpc: {{id: {}}}
-    subnets: [{}]
-    securityGroupOverrides: {{node: {}, controlplane: {}}}
-{extra}
-",
-            self.network.vpc_id,
-            subnets.join(", "),
-            self.network.node_security_group_id,
-            self.network.control_plane_security_group_id,
-        )
+        fixtures::unmanaged_cluster(name, REGION, &self.network, extra)
     }
 
     /// Applies an unmanaged AWSCluster and its Cluster, and waits until Cluster API has seen it provisioned.

@@ -36,12 +36,15 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
     story("undeliverable", async |s| {
         let environment = &s.environment;
         s.cluster("dev").await?;
-        let ignition = fixtures::bootstrap_secret("ignition", "{}").replace("cloud-config", "ignition");
-        environment.apply(&ignition).await?;
+        for name in ["ignition", "bottlerocket"] {
+            let secret = fixtures::bootstrap_secret(name, "{}").replace("cloud-config", name);
+            environment.apply(&secret).await?;
+        }
         let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
         environment.apply(&fixtures::bootstrap_secret("large", &large)).await?;
         for (name, spec, reason, words) in [
-            ("ignition", INLINE, "UnsupportedFormat", "Secret ignition"),
+            ("ignition", INLINE, "StorageNotSupported", "spec.s3Bucket"),
+            ("bottlerocket", INLINE, "UnsupportedFormat", "Secret bottlerocket"),
             ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
         ] {
             environment.apply(&machine(name, "dev", spec)).await?;
@@ -50,13 +53,13 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
         }
         assert!(s.launches().is_empty(), "{}", s.launches());
 
-        for name in ["ignition", "large"] {
+        for name in ["ignition", "bottlerocket", "large"] {
             environment
                 .apply(&fixtures::bootstrap_secret(name, "#cloud-config"))
                 .await?;
             s.machine_ready(name).await?;
         }
-        s.assert_mutating(&[("RunInstances", 2)]);
+        s.assert_mutating(&[("RunInstances", 3)]);
         Ok(())
     })
 }
@@ -66,13 +69,10 @@ fn a_field_without_effect_is_named_and_holds_the_launch_back() -> anyhow::Result
     tell(Story::new("unsupported").of_stored_objects(), async |s| {
         s.start_manager().await?;
         s.cluster("dev").await?;
-        let host = "tenancy: host, hostAffinity: host, dynamicHostAllocation: {}";
-        let spec = format!("{INLINE}, publicIP: true, elasticIpPool: {{}}, {host}");
+        let spec = format!("{INLINE}, publicIP: true, elasticIpPool: {{}}");
         s.machine("picky", "dev", &spec).await?;
         let message = s.machine_lacks("picky", "InstanceReady", "UnsupportedField").await?;
-        for field in ["elasticIpPool", "dynamicHostAllocation"] {
-            assert!(message.contains(field), "{message}");
-        }
+        assert!(message.contains("elasticIpPool"), "{message}");
         assert!(s.launches().is_empty(), "{}", s.launches());
 
         // A machine cannot change, so another machine lacks the field.

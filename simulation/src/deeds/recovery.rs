@@ -42,7 +42,9 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             });
         }
         let known = if says(ConditionType::IdentityReady, Reason::AccountMismatch) {
-            let of_search = || Some(search_token(&machine)).filter(|_| status.launch.is_none());
+            // A host may be in the other account although no launch is recorded.
+            let may_have_more = status.launch.is_none() || status.dedicated_host.is_some();
+            let of_search = || Some(search_token(&machine)).filter(|_| may_have_more);
             recorded(&status)
                 .or_else(|| machine.spec.instance_id.clone())
                 .or_else(of_search)
@@ -59,7 +61,7 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             None
         };
         let Some(known) = known else { continue };
-        if status.has_open_attempt() || status.launch.is_none() {
+        if status.has_open_attempt() || status.launch.is_none() || status.dedicated_host.is_some() {
             // What it may have elsewhere is given up, and what it had here before a backup was restored with that.
             simulation.invariants.gives_up(of, &machine.name_any());
         }

@@ -7,6 +7,8 @@ use capa_api::machine::AWSMachine;
 use kube::ResourceExt;
 
 use crate::aws::{OTHER_ACCOUNT, TARGET_GROUPS};
+use crate::deeds::Deed;
+use crate::encounters::Encounter;
 use crate::invariants::machine_key;
 use crate::objects;
 use crate::outside::{ManagementCluster, after};
@@ -135,14 +137,35 @@ pub(super) fn deleted(simulation: &mut Simulation) {
             simulation.invariants.violate(now, text);
         }
     }
+    // With the key of another account the right one's secrets cannot be deleted, and an event names them.
+    let had_other_account = simulation
+        .encounters
+        .has_met(Encounter::Deed(Deed::ReplaceKey(true).into()));
+    // A move after the end of an instance loses whose its host was: docs/dedicated-hosts.md says so.
+    let was_moved = simulation.encounters.has_met(Encounter::Deed(Deed::Move.into()));
     let (aws, invariants) = (&mut simulation.outside.aws, &simulation.invariants);
     let live = aws.live(now).filter(|instance| invariants.is_known(instance));
     let leaked: Vec<String> = live.map(|instance| instance.id.clone()).collect();
     let targets = aws.targets_left(now, |instance| invariants.targets_are_known(instance));
+    let secrets = aws.secrets().iter().filter(|secret| invariants.secret_is_known(secret));
+    let secrets = secrets.filter(|_| !had_other_account);
+    let secrets: Vec<String> = secrets
+        .map(|secret| format!("{} in {}", secret.name, secret.store))
+        .collect();
+    let hosts = aws.hosts().filter(|host| invariants.host_is_known(host) && !was_moved);
+    let hosts: Vec<String> = hosts.map(|host| host.id.clone()).collect();
     if !leaked.is_empty() {
         simulation
             .invariants
             .violate(now, format!("leaked: {}", leaked.join(", ")));
+    }
+    if !secrets.is_empty() {
+        let text = format!("leaked: {}", secrets.join(", "));
+        simulation.invariants.violate(now, text);
+    }
+    if !hosts.is_empty() {
+        let text = format!("leaked: Dedicated Hosts {}", hosts.join(", "));
+        simulation.invariants.violate(now, text);
     }
     if !targets.is_empty() {
         let text = format!("leaked: {} in load balancers", targets.join(", "));

@@ -53,6 +53,7 @@ impl Simulation {
             at: now,
             process,
             service: action.service,
+            action: action.name,
             writes: action.writes,
         });
         let chaos = now < self.chaos_until;

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::network::NetworkBootstrapBucket;
+
 /// The S3 bucket from which Ignition machines fetch their bootstrap data. In unmanaged mode neither the bucket nor its
 /// policy is ever created or changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,9 +44,9 @@ pub struct S3Bucket {
     #[schemars(length(max = 100), inner(length(max = 128)))]
     pub nodes_iam_instance_profiles: Vec<String>,
 
-    /// Validity of presigned URLs, as a duration in Go's notation, e.g. `30m` or `1h30m`. If set, machines read their
-    /// bootstrap data by presigned URL instead of with the permissions of their instance profiles. Set a longer time
-    /// than an instance takes to boot. Absent: no presigned URLs.
+    /// Validity of presigned URLs, as a duration in Go's notation, e.g. `30m` or `1h30m`: at most seven days (`168h`).
+    /// If set, machines read their bootstrap data by presigned URL instead of with the permissions of their instance
+    /// profiles. Set a longer time than an instance takes to boot. Absent: no presigned URLs.
     #[serde(rename = "presignedURLDuration", default, skip_serializing_if = "Option::is_none")]
     pub presigned_url_duration: Option<String>,
 
@@ -59,6 +61,19 @@ pub struct S3Bucket {
     #[serde(rename = "additionalIAMRoles", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "prefix"]))]
     pub additional_iam_roles: Vec<BucketReader>,
+}
+
+impl S3Bucket {
+    /// The bucket in the form of the network contract. CAPA's buckets have no prefix of their own.
+    pub fn as_network(&self) -> NetworkBootstrapBucket {
+        let duration = self.presigned_url_duration.clone();
+        NetworkBootstrapBucket {
+            bucket: self.name.clone(),
+            prefix: None,
+            presigned_url_duration: duration.filter(|duration| !duration.is_empty()),
+            best_effort_delete_objects: self.best_effort_delete_objects,
+        }
+    }
 }
 
 /// An IAM role and the part of the bucket that it may read.

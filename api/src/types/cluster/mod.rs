@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, additional_tags_schema};
 use crate::forms::is_region;
+use crate::network::NetworkBootstrapStorage;
 
 pub mod bastion;
 pub mod bucket;
@@ -253,6 +254,14 @@ impl AWSClusterSpec {
             base_os: given(&self.image_lookup_base_os),
         };
         (lookup != ImageLookup::default()).then_some(lookup)
+    }
+
+    /// The storage for bootstrap data that the spec names.
+    pub fn bootstrap_storage(&self) -> Option<NetworkBootstrapStorage> {
+        let bucket = self.s3_bucket.as_ref()?;
+        Some(NetworkBootstrapStorage {
+            s3: Some(bucket.as_network()),
+        })
     }
 
     /// The subnets that the spec lists.

@@ -26,8 +26,9 @@ pub struct CloudInit {
     /// the bootstrap data from `secureSecretsBackend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_secrets_manager: Option<bool>,
-    /// Number of secrets that hold the bootstrap data. Other providers write this field; this provider records the
-    /// number in `status.bootstrapSecrets`. Mutable.
+    /// Number of secrets that the bootstrap data is divided into at least; more than 10 count as 10. Other providers
+    /// write this field; this provider writes the number of secrets of a launch, which is larger where the data needs
+    /// more of them, into `status.bootstrapSecrets`. Absent: as many as the data needs. Mutable, for the next launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_count: Option<i32>,
     /// Prefix of the names of the secrets that hold the bootstrap data; a number, counted from 0, follows. Absent: the

@@ -1,13 +1,16 @@
 //! The defaults of a machine's spec. No default is ever stored in the object.
 
-use super::bootstrap::SecretsBackend;
-use super::options::{HttpTokens, InstanceMetadataOptions, MarketType};
+use super::bootstrap::{IgnitionStorageType, SecretsBackend};
+use super::options::{EksLookupType, HttpTokens, InstanceMetadataOptions, MarketType};
 use super::spec::AWSMachineSpec;
 use crate::common::ImageLookup;
 
 /// Hop limit of the metadata service if the spec has no block for the metadata service. The limit is one hop more than
 /// the instance needs, so that containers reach the metadata service too.
 const METADATA_HOP_LIMIT: i64 = 2;
+
+/// The most secrets that a spec can ask for: one call of Parameter Store deletes so many.
+const MOST_REQUESTED_SECRETS: usize = 10;
 
 /// The image lookup of machines without a lookup in their spec or their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,22 @@ impl AWSMachineSpec {
         }
     }
 
+    /// The family of EKS images in which the image is looked up. `None` if the image is looked up by its name: where
+    /// the machine or the cluster has any part of that lookup, the family has no effect. Empty text counts as absent.
+    pub fn effective_eks_lookup_type(&self, cluster: Option<&ImageLookup>) -> Option<EksLookupType> {
+        let own = [
+            &self.image_lookup_format,
+            &self.image_lookup_org,
+            &self.image_lookup_base_os,
+        ];
+        let of_cluster = cluster.map(|lookup| [&lookup.format, &lookup.org, &lookup.base_os]);
+        let mut parts = own.into_iter().chain(of_cluster.into_iter().flatten());
+        if parts.any(|part| part.as_ref().is_some_and(|text| !text.is_empty())) {
+            return None;
+        }
+        self.ami.as_ref()?.eks_lookup_type
+    }
+
     /// Options of the metadata service for a new instance. Without a block in the spec, tokens are required and two
     /// hops are allowed.
     pub fn effective_metadata_options(&self) -> InstanceMetadataOptions {
@@ -91,6 +110,19 @@ impl AWSMachineSpec {
                 .secure_secrets_backend
                 .unwrap_or(SecretsBackend::SecretsManager),
         )
+    }
+
+    /// The number of secrets that bootstrap data is divided into at least.
+    pub fn effective_secret_count(&self) -> usize {
+        let of_spec = self.cloud_init.as_ref().and_then(|options| options.secret_count);
+        let count = of_spec.and_then(|count| usize::try_from(count).ok());
+        count.unwrap_or(1).clamp(1, MOST_REQUESTED_SECRETS)
+    }
+
+    /// Whether the cluster's bucket may keep the bootstrap data. Without `ignition`, it does if the data is for Ignition.
+    pub fn may_use_bucket(&self) -> bool {
+        let ignition = self.ignition.as_ref();
+        ignition.is_none_or(|ignition| ignition.storage_type == IgnitionStorageType::ClusterObjectStore)
     }
 
     /// The effective market: the one in the spec, else Spot if the spec has Spot options, else on-demand.
@@ -132,6 +164,35 @@ mod tests {
             AWSMachineSpec::default().effective_image_lookup(None).org.as_deref(),
             Some("819546954734")
         );
+    }
+
+    #[test]
+    fn a_lookup_by_name_takes_the_place_of_the_eks_family() {
+        let machine = |more: &str| -> AWSMachineSpec {
+            let yaml = format!("{{instanceType: t3.large, ami: {{eksLookupType: AmazonLinux2023}}{more}}}");
+            serde_saphyr::from_str(&yaml).unwrap()
+        };
+        let family = Some(EksLookupType::AmazonLinux2023);
+        let silent = machine("");
+        let empty = ImageLookup {
+            format: Some(String::new()),
+            ..ImageLookup::default()
+        };
+        assert_eq!(silent.effective_eks_lookup_type(None), family);
+        assert_eq!(silent.effective_eks_lookup_type(Some(&empty)), family);
+        let flatcar = ImageLookup {
+            base_os: Some("flatcar".to_owned()),
+            ..ImageLookup::default()
+        };
+        assert_eq!(silent.effective_eks_lookup_type(Some(&flatcar)), None);
+        for part in [
+            "imageLookupFormat: a",
+            "imageLookupOrg: '1'",
+            "imageLookupBaseOS: flatcar",
+        ] {
+            let named = machine(&format!(", {part}"));
+            assert_eq!(named.effective_eks_lookup_type(None), None, "{part}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod defaults;
+mod host;
 mod launch;
 mod options;
 mod spec;
@@ -12,6 +13,7 @@ pub use bootstrap::{
     CloudInit, Ignition, IgnitionProxy, IgnitionStorageType, IgnitionTls, IgnitionVersion, SecretsBackend,
 };
 pub use defaults::{BootstrapDelivery, BuiltInImageLookup};
+pub use host::{DedicatedHost, HostPhase};
 pub use launch::{LaunchAttempt, LaunchRecord, RecordedRequest, UnreadableRecord};
 pub use options::{
     AmiReference, CapacityReservationPreference, ConfidentialCompute, CpuOptions, DynamicHostAllocation, EksLookupType,
@@ -20,6 +22,6 @@ pub use options::{
 };
 pub use spec::{AWSMachine, AWSMachineSpec};
 pub use status::{
-    AWSMachineStatus, BootstrapSecrets, DedicatedHost, InstanceState, MachineNetworkInUse, MachineTargetState,
-    MachineTargetStatus,
+    AWSMachineStatus, AppliedSecurityGroups, BootstrapObject, BootstrapSecrets, InstanceState, MachineNetworkInUse,
+    MachineTargetState, MachineTargetStatus,
 };

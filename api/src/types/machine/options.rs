@@ -10,17 +10,18 @@ use crate::common::{HostnameType, Tags, tags_schema};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AmiReference {
-    /// Id of the image in the machine's region, for example `ami-0123456789abcdef0`. Absent: the newest image that the
-    /// lookup by name finds for the machine's Kubernetes version. The lookup is not supported yet: a machine without an
-    /// image id is not launched.
+    /// Id of the image in the machine's region, for example `ami-0123456789abcdef0`. Absent: the image that AWS
+    /// recommends for `eksLookupType`, or else the newest image that the lookup by name finds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Family of AWS's EKS images to look up; for nodes of EKS clusters only.
+    /// Family of AWS's images for nodes of EKS. The machine launches the image that AWS recommends for the Kubernetes
+    /// version of the Machine and the architecture of the instance type. Has no effect beside `id`, and where the
+    /// machine or its network has `imageLookupFormat`, `imageLookupOrg` or `imageLookupBaseOS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eks_lookup_type: Option<EksLookupType>,
 }
 
-/// Family of EKS images.
+/// Family of AWS's images for nodes of EKS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum EksLookupType {
     /// Amazon Linux 2.

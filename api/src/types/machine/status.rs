@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
 use super::bootstrap::SecretsBackend;
+use super::host::DedicatedHost;
 use super::launch::LaunchRecord;
-use crate::common::{ControlPlaneTarget, IdentityReference, Initialization, MachineAddress};
+use super::options::PrivateDnsName;
+use crate::common::{ControlPlaneTarget, IdentityReference, Initialization, MachineAddress, ResourceReference, Tags};
 use crate::{conditions, lenient};
 
 /// Observed state of an AWSMachine. Only the provider writes the status, and each write replaces the whole status.
@@ -101,13 +103,46 @@ pub struct AWSMachineStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub bootstrap_secrets: Option<BootstrapSecrets>,
-    /// Dedicated Host that was allocated for this machine.
+    /// Object in the cluster's S3 bucket that holds the bootstrap data until the machine becomes a node.
     #[serde(
         default,
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
-    pub dedicated_host: Option<DedicatedHost>,
+    pub bootstrap_object: Option<BootstrapObject>,
+    /// Tags that the provider has set on the instance, its volumes and its own network interface because
+    /// `additionalTags` of the machine or of its network asked for them. The provider changes and removes these tags
+    /// only. Absent: unknown, and no tag is removed.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("maxProperties" = 100))]
+    pub applied_tags: Option<Tags>,
+    /// Security groups that the instance has because of `spec.additionalSecurityGroups`. Absent: unknown, and no group
+    /// is removed.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub applied_security_groups: Option<AppliedSecurityGroups>,
+    /// `spec.privateDnsName` as the provider applied it last. Absent: unknown, or nothing was asked for.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub applied_private_dns_name: Option<PrivateDnsName>,
+    /// Dedicated Host of `spec.dynamicHostAllocation`. The provider writes the record before the call to EC2, so that a
+    /// crash never leads to a second host.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub dedicated_host: Option<Box<DedicatedHost>>,
     /// Conditions of the machine. `Ready` summarises the other conditions.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::schema")]
@@ -213,7 +248,8 @@ pub struct MachineNetworkInUse {
     #[serde(default, rename = "subnetID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub subnet_id: Option<String>,
-    /// Security groups with which the instance was launched.
+    /// Security groups that the provider has given the instance: at launch, and later because of
+    /// `spec.additionalSecurityGroups`.
     #[serde(default, rename = "securityGroupIDs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)), extend("x-kubernetes-list-type" = "atomic"))]
     pub security_group_ids: Vec<String>,
@@ -250,18 +286,57 @@ pub struct BootstrapSecrets {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub region: Option<String>,
+    /// AWS account of the secrets.
+    #[serde(default, rename = "accountID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 12, max = 12))]
+    pub account_id: Option<String>,
     /// Identity with which the secrets were stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
 }
 
-/// A Dedicated Host that was allocated for a machine.
+/// Object in S3 with the bootstrap data of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapObject {
+    /// Name of the bucket with the object.
+    #[schemars(length(min = 3, max = 63))]
+    pub bucket: String,
+    /// Key of the object. It ends with the UID of the AWSMachine.
+    #[schemars(length(min = 1, max = 1024))]
+    pub key: String,
+    /// Time from which the presigned URL in the user data is valid. Absent: the user data has no presigned URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presigned_at: Option<Time>,
+    /// Whether the deletion of the machine goes on if AWS does not allow the deletion of the object.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort_delete: bool,
+    /// AWS region of the bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub region: Option<String>,
+    /// AWS account of the credentials with which the object was stored.
+    #[serde(default, rename = "accountID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 12, max = 12))]
+    pub account_id: Option<String>,
+    /// Identity with which the object was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_ref: Option<IdentityReference>,
+}
+
+/// The result of `spec.additionalSecurityGroups`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct DedicatedHost {
-    /// Id of the host, for example `h-0123456789abcdef0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+pub struct AppliedSecurityGroups {
+    /// The references as the provider resolved them last. Other references are resolved again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub references: Vec<ResourceReference>,
+    /// Ids of the groups, without those that the instance has because of its network. A change adds the new ids before
+    /// the call to EC2, so that a crash leaves no group behind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 64)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub ids: Vec<String>,
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ fn an_instance_that_a_machine_watches_is_kept_whatever_its_tags() {
 #[test]
 fn an_informer_without_machines_stores_nothing() {
     let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
-    rig.informer.launched(&running("i-3"));
+    rig.informer.launched(&running("i-3"), rig.now);
     rig.informer.forget(&machine("i-1"));
     assert_eq!(rig.informer.instances(), 3);
     rig.informer.forget(&machine("i-2"));

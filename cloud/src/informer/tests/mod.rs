@@ -39,8 +39,11 @@ fn instance(id: &str, state: InstanceState) -> Instance {
         id: id.into(),
         state,
         state_reason: None,
+        instance_type: "t3.large".into(),
         availability_zone: "eu-west-1a".into(),
         subnet_id: None,
+        primary_interface: None,
+        volume_ids: vec![],
         client_token: None,
         launch_time: None,
         addresses: vec![],
@@ -193,7 +196,7 @@ fn exactly_the_machines_whose_instance_changed_are_woken() {
 #[test]
 fn a_late_machine_gets_the_known_observation() {
     let mut rig = Rig::listed(&[running("i-1")]);
-    rig.informer.launched(&running("i-2"));
+    rig.informer.launched(&running("i-2"), rig.now);
     assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Running));
     assert_eq!(rig.woken(), [""; 0]);
 }
@@ -252,7 +255,7 @@ fn a_listing_that_began_before_a_write_cannot_undo_it() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.pass(60);
     let listing = rig.call();
-    rig.informer.launched(&instance("i-2", InstanceState::Pending));
+    rig.informer.launched(&instance("i-2", InstanceState::Pending), rig.now);
     rig.watch("i-2");
     rig.informer.changed_state("i-1", InstanceState::ShuttingDown);
     rig.woken();
@@ -266,8 +269,10 @@ fn a_listing_that_began_before_a_write_cannot_undo_it() {
 #[test]
 fn a_launched_instance_is_absent_only_after_later_reads() {
     let mut rig = rig();
-    rig.informer.launched(&running("i-1"));
+    rig.informer.launched(&running("i-1"), rig.now);
     rig.watch("i-1");
+    assert_eq!(rig.due(), [], "the answer of the launch shows the only instance");
+    rig.pass(5);
     let listing = rig.call();
     rig.end(listing, &[]);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
@@ -291,6 +296,23 @@ fn a_lookup_older_than_a_listing_brings_no_old_state_back() {
 }
 
 #[test]
+fn a_listing_replaces_the_poll_of_its_time() {
+    let mut rig = rig();
+    rig.informer.launched(&instance("i-1", InstanceState::Pending), rig.now);
+    rig.watch("i-1");
+    assert_eq!(rig.due(), []);
+    rig.pass(5);
+    let listing = rig.call();
+    assert!(matches!(listing, InstanceRead::List { .. }), "{listing:?}");
+    rig.end(listing, &[instance("i-1", InstanceState::Pending)]);
+    rig.pass(4);
+    assert_eq!(rig.due(), []);
+    rig.pass(1);
+    let poll = rig.call();
+    assert!(matches!(poll, InstanceRead::Lookup { .. }), "{poll:?}");
+}
+
+#[test]
 fn only_watched_instances_in_transition_are_polled() {
     let mut rig = Rig::listed(&[
         running("i-1"),
@@ -298,7 +320,8 @@ fn only_watched_instances_in_transition_are_polled() {
         instance("i-3", InstanceState::Terminated),
         instance("i-4", InstanceState::Stopping),
     ]);
-    rig.informer.launched(&instance("i-unwatched", InstanceState::Pending));
+    rig.informer
+        .launched(&instance("i-unwatched", InstanceState::Pending), rig.now);
     assert_eq!(rig.due(), []);
     assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(5)));
     rig.pass(5);
@@ -414,7 +437,7 @@ fn refused_credentials_wake_every_machine_once() {
 #[test]
 fn unwatched_instances_are_dropped_when_a_listing_misses_them() {
     let mut rig = Rig::listed(&[running("i-1")]);
-    rig.informer.launched(&running("i-2"));
+    rig.informer.launched(&running("i-2"), rig.now);
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);
@@ -461,13 +484,12 @@ fn an_old_pass_lookup_does_not_undo_newer_reads() {
 fn a_terminated_instance_stays_terminated_when_a_poll_misses_it() {
     let mut rig = Rig::listed(&[instance("i-1", InstanceState::ShuttingDown)]);
     assert_eq!(rig.due(), []);
-    rig.pass(60);
-    let calls = rig.due();
-    let [listing, poll] = calls.as_slice() else {
-        panic!("{calls:?}");
-    };
-    rig.end(listing.clone(), &[instance("i-1", InstanceState::Terminated)]);
-    rig.end(poll.clone(), &[]);
+    rig.pass(59);
+    let poll = rig.call();
+    rig.pass(1);
+    let listing = rig.call();
+    rig.end(listing, &[instance("i-1", InstanceState::Terminated)]);
+    rig.end(poll, &[]);
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[]);

@@ -33,7 +33,7 @@ fn an_instance_that_is_launched_during_a_listing_is_kept() {
         tags: tags("default", "i-2", "another"),
         ..instance("i-2", InstanceState::Pending)
     };
-    rig.informer.launched(&launched);
+    rig.informer.launched(&launched, rig.now);
     rig.end(listing, &[running("i-1")]);
     let seen = rig.informer.watch(&machine("i-2"), "another", "i-2");
     assert_eq!(state(&seen), Some(InstanceState::Pending));

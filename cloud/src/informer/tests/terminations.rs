@@ -4,7 +4,7 @@ use super::*;
 use crate::ClusterKey;
 use crate::limits::{Flow, Limiter, Share};
 
-const WINDOW: Duration = Duration::from_millis(200);
+const WINDOW: Duration = Duration::from_secs(1);
 
 fn in_zone(id: &str, zone: &str) -> Instance {
     Instance {
@@ -29,7 +29,7 @@ impl Rig {
 
     /// Waits for the batches and answers their calls by `aws` until no batch is left. Returns the ids of each call.
     fn flush(&mut self, aws: impl Fn(&[String]) -> Result<(), CloudError>) -> Vec<Vec<String>> {
-        self.now += WINDOW;
+        self.now += 3 * WINDOW;
         let mut calls = Vec::new();
         while let Some(batch) = self.informer.next_termination(self.now) {
             assert!(calls.len() < 1000, "calls without end");
@@ -50,7 +50,7 @@ impl Rig {
 const ACCEPT: fn(&[String]) -> Result<(), CloudError> = |_| Ok(());
 
 #[test]
-fn simultaneous_terminations_are_one_call_for_each_zone() {
+fn simultaneous_terminations_are_one_call() {
     let mut rig = Rig::listed(&[in_zone("i-1", "a"), in_zone("i-2", "b"), in_zone("i-3", "a")]);
     let began = rig.now;
     for id in ["i-1", "i-2", "i-3", "i-1"] {
@@ -58,13 +58,60 @@ fn simultaneous_terminations_are_one_call_for_each_zone() {
     }
     assert_eq!(rig.batches(), [], "the batch is still open");
     assert_eq!(rig.informer.next_due(), Some(began + WINDOW));
-    assert_eq!(rig.flush(ACCEPT), [vec!["i-1", "i-3"], vec!["i-2"]]);
+    assert_eq!(rig.flush(ACCEPT), [["i-1", "i-2", "i-3"]]);
     assert_eq!(
         rig.states(&["i-1", "i-2", "i-3"]),
         [Some(InstanceState::ShuttingDown); 3]
     );
     assert_eq!(rig.woken(), ["i-1", "i-2", "i-3"]);
     assert_eq!(rig.flush(ACCEPT).len(), 0);
+}
+
+#[test]
+fn terminations_that_follow_each_other_are_gathered_for_longer() {
+    let instances: Vec<_> = (0..100).map(|index| running(&format!("i-{index:03}"))).collect();
+    let mut rig = Rig::listed(&instances);
+    let began = rig.now;
+    let mut sizes = Vec::new();
+    for (index, instance) in (0_u32..).zip(&instances) {
+        rig.now = began + Duration::from_millis(140) * index;
+        rig.terminate(&instance.id).unwrap();
+        sizes.extend(rig.batches().iter().map(|batch| batch.ids().len()));
+    }
+    rig.now += 3 * WINDOW;
+    sizes.extend(rig.batches().iter().map(|batch| batch.ids().len()));
+    assert_eq!(sizes.iter().sum::<usize>(), 100);
+    assert!(sizes.len() <= 6, "seven a second for fourteen seconds: {sizes:?}");
+    // After a pause a batch is as short as at first.
+    rig.now += 60 * WINDOW;
+    rig.terminate("i-late").unwrap();
+    assert_eq!(rig.batches(), []);
+    rig.now += WINDOW;
+    assert_eq!(rig.batches().len(), 1);
+}
+
+#[test]
+fn a_refused_batch_is_split_by_zone_first() {
+    let shown = [("i-1", "a"), ("i-2", "b"), ("i-bad", "a"), ("i-3", "b")];
+    let mut rig = Rig::listed(&shown.map(|(id, zone)| in_zone(id, zone)));
+    for (id, _) in shown {
+        rig.terminate(id).unwrap();
+    }
+    let calls = rig.flush(|ids| {
+        if ids.iter().any(|id| id == "i-bad") {
+            Err(refused("OperationNotPermitted"))
+        } else {
+            Ok(())
+        }
+    });
+    let expected = [
+        vec!["i-1", "i-2", "i-bad", "i-3"],
+        vec!["i-1", "i-bad"],
+        vec!["i-2", "i-3"],
+        vec!["i-1"],
+        vec!["i-bad"],
+    ];
+    assert_eq!(calls, expected);
 }
 
 #[test]
@@ -76,6 +123,7 @@ fn a_batch_that_is_full_does_not_wait() {
     }
     let sizes: Vec<usize> = rig.batches().iter().map(|batch| batch.ids().len()).collect();
     assert_eq!(sizes, [40, 40]);
+    rig.now += 2 * WINDOW;
     assert_eq!(rig.flush(ACCEPT).iter().map(Vec::len).collect::<Vec<_>>(), [20]);
 }
 
@@ -198,7 +246,7 @@ fn instances_of_different_clusters_share_no_call() {
 /// of the same identity submits an instance shortly after each time.
 #[test]
 fn refused_terminations_of_a_tenant_delay_no_neighbour() {
-    let (mut rig, mut limiter) = (rig(), Limiter::new(Share::default()));
+    let (mut rig, mut limiter) = (rig(), Limiter::new(Share::default(), Share::WHOLE));
     let of_team = |namespace: &str, name: &str| MachineKey {
         namespace: namespace.into(),
         name: name.into(),

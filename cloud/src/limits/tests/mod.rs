@@ -1,4 +1,5 @@
 mod fairness;
+mod fleets;
 mod rates;
 
 use std::cmp::Reverse;
@@ -42,7 +43,7 @@ fn batch(name: &str, instances: u64) -> CallRequest {
 }
 
 fn half() -> Limiter {
-    Limiter::new(Share::default())
+    Limiter::new(Share::default(), Share::WHOLE)
 }
 
 /// Takes all available tokens, each for a different caller, and returns their number.
@@ -100,7 +101,7 @@ fn a_bucket_starts_with_one_second_and_fills_up_to_its_burst() {
 
 #[test]
 fn the_smallest_share_still_allows_some_calls() {
-    let mut limiter = Limiter::new("0.001".parse().unwrap());
+    let mut limiter = Limiter::new("0.001".parse().unwrap(), Share::WHOLE);
     let turn = call(DESCRIBE, "a", Priority::Describe);
     let wait = limiter.acquire(&turn, Duration::ZERO).unwrap_err();
     assert_eq!(
@@ -236,37 +237,56 @@ fn no_caller_is_overtaken_for_ever() {
 }
 
 #[test]
-fn a_throttle_halves_the_rate_a_quiet_minute_restores_a_tenth() {
+fn a_throttle_slows_calls_down_for_seconds() {
+    // Calls at the full rate of ten a second for ten seconds.
     let mut limiter = half();
-    let mut rate_at = |minute: u64| {
-        let start = seconds(60.0) * u32::try_from(minute).unwrap() + seconds(10.0);
-        drain(&mut limiter, DESCRIBE, start);
-        if minute == 0 {
-            limiter.throttled(DESCRIBE, Duration::ZERO, Duration::ZERO);
-            drain(&mut limiter, DESCRIBE, start);
-        }
-        drain(&mut limiter, DESCRIBE, start + seconds(2.0))
+    let steady = |limiter: &mut Limiter, from: f64| -> Vec<usize> {
+        let halves = (1_u32..=6).map(|half| seconds(from) + Duration::from_millis(500) * half);
+        halves.map(|now| drain(limiter, DESCRIBE, now)).collect()
     };
-    let rates: Vec<usize> = (0..8).map(&mut rate_at).collect();
-    assert_eq!(rates, [10, 12, 14, 16, 18, 20, 20, 20], "in two seconds");
+    drain(&mut limiter, DESCRIBE, seconds(0.0));
+    assert_eq!(steady(&mut limiter, 0.0), [5; 6]);
+    assert_eq!(steady(&mut limiter, 3.0), [5; 6]);
+    limiter.throttled(DESCRIBE, seconds(6.0), seconds(6.0));
+    let recovered = steady(&mut limiter, 6.0);
+    assert_eq!(
+        recovered,
+        [3, 5, 5, 5, 5, 5],
+        "seven a second, and ten again after two seconds"
+    );
+    // AWS accepts nothing for a while: the rate of calls falls, and so does the rate after each throttle.
+    let mut calls = 0;
+    for tenth in 0..600 {
+        let now = seconds(20.0) + Duration::from_millis(100) * tenth;
+        let count = drain(&mut limiter, DESCRIBE, now);
+        if count > 0 {
+            limiter.throttled(DESCRIBE, now, now);
+        }
+        calls += count;
+    }
+    assert!((60..=130).contains(&calls), "{calls} calls in a minute");
+    drain(&mut limiter, DESCRIBE, seconds(84.0));
+    assert_eq!(drain(&mut limiter, DESCRIBE, seconds(85.0)), 10, "ten a second again");
 }
 
 #[test]
-fn calls_that_were_throttled_together_halve_the_rate_once() {
-    let mut limiter = half();
-    drain(&mut limiter, DESCRIBE, Duration::ZERO);
-    for began in [0.0, 0.2, 0.5] {
-        limiter.throttled(DESCRIBE, seconds(began), seconds(1.0));
-    }
-    assert_eq!(
-        limiter.acquire(&call(DESCRIBE, "a", Priority::Describe), seconds(1.0)),
-        Err(seconds(0.2))
-    );
-    limiter.throttled(DESCRIBE, seconds(1.1), seconds(1.1));
-    assert_eq!(
-        limiter.acquire(&call(DESCRIBE, "a", Priority::Describe), seconds(1.1)),
-        Err(seconds(0.4)),
-        "one that began after the rate was halved halves it again"
+fn calls_that_were_throttled_together_count_once() {
+    let wait = |throttles: &[(f64, f64)]| {
+        let mut limiter = half();
+        drain(&mut limiter, DESCRIBE, Duration::ZERO);
+        for (began, now) in throttles {
+            limiter.throttled(DESCRIBE, seconds(*began), seconds(*now));
+        }
+        let now = throttles.last().map_or(Duration::ZERO, |(_, now)| seconds(*now));
+        limiter
+            .acquire(&call(DESCRIBE, "a", Priority::Describe), now)
+            .unwrap_err()
+    };
+    let once = wait(&[(0.0, 1.0)]);
+    assert_eq!(wait(&[(0.0, 1.0), (0.2, 1.0), (0.5, 1.0)]), once);
+    assert!(
+        wait(&[(0.0, 1.0), (1.1, 1.1)]) > once,
+        "one that began after the rate was reduced reduces it again"
     );
 }
 
@@ -277,7 +297,7 @@ fn endless_throttles_still_allow_some_calls() {
     let mut now = Duration::ZERO;
     for _ in 0..100 {
         while let Err(wait) = limiter.acquire(&turn, now) {
-            assert!(wait <= seconds(33.0), "{wait:?}");
+            assert!(wait <= seconds(4.0), "{wait:?}");
             now += wait;
         }
         limiter.throttled(LAUNCH, now, now);
@@ -322,106 +342,6 @@ fn an_unused_turn_refunds_its_tokens() {
         "it is kept"
     );
     assert_eq!(limiter.acquire(&batch("next", 1000), full + seconds(10.5)), Ok(()));
-}
-
-/// EC2's own bucket, which other clients of the account use too.
-struct Server {
-    level: f64,
-    burst: f64,
-    refill: f64,
-    others: f64,
-    at: Duration,
-}
-
-impl Server {
-    fn launches(others: f64) -> Self {
-        let Rate { burst, refill } = quota(LAUNCH).requests;
-        Self {
-            level: f64::from(burst),
-            burst: f64::from(burst),
-            refill: f64::from(refill),
-            others,
-            at: Duration::ZERO,
-        }
-    }
-
-    fn accepts(&mut self, now: Duration) -> bool {
-        let gained = now.saturating_sub(self.at).as_secs_f64() * (self.refill - self.others);
-        self.level = (self.level + gained).min(self.burst);
-        self.at = now;
-        let accepted = self.level >= 1.0 - 1e-9;
-        if accepted {
-            self.level -= 1.0;
-        }
-        accepted
-    }
-}
-
-struct Fleet {
-    took: Duration,
-    calls: usize,
-    throttles: usize,
-}
-
-/// Launches all machines at once. Each returns at the time that the limiter returns, and five seconds after a throttle.
-fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
-    let mut limiter = half();
-    let mut events: BinaryHeap<_> = (0..machines)
-        .map(|machine| Reverse((Duration::ZERO, machine)))
-        .collect();
-    let mut fleet = Fleet {
-        took: Duration::ZERO,
-        calls: 0,
-        throttles: 0,
-    };
-    while let Some(Reverse((now, machine))) = events.pop() {
-        let again = if let Err(wait) = limiter.acquire(&launch(&machine.to_string()), now) {
-            wait
-        } else {
-            fleet.calls += 1;
-            if server.accepts(now) {
-                fleet.took = now;
-                continue;
-            }
-            fleet.throttles += 1;
-            limiter.throttled(LAUNCH, now, now);
-            seconds(5.0)
-        };
-        events.push(Reverse((now + again, machine)));
-    }
-    fleet
-}
-
-#[test]
-fn two_hundred_machines_launch_as_fast_as_the_quota_allows() {
-    let fleet = launch_fleet(200, Server::launches(0.0));
-    // Five at once, then two a second.
-    let allowed = seconds((200.0 - 5.0) / 2.0);
-    assert!(fleet.took <= allowed.mul_f64(1.1), "{:?} of {allowed:?}", fleet.took);
-    assert_eq!((fleet.calls, fleet.throttles), (200, 0));
-}
-
-#[test]
-fn beside_other_users_one_call_in_a_hundred_is_throttled() {
-    for others in [0.25, 0.5, 1.0] {
-        let fleet = launch_fleet(200, Server::launches(others));
-        let allowed = seconds((200.0 - 5.0) / (2.0 - others));
-        assert!(
-            fleet.throttles >= 1,
-            "with {others} a second of others the bucket must run dry"
-        );
-        assert!(
-            fleet.throttles * 100 <= fleet.calls,
-            "{} of {}",
-            fleet.throttles,
-            fleet.calls
-        );
-        assert!(
-            fleet.took <= allowed * 2,
-            "{:?} of {allowed:?} with {others}",
-            fleet.took
-        );
-    }
 }
 
 proptest! {

@@ -22,6 +22,29 @@ fn elastic_load_balancing_has_its_own_rates() {
 }
 
 #[test]
+fn managers_with_halves_of_a_rate_stay_within_the_whole() {
+    let half: Share = "0.5".parse().unwrap();
+    for action in [LAUNCH, DESCRIBE] {
+        let mut managers = [Limiter::new(half, half), Limiter::new(half, half)];
+        let published = quota(action).requests;
+        let mut calls = 0;
+        for second in 0..20 {
+            let now = Duration::from_secs(second);
+            calls += managers
+                .iter_mut()
+                .map(|manager| drain(manager, action, now))
+                .sum::<usize>();
+            let most = u64::from(published.burst) + second * u64::from(published.refill);
+            assert!(calls as u64 <= most, "{calls} calls of {action} by second {second}");
+        }
+        assert!(
+            calls as u64 >= 19 * u64::from(published.refill),
+            "{calls} calls of {action}"
+        );
+    }
+}
+
+#[test]
 fn a_promised_turn_is_rounded_up_to_a_nanosecond() {
     let now = Duration::from_secs(7);
     for (refill, nanoseconds) in [(1, 1_000_000_000), (2, 500_000_000), (3, 333_333_334), (7, 142_857_143)] {

@@ -4,6 +4,7 @@
 //! Tests cannot advance the time of every EC2, so cases hold instances in a state and release the state later.
 
 mod describes;
+mod hosts;
 mod launches;
 #[cfg(test)]
 mod on_sim;
@@ -19,7 +20,8 @@ use std::pin::Pin;
 use async_trait::async_trait;
 
 use crate::{
-    CloudError, Instance, InstanceState, LaunchOptions, LaunchRequest, MetadataOptions, Query, StateReason, UserData,
+    CloudError, Host, HostRequest, Instance, InstanceState, LaunchOptions, LaunchRequest, MetadataOptions, Query,
+    StateReason, UserData,
 };
 
 use super::StateChange;
@@ -40,6 +42,12 @@ pub trait Ec2UnderTest: Send + Sync {
     async fn stop_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError>;
     /// StartInstances.
     async fn start_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError>;
+    /// AllocateHosts for exactly one host.
+    async fn allocate_host(&self, request: &HostRequest) -> Result<String, CloudError>;
+    /// DescribeHosts, all pages.
+    async fn describe_hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError>;
+    /// ReleaseHosts of one host, whose error is that of the list of hosts that are not released.
+    async fn release_host(&self, id: &str) -> Result<(), CloudError>;
     /// Holds instances that enter a stage from now on in that stage.
     async fn hold(&self, stage: Stage);
     /// Releases a stage: instances leave it at once, now and in future. No other stage is held meanwhile.
@@ -190,6 +198,12 @@ cases! {
         an_id_of_another_form_is_refused,
         a_hidden_instance_cannot_be_terminated_yet,
         protection_saves_the_instances_of_a_zone,
+    }
+    hosts {
+        a_repeated_allocation_makes_no_second_host,
+        a_known_token_takes_no_other_host,
+        hosts_are_found_by_the_key_of_a_tag,
+        an_occupied_host_is_not_released,
     }
     describes {
         every_filter_must_match,

@@ -116,6 +116,18 @@ impl Ec2UnderTest for OnSim {
         self.simulated().call(|client, now| client.start_instances(now, ids))
     }
 
+    async fn allocate_host(&self, request: &HostRequest) -> Result<String, CloudError> {
+        self.simulated().call(|client, now| client.allocate_host(now, request))
+    }
+
+    async fn describe_hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
+        self.simulated().call(|client, now| client.describe_hosts(now, query))
+    }
+
+    async fn release_host(&self, id: &str) -> Result<(), CloudError> {
+        self.simulated().call(|client, now| client.release_host(now, id))
+    }
+
     async fn hold(&self, stage: Stage) {
         self.simulated().set_length(stage, HELD);
     }

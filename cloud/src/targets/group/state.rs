@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::access::TargetAccess;
-use super::super::member::{Member, RegistrationCall};
+use super::super::member::{Member, RegistrationCall, drain_deadline};
 use super::super::model::{Desired, GroupFacts, Health, RegistrationState, Target, TargetKind, TargetState};
 use super::{GroupState, MemberKey};
 use crate::{ErrorClass, Timing};
@@ -37,7 +37,7 @@ impl GroupState {
     /// The state of a member whose target group has no cached facts or no cached health.
     fn unread(&self, member: &Member, timing: &Timing, now: Duration) -> RegistrationState {
         let Some((error, asked_at)) = &self.failure else {
-            return if member.is_overdue(timing, now) {
+            return if member.is_overdue(self.late_until, timing, now) {
                 RegistrationState::Overdue
             } else {
                 RegistrationState::Unknown
@@ -48,7 +48,7 @@ impl GroupState {
         // desired state changed does not count: the call may have used other credentials.
         if is_final && member.is_leaving() && member.since <= *asked_at {
             RegistrationState::Out
-        } else if member.is_overdue(timing, now) {
+        } else if member.is_overdue(self.late_until, timing, now) {
             RegistrationState::Overdue
         } else if is_final && !member.is_leaving() {
             RegistrationState::Failed(error.clone())
@@ -88,7 +88,7 @@ impl GroupState {
         now: Duration,
     ) -> RegistrationState {
         let not_yet = || {
-            if member.is_overdue(timing, now) {
+            if member.is_overdue(self.late_until, timing, now) {
                 return RegistrationState::Overdue;
             }
             let failed = member.failure.clone().map(RegistrationState::Failed);
@@ -124,14 +124,14 @@ impl GroupState {
         let since = member.leaving_since?;
         Some(match self.delay {
             Some((delay, _)) if since + delay <= now => RegistrationState::Out,
-            _ if since + timing.drain_limit <= now => RegistrationState::Overdue,
+            _ if drain_deadline(since, self.late_until, timing) <= now => RegistrationState::Overdue,
             _ => RegistrationState::Leaving,
         })
     }
 
     /// The longest wait for a draining target, counted from the time at which AWS accepted the deregistration. If the
     /// wait for the call itself counted, the drain limit would cut off connections within a deregistration delay of
-    /// five minutes.
+    /// `Timing::drain_limit`.
     pub(super) fn drains_for(&self, timing: &Timing) -> Duration {
         let delay = self.delay.map_or(timing.drain_limit, |(delay, _)| delay);
         delay.min(timing.drain_limit)

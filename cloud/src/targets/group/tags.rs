@@ -140,7 +140,7 @@ impl GroupState {
         Some(match self.lacking(member, timing, now)? {
             TargetAccess::Granted => return None,
             TargetAccess::Refused(_) => RegistrationState::Out,
-            TargetAccess::Unknown | TargetAccess::Unreadable(_) if member.is_overdue(timing, now) => {
+            TargetAccess::Unknown | TargetAccess::Unreadable(_) if member.is_overdue(self.late_until, timing, now) => {
                 RegistrationState::Overdue
             }
             TargetAccess::Unknown => RegistrationState::Unknown,

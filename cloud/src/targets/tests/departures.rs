@@ -410,3 +410,20 @@ fn an_unreadable_delay_does_not_stop_reads_of_health() {
     scene.shows(&[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
+
+#[test]
+fn a_short_drain_limit_leaves_time_for_late_registrations() {
+    let mut scene = Scene::new();
+    let timing = Timing {
+        drain_limit: SECOND * 5,
+        ..Timing::default()
+    };
+    scene.targets = Targets::new(timing);
+    scene.want("one", Desired::Deregistered);
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.shows(&[]);
+    scene.now = SECOND * 79;
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
+    scene.now = SECOND * 80;
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
+}

@@ -125,6 +125,7 @@ pub(super) fn resolve(
         control_plane_targets,
         pending_control_plane_targets,
         identity_ref: Some(spec.effective_identity_ref()),
+        bootstrap_storage: spec.bootstrap_storage(),
         subnets,
         ..MachineNetwork::default()
     };

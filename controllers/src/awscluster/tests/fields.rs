@@ -277,23 +277,28 @@ async fn control_plane_targets_come_from_spec_or_load_balancer() {
 }
 
 #[tokio::test]
-async fn a_field_without_effect_is_named_and_holds_nothing_back() {
-    let set = BTreeMap::from([("s3Bucket", "s3Bucket: {name: bootstrap}")]);
-    assert_eq!(set.keys().copied().collect::<Vec<_>>(), sorted(When::Set));
-    for (field, set) in set {
-        let pass = pass(&format!("{NETWORK}, {set}")).await;
-        assert_eq!(
-            pass.says(ConditionType::PreflightPassed),
-            "False/UnsupportedField",
-            "{set}"
-        );
-        let message = pass.message(ConditionType::PreflightPassed);
-        assert!(message.contains(field), "{field}: {message}");
-        assert_eq!(pass.says(ConditionType::Ready), "True/UnsupportedField");
-        assert!(pass.status().provisioned());
-    }
-    let without = pass(&format!("{NETWORK}, preflight: {{mode: Report, cni: None}}")).await;
-    assert_eq!(without.says(ConditionType::PreflightPassed), "True/Ready");
+async fn the_bucket_of_the_spec_is_published_for_machines() {
+    assert_effects(&[
+        (
+            "s3Bucket.name",
+            "s3Bucket: {name: bootstrap}",
+            "/status/network/bootstrapStorage/s3/bucket",
+            json!("bootstrap"),
+        ),
+        (
+            "s3Bucket.presignedURLDuration",
+            "s3Bucket: {name: bootstrap, presignedURLDuration: 30m}",
+            "/status/network/bootstrapStorage/s3/presignedURLDuration",
+            json!("30m"),
+        ),
+        (
+            "s3Bucket.bestEffortDeleteObjects",
+            "s3Bucket: {name: bootstrap, bestEffortDeleteObjects: true}",
+            "/status/network/bootstrapStorage/s3/bestEffortDeleteObjects",
+            json!(true),
+        ),
+    ])
+    .await;
 }
 
 #[tokio::test]
@@ -359,6 +364,18 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
             "secondaryControlPlaneLoadBalancer: {name: internal}".to_owned(),
         ),
         ("bastion", "bastion: {enabled: true}".to_owned()),
+        (
+            "s3Bucket.controlPlaneIAMInstanceProfile",
+            "s3Bucket: {name: boot, controlPlaneIAMInstanceProfile: control-plane}".to_owned(),
+        ),
+        (
+            "s3Bucket.nodesIAMInstanceProfiles",
+            "s3Bucket: {name: boot, nodesIAMInstanceProfiles: [nodes]}".to_owned(),
+        ),
+        (
+            "s3Bucket.additionalIAMRoles",
+            "s3Bucket: {name: boot, additionalIAMRoles: [{name: reader, prefix: node-config}]}".to_owned(),
+        ),
         ("network.cni", "network: {cni: {cniIngressRules: []}}".to_owned()),
         (
             "network.additionalControlPlaneIngressRules",
@@ -413,7 +430,7 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
         ("network.vpc.tags", vpc("tags: {team: a}")),
     ]);
     assert_eq!(set.keys().copied().collect::<Vec<_>>(), sorted(When::Managed));
-    let whole = format!("{NETWORK}, {ENDPOINT}");
+    let whole = format!("{NETWORK}, {ENDPOINT}, s3Bucket: {{name: boot}}");
     let without = pass(&whole).await;
     assert_eq!(without.message(ConditionType::Ready), "");
     for (field, set) in set {

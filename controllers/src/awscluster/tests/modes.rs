@@ -250,23 +250,13 @@ async fn ready_that_is_true_names_the_condition_in_trouble() {
     );
     assert_eq!(ready, ("True/Ready".to_owned(), ""), "waiting is no trouble");
 
-    let unsupported = format!("{NETWORK}, s3Bucket: {{name: boot}}");
-    let pass = scene.edited(&waiting, &unsupported).await;
-    assert_eq!(pass.says(ConditionType::Ready), "True/UnsupportedField");
-    let message = pass.message(ConditionType::Ready).to_owned();
-    let named = "PreflightPassed is False (UnsupportedField): ";
-    assert_eq!(
-        message,
-        format!("{named}{}", pass.message(ConditionType::PreflightPassed))
-    );
-
-    let both = laid_over(
-        &unsupported,
+    let missing = laid_over(
+        NETWORK,
         "network: {subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]}",
     );
-    let ignored = laid_over(&both, "bastion: {enabled: true}");
+    let ignored = laid_over(&missing, "bastion: {enabled: true}");
     for (spec, end) in [
-        (both, ""),
+        (missing, ""),
         (ignored, "; of managed clusters only, ignored here: bastion"),
     ] {
         let pass = scene.edited(&waiting, &spec).await;

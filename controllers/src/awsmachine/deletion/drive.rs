@@ -3,7 +3,6 @@
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
-use capa_cloud::Observation;
 use capa_runtime::reconcile::{EventDraft, Next, Outcome};
 
 use super::plan::{DeletionStep, plan_deletion};
@@ -19,6 +18,7 @@ use crate::awsmachine::scope::{self, MachineScope};
 use crate::awsmachine::spec;
 use crate::identity;
 use crate::kubernetes_api::KubernetesError;
+use crate::launching::kept::KeptData;
 
 /// The most submitted terminations that the status has room for. An event tells of no further one.
 const MOST_SUBMITTED: usize = 16;
@@ -45,13 +45,11 @@ pub(in crate::awsmachine) async fn end_instance(
     let InstanceToEnd { id, observation, .. } = instance;
     let youth = absence::remaining_youth(scope, id, location, context);
     let step = plan_deletion(observation, youth.is_none(), has_left);
-    let is_seen_ending = matches!(observation, Observation::Seen(seen) if seen.state.has_ended());
-    // AWS soon shows no more of an instance that has ended.
-    if is_seen_ending || step == DeletionStep::Release {
-        tell_termination(scope, id);
-    }
     let mut blocked = match step {
-        DeletionStep::Release => return Ended::Gone,
+        DeletionStep::Release => {
+            tell_termination(scope, id);
+            return Ended::Gone;
+        }
         DeletionStep::Terminate => match terminate(scope, location, id, context).await {
             Ok(submitted) => return Ended::Submitted(submitted),
             Err(blocked) => blocked,
@@ -67,8 +65,7 @@ pub(in crate::awsmachine) async fn end_instance(
                 // The informer follows the instance from here on and wakes the machine.
                 location.cloud.observe_instance(&scope.key(), id);
             }
-            let message = format!("instance {id} is being terminated");
-            Blocked::new(awaiting(message, location), Next::AwaitChange)
+            Blocked::new(awaiting(under_way(id), location), Next::AwaitChange)
         }
         DeletionStep::AwaitObservation => {
             let message = format!("instance {id} is looked up before it is terminated");
@@ -87,6 +84,11 @@ pub(in crate::awsmachine) async fn end_instance(
         blocked.next = Next::Requeue(context.timing.listing_interval);
     }
     Ended::Waits(blocked)
+}
+
+/// One message from the submission to the end: EC2's answer changes nothing for the reader, and costs no write.
+fn under_way(id: &str) -> String {
+    format!("the termination of instance {id} is under way")
 }
 
 /// The condition of a deletion that waits for AWS. If AWS cannot be read, or is read too seldom, the condition says so.
@@ -119,8 +121,7 @@ async fn terminate(
             if submitted.len() < MOST_SUBMITTED && !submitted.iter().any(|submitted| submitted == id) {
                 submitted.push(id.to_owned());
             }
-            let message = format!("the termination of instance {id} is submitted");
-            let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, message);
+            let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, under_way(id));
             Ok(Blocked::new(
                 terminating,
                 Next::Requeue(context.timing.listing_interval),
@@ -156,9 +157,13 @@ pub(in crate::awsmachine) async fn abandoned(
         "{what} is abandoned because annotation {} names it: if its instance runs, nobody but you will terminate it",
         meta::ABANDON_INSTANCE_ANNOTATION
     );
-    let left = scope.status.bootstrap_secrets.as_ref();
-    let left = left.map(|left| format!("; its bootstrap data {} is left in {}", left.prefix, left.backend));
-    let message = message + left.as_deref().unwrap_or_default();
+    let left = KeptData::all(&scope.status).into_iter();
+    let left = left.map(|left| format!("; its bootstrap data {} is left", left.shown()));
+    let message = left.fold(message, |message, left| message + &left);
+    let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist());
+    let host = host.and_then(|host| host.id.as_ref().or(host.client_token.as_ref()));
+    let host = host.map(|host| format!("; its Dedicated Host {host} is left, and costs money until you release it"));
+    let message = message + host.as_deref().unwrap_or_default();
     scope.events.push(EventDraft::warning("InstanceAbandoned", message));
     release(scope, context).await
 }

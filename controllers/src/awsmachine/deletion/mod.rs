@@ -9,4 +9,4 @@ mod search;
 
 pub(super) use drive::{Ended, abandoned, end_instance, moved, release, tell_left_alone};
 pub(super) use merged::merged;
-pub(super) use search::{Found, find};
+pub(super) use search::{Found, find, was_never_asked};

@@ -132,6 +132,12 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     }
 }
 
+/// Whether EC2 was never asked for anything, as far as the record stands in for a lookup that cannot be made.
+pub(in crate::awsmachine) fn was_never_asked(scope: &MachineScope, context: &MachineContext) -> bool {
+    let is_planned = scope.status.launch == Some(LaunchRecord::Planned);
+    is_planned && worth_of_planned(scope, context) == Worth::Proof
+}
+
 /// The worth of the launch record of a machine whose launch EC2 was never asked for.
 fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
     let owner = scope.owners.machine.as_deref().ok();

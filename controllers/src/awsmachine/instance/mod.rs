@@ -9,10 +9,10 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_api::common::Initialization;
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::{InstanceState, MarketType};
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::InstanceState;
 use capa_api::meta;
+use capa_api::network::MachineNetwork;
 use capa_cloud::{Instance, Observation};
 use capa_runtime::reconcile::Next;
 
@@ -28,6 +28,7 @@ use super::memory::{CapacityLocation, Pool};
 use super::ownership::Ownership;
 use super::read;
 use super::scope::{MachineScope, adoption_event};
+use super::shown;
 use super::spec;
 
 /// The state of a machine's instance in the instance informer.
@@ -40,6 +41,8 @@ pub(super) enum Observed {
         instance: Arc<Instance>,
         /// Whether targets may be registered and deregistered: not for a living instance that lost its tags.
         is_ours: bool,
+        /// The present network of the machine's sources. Absent if they cannot be read, or contradict each other.
+        network: Option<Box<MachineNetwork>>,
     },
     /// The instance with this id is gone.
     Gone(String),
@@ -68,9 +71,14 @@ pub(super) async fn observe(
                 return Err(Blocked::new(update, Next::Retry).into());
             }
             recover::recover(scope, &instance, location, context).await?;
-            drift::report_drift(scope, context).await;
+            let network = drift::present_network(scope, context).await;
+            drift::report_drift(scope, network.clone());
             seen(scope, &instance, location, context).await?;
-            Ok(Observed::Instance { instance, is_ours })
+            Ok(Observed::Instance {
+                instance,
+                is_ours,
+                network: network.map(Box::new),
+            })
         }
     }
 }
@@ -128,11 +136,11 @@ async fn seen(
             .await?;
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    show_instance(scope, instance, ended);
+    shown::show(scope, instance);
     if ended && !scope.has_run() {
         return ended_early(scope, instance, &location.cluster_name, context);
     }
-    let mut update = instance_ready(instance);
+    let mut update = shown::instance_ready(instance);
     if instance.state == InstanceState::Pending
         && let Some(error) = location.cloud.reading_failure()
     {
@@ -140,30 +148,6 @@ async fn seen(
     }
     scope.set_condition(update);
     Ok(())
-}
-
-/// Writes the instance into the status.
-fn show_instance(scope: &mut MachineScope, instance: &Instance, ended: bool) {
-    let status = &mut scope.status;
-    status.instance_state = Some(instance.state);
-    status.failure_domain = Some(instance.availability_zone.clone());
-    let is_spot = scope.machine.spec.effective_market_type() == MarketType::Spot;
-    status.interruptible = is_spot.then_some(true);
-    if !instance.addresses.is_empty() {
-        status.addresses.clone_from(&instance.addresses);
-    }
-    if instance.state == InstanceState::Running {
-        status.initialization = Some(Initialization {
-            provisioned: Some(true),
-        });
-    }
-    if !ended && instance.state != InstanceState::Pending {
-        status.has_run = Some(true);
-    }
-    status.ready = Some(status.provisioned());
-    for condition in [ConditionType::BootstrapDataReady, ConditionType::NetworkReady] {
-        scope.set_condition(condition.is_true(Reason::Ready));
-    }
 }
 
 /// A status that has shown the instance before does not change. Otherwise the condition shows a failed lookup.
@@ -219,30 +203,6 @@ fn ended_early(
     // has not.
     scope.finish_with(failed, next);
     Ok(())
-}
-
-fn instance_ready(instance: &Instance) -> ConditionUpdate {
-    let id = &instance.id;
-    let not_ready = |reason, message: String| ConditionType::InstanceReady.is_false(reason, message);
-    let why = instance
-        .state_reason
-        .as_ref()
-        .map(|reason| format!(": {}", reason.message))
-        .unwrap_or_default();
-    match instance.state {
-        InstanceState::Running => ConditionType::InstanceReady.is_true(Reason::Ready),
-        InstanceState::Pending => not_ready(Reason::Pending, format!("instance {id} is starting")),
-        InstanceState::Stopping | InstanceState::Stopped => not_ready(
-            Reason::Stopped,
-            format!("instance {id} is stopped{why}: start it or delete the Machine"),
-        ),
-        InstanceState::ShuttingDown | InstanceState::Terminated => not_ready(
-            Reason::Terminated,
-            format!(
-                "instance {id} was terminated{why}: delete the Machine to replace it, or let a MachineHealthCheck do so"
-            ),
-        ),
-    }
 }
 
 /// Processes an instance that AWS does not show. AWS may not show a young instance yet, and without a recorded account

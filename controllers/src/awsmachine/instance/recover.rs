@@ -15,8 +15,8 @@ use crate::awsmachine::ownership::attempt_number;
 use crate::awsmachine::read;
 use crate::awsmachine::scope::{MachineScope, adoption_event};
 use crate::awsmachine::secrets;
-use crate::kubernetes_api::BeingRead;
 use crate::launching::image::image_id;
+use crate::launching::lost;
 
 /// Recovers the network in use and the launch record, if the status lacks them.
 pub(super) async fn recover(
@@ -30,9 +30,19 @@ pub(super) async fn recover(
         scope.events.push(adoption_event(&instance.id));
     }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
-    if is_unknown && let Some(event) = recovered_launch(scope, instance, context).await? {
+    let Some(cluster) = scope.owners.cluster.clone().filter(|_| is_unknown) else {
+        return Ok(());
+    };
+    let merged = read::network(scope, &cluster, context).await?;
+    let format = read::bootstrap_format(scope, context).await;
+    if merged.problem.is_some() && lost::may_be_in_bucket(&scope.machine.spec, format) {
+        // The sources may name the bucket with the bootstrap data once they can be used.
+        return Ok(());
+    }
+    if let Some(event) = launch_in(&merged, scope, instance, context) {
         scope.record_launch(event)?;
-        secrets::recover(scope, instance.client_token.as_deref().unwrap_or_default());
+        let client_token = instance.client_token.as_deref().unwrap_or_default();
+        secrets::recover(scope, client_token, format, merged.network.bootstrap_bucket());
     }
     Ok(())
 }
@@ -51,23 +61,11 @@ fn recovered_network(instance: &Instance, location: &InstanceLocation) -> Machin
     }
 }
 
-/// The launch of the instance, as far as it is known. Image, type and security groups come from the spec and the
-/// sources, because no call will be made from this record. `None` if no security group is known.
-async fn recovered_launch(
-    scope: &MachineScope,
-    instance: &Instance,
-    context: &MachineContext,
-) -> Result<Option<LaunchEvent>, BeingRead> {
-    let Some(cluster) = scope.owners.cluster.as_deref() else {
-        return Ok(None);
-    };
-    let merged = read::network(scope, cluster, context).await?;
-    Ok(launch_in(&merged, scope, instance, context))
-}
-
 /// Stands in a record for what only the launch knew.
 const RECOVERED: &str = "recovered";
 
+/// The launch of the instance, as far as it is known. Image, type and security groups come from the spec and the
+/// sources, because no call will be made from this record. `None` if no security group is known.
 fn launch_in(
     merged: &Merged,
     scope: &MachineScope,

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use capa_api::conditions::{ConditionType, Reason};
-use capa_api::machine::{BootstrapSecrets, LaunchRecord, RecordedRequest};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::{InstanceState, LaunchRecord, RecordedRequest};
 use capa_api::network::NetworkSubnet;
+use capa_cloud::lookups::InstanceLookup;
 use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest};
 use capa_runtime::reconcile::{EventDraft, Next};
 use jiff::Timestamp;
@@ -13,29 +14,55 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::adoption::{Adoption, adopt};
 use super::conflict;
 use super::plan::{LaunchStep, LookUp, is_fresh};
-use super::prepare::{LaunchDecision, Prepared, pool};
+use super::prepare::{LaunchDecision, first_number, pool};
 use super::progress::Progress;
 use super::record::LaunchEvent;
+use super::turn;
 use crate::awsmachine::account;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::hosts::{self, WantedHost};
 use crate::awsmachine::lookup;
 use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
 use crate::awsmachine::read;
-use crate::awsmachine::scope::{MachineScope, adoption_event};
+use crate::awsmachine::refusal;
+use crate::awsmachine::scope::{MachineScope, adoption_event, search_token};
 use crate::awsmachine::secrets;
+use crate::awsmachine::shown;
 use crate::awsmachine::target_access::{self, LaunchHold};
 use crate::awsmachine::write;
-use crate::retry;
 
 /// Looks for an instance where the plan says so, else launches one.
 pub(super) async fn apply(
     scope: &mut MachineScope,
-    decision: &LaunchDecision,
+    mut decision: LaunchDecision,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
+    if let Some(instance) = find_before(scope, &decision, context).await? {
+        return Box::pin(record_found(scope, &instance, &decision, context)).await;
+    }
+    // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
+    write::block_move(scope, &decision.prepared.location.account_id, context).await?;
+    use_host(scope, &mut decision, context).await?;
+    write_record(scope, &decision, context).await?;
+    let prepared = &decision.prepared;
+    if let Some(of_launch) = &prepared.secrets {
+        secrets::store(scope, of_launch, &prepared.location, context).await?;
+    }
+    call(scope, &decision, context).await
+}
+
+/// Takes the turn of the machine, and looks for its instance where the plan says so.
+///
+/// # Errors
+/// Nothing is launched in this pass.
+async fn find_before(
+    scope: &MachineScope,
+    decision: &LaunchDecision,
+    context: &MachineContext,
+) -> Result<Option<Box<Instance>>, FlowError> {
     let LaunchDecision { prepared, plan, .. } = decision;
     let hold = match (hold_of_attempt(scope, decision, context), plan.look_up) {
         (Some(LaunchHold::Refused(blocked)), LookUp::No) => return Err(blocked.into()),
@@ -43,29 +70,77 @@ pub(super) async fn apply(
     };
     // A refused attempt takes no turn: the machine only looks for an instance that is there already.
     let takes_turn = plan.step != LaunchStep::LookOnly && !matches!(hold, Some(LaunchHold::Refused(_)));
-    if takes_turn && let Err(error) = prepared.location.cloud.reserve_launch(&scope.key()) {
-        // A launch that waits for its turn is no open attempt: nothing is looked up or recorded yet.
-        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
-        return Err(Blocked::new(waiting, retry::after(&error)).into());
+    let refused = refused_kind(decision, context).filter(|_| takes_turn);
+    let shared = shared_lookup(scope, decision);
+    if takes_turn && refused.is_none() {
+        turn::take(scope, decision, shared.as_ref(), context)?;
     }
-    if plan.look_up != LookUp::No
-        && let Some(instance) = look_up(scope, decision, context).await?
-    {
-        return Box::pin(record_found(scope, &instance, decision, context)).await;
+    if plan.look_up != LookUp::No {
+        match look_up(scope, decision, shared.as_ref(), context).await {
+            Ok(None) => {}
+            Ok(Some(instance)) => {
+                context.memory.leave_kind(prepared.kind, scope.uid());
+                return Ok(Some(instance));
+            }
+            Err(waits @ FlowError::Waits(..)) => return Err(waits),
+            Err(error) => {
+                context.memory.leave_kind(prepared.kind, scope.uid());
+                return Err(error);
+            }
+        }
+    }
+    if let Some(condition) = refused {
+        return Err(refusal::shown_of_kind(scope, prepared.kind, condition, context).into());
     }
     if let Some(hold) = hold {
+        context.memory.leave_kind(prepared.kind, scope.uid());
         return Err(hold.blocked().into());
     }
     if plan.step == LaunchStep::LookOnly {
         return Err(unconfirmed(scope, decision, context).into());
     }
-    // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
-    write::block_move(scope, &decision.prepared.location.account_id, context).await?;
-    write_record(scope, decision, context).await?;
-    if let Some(of_launch) = &prepared.secrets {
-        secrets::store(scope, of_launch, prepared.location.cloud.as_ref(), context).await?;
+    Ok(None)
+}
+
+/// Puts a new attempt on the Dedicated Host that the machine needs. An attempt that is recorded already has its host.
+async fn use_host(
+    scope: &mut MachineScope,
+    decision: &mut LaunchDecision,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    if !matches!(decision.plan.step, LaunchStep::Record(_)) {
+        return Ok(());
     }
-    call(scope, decision, context).await
+    let LaunchDecision { prepared, request, .. } = decision;
+    let wanted = WantedHost {
+        subnet_id: &request.subnet_id,
+        zone: prepared.zone_of(&request.subnet_id),
+        tags: &request.tags,
+        pool: pool(scope, prepared),
+        first_number: match scope.status.launch {
+            Some(LaunchRecord::Planned) => NonZeroU32::MIN,
+            _ => first_number(scope, context),
+        },
+    };
+    match hosts::place_on_host(scope, &wanted, &prepared.location, context).await {
+        Ok(Some(host)) => request.options.host = Some(host),
+        Ok(None) => {}
+        Err(error) => {
+            context.memory.leave_kind(prepared.kind, scope.uid());
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a new attempt, if EC2 refuses all launches of its kind. An existing instance of the machine is
+/// recorded in spite of it.
+fn refused_kind(decision: &LaunchDecision, context: &MachineContext) -> Option<ConditionUpdate> {
+    let LaunchDecision { prepared, plan, .. } = decision;
+    let now = context.kubernetes.uptime();
+    let refused = context.memory.refused_kind(prepared.kind, now, &context.timing);
+    let (condition, _) = refused.filter(|_| matches!(plan.step, LaunchStep::Record(_)))?;
+    Some(condition)
 }
 
 /// The reason to hold a new attempt back. An existing instance of the machine is recorded in spite of it.
@@ -76,11 +151,33 @@ fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &Ma
     }
 }
 
+/// The lookup that the machine shares with others. A lookup that is to prove an absence is the machine's own, because
+/// the time of its call counts.
+fn shared_lookup(scope: &MachineScope, decision: &LaunchDecision) -> Option<InstanceLookup> {
+    let LaunchDecision {
+        prepared,
+        plan,
+        request,
+    } = decision;
+    if plan.look_up != LookUp::ByTags || plan.step == LaunchStep::LookOnly {
+        return None;
+    }
+    let tags = scope.tags(&prepared.location.cluster_tag);
+    // The number of an attempt that follows no record is the age of the AWSMachine, which no two passes share.
+    let follows_record = scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some();
+    if follows_record {
+        tags.lookup(&request.client_token)
+    } else {
+        tags.lookup(&search_token(&scope.machine))
+    }
+}
+
 /// Looks for an instance of the machine. One that carries its tags and is not proven to be its own stops the launch,
 /// unless the annotation `adopt-instance` says what to do.
 async fn look_up(
     scope: &MachineScope,
     decision: &LaunchDecision,
+    shared: Option<&InstanceLookup>,
     context: &MachineContext,
 ) -> Result<Option<Box<Instance>>, FlowError> {
     let LaunchDecision { prepared, plan, .. } = decision;
@@ -91,9 +188,11 @@ async fn look_up(
     let (cloud, cluster_tag) = (prepared.location.cloud.as_ref(), prepared.location.cluster_tag.as_str());
     let token = attempt::open_token(scope).filter(|_| plan.look_up == LookUp::ByTagsAndToken);
     let failed = |error: CloudError| lookup::failed(&error);
-    let found = lookup::find(cloud, &scope.tags(cluster_tag), token)
-        .await
-        .map_err(failed)?;
+    let tags = scope.tags(cluster_tag);
+    let found = match shared {
+        Some(wanted) => lookup::find_with_others(cloud, &scope.key(), &tags, wanted, &context.timing)?,
+        None => lookup::find(cloud, &tags, token).await.map_err(failed)?,
+    };
     let judged: Vec<_> = found
         .into_iter()
         .map(|instance| {
@@ -169,7 +268,16 @@ async fn write_record(
                 holder,
             })?;
             scope.status.network = Some(prepared.in_use(&scope.machine, request));
-            scope.status.bootstrap_secrets = secrets_of_launch(scope, prepared);
+            scope.status.applied_tags = Some(prepared.applied_tags(&scope.machine));
+            scope.status.applied_security_groups = Some(prepared.applied_groups(&scope.machine));
+            scope
+                .status
+                .applied_private_dns_name
+                .clone_from(&scope.machine.spec.private_dns_name);
+            if let Some(of_launch) = &prepared.secrets {
+                let valid_from = prepared.user_data.valid_from();
+                secrets::record(scope, of_launch, valid_from, &prepared.location, context).await?;
+            }
             write::store(scope, context).await?;
             let account_id = &prepared.location.account_id;
             context.memory.recorded(scope.uid(), token, account_id, asked_at);
@@ -191,17 +299,6 @@ async fn write_record(
         LaunchStep::Repeat | LaunchStep::LookOnly => {}
     }
     Ok(())
-}
-
-/// The record of the secrets of a launch. It also covers the secrets of earlier attempts.
-fn secrets_of_launch(scope: &MachineScope, prepared: &Prepared) -> Option<BootstrapSecrets> {
-    let earlier = scope.status.bootstrap_secrets.clone();
-    let Some(secrets) = &prepared.secrets else {
-        return earlier;
-    };
-    let mut record = secrets.record.clone();
-    record.count = record.count.max(earlier.map_or(0, |earlier| earlier.count));
-    Some(record)
 }
 
 /// The call as it is recorded.
@@ -234,6 +331,7 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
     match prepared.location.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
             context.memory.answered(&uid, instance.clone());
+            context.memory.accept_kind(prepared.kind, now.uptime);
             let subnet = subnet_of(decision);
             context.memory.found_capacity(&pool(scope, prepared), &subnet);
             Box::pin(record_answer(scope, &instance, context)).await
@@ -247,9 +345,11 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
                 context.memory.refused_capacity(&pool(scope, prepared), place, now);
             }
             if progress == Progress::Refused {
+                hosts::give_up(scope, &error);
                 scope.record_launch(LaunchEvent::Refused)?;
             }
-            Err(not_launched(scope, &error, decision).into())
+            let blocked = not_launched(scope, &error, decision);
+            Err(turn::failed(scope, decision, (&error, progress), blocked, context).into())
         }
     }
 }
@@ -281,6 +381,13 @@ pub(super) async fn record_answer(
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     scope.record_launch(LaunchEvent::answered(instance))?;
+    if instance.state == InstanceState::Pending {
+        // The usual answer: the pass, which follows the instance next, has nothing to add to it.
+        shown::show(scope, instance);
+        scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+        scope.set_condition(ConditionType::NetworkUpToDate.is_true(Reason::Ready));
+        scope.set_condition(shown::instance_ready(instance));
+    }
     store_instance(scope, context).await?;
     let message = format!("launched instance {}", instance.id);
     scope
@@ -291,7 +398,7 @@ pub(super) async fn record_answer(
 
 /// Stores the record with its instance. The attempt is over then.
 async fn store_instance(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
-    write::store(scope, context).await?;
+    write::store_with_conditions(scope, context).await?;
     context.memory.launched(scope.uid());
     Ok(())
 }
@@ -326,7 +433,13 @@ async fn record_found(
     // The security groups of the instance are not known here; those of the spec would be a guess.
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
-    secrets::recover(scope, &request.client_token);
+    let format = read::bootstrap_format(scope, context).await;
+    secrets::recover(
+        scope,
+        &request.client_token,
+        format,
+        decision.prepared.bootstrap_bucket(),
+    );
     store_instance(scope, context).await?;
     scope.events.push(adoption_event(&instance.id).recorded());
     Ok(())

@@ -3,13 +3,15 @@
 mod adoption;
 mod apply;
 mod conflict;
-mod plan;
+pub(in crate::awsmachine) mod plan;
 mod prepare;
 pub(in crate::awsmachine) mod progress;
 pub(in crate::awsmachine) mod record;
 mod rejection;
 #[cfg(test)]
 mod tests;
+mod turn;
+mod user_data;
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_runtime::reconcile::Next;
@@ -43,5 +45,5 @@ pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -
     let prepared = prepare::prepare(scope, &machine, &cluster, context).await?;
     let decision = prepare::plan(scope, prepared, context)?;
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
-    Box::pin(apply::apply(scope, &decision, context)).await
+    Box::pin(apply::apply(scope, decision, context)).await
 }

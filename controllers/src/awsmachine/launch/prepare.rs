@@ -1,27 +1,31 @@
 //! Gathers everything that a launch needs. Each wait is a condition.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_api::common::MachineRole;
+use capa_api::common::{MachineRole, Tags};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::{Cluster, ContractReference, Machine};
-use capa_api::machine::{AWSMachine, LaunchRecord, MachineNetworkInUse, Switch};
+use capa_api::machine::{AWSMachine, AppliedSecurityGroups, LaunchRecord, MachineNetworkInUse, Switch};
 use capa_api::meta;
+use capa_api::network::{MachineNetwork, NetworkBootstrapBucket};
 use capa_cloud::{CloudError, LaunchRequest, UserData};
 use capa_network::{Merged, MissingField, Placement, PlacementRequest, Problem, place};
 use capa_runtime::reconcile::Next;
 
 use super::plan::{Attempt, LaunchPlan, LaunchStep, plan_launch};
 use super::rejection::RefusedLaunch;
+use super::user_data::LaunchUserData;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::hosts;
 use crate::awsmachine::image::{self, ImageRequest, LaunchImage};
 use crate::awsmachine::interfaces::{InterfaceError, OwnInterfaces};
 use crate::awsmachine::locate::{self, InstanceLocation};
-use crate::awsmachine::memory::{Pool, SubnetQuery};
+use crate::awsmachine::memory::{LaunchKind, Pool, SubnetQuery};
 use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
@@ -29,11 +33,14 @@ use crate::awsmachine::spec;
 use crate::awsmachine::time::age;
 use crate::launching::bootstrap::BootstrapData;
 use crate::launching::replacement::Replacement;
-use crate::launching::request::{RequestInputs, build_request};
-use crate::launching::secrets::{LaunchSecrets, StorageRequest};
+use crate::launching::request::{RequestInputs, additional_tags, build_request};
+use crate::launching::storage::{LaunchSecrets, StorageRequest};
+use crate::launching::{objects, secrets};
 
 /// Everything that a launch needs, once every wait is over.
 pub(super) struct Prepared {
+    /// What the launch has in common with those of other machines.
+    pub(super) kind: LaunchKind,
     pub(super) location: InstanceLocation,
     pub(super) owner: Arc<Machine>,
     merged: Merged,
@@ -41,8 +48,8 @@ pub(super) struct Prepared {
     image: LaunchImage,
     /// The network interfaces that the machine brings, looked up for an attempt that is not recorded yet.
     interfaces: Option<OwnInterfaces>,
-    user_data: UserData,
-    /// The secrets that are stored before the launch, if a service keeps the bootstrap data.
+    pub(super) user_data: LaunchUserData,
+    /// What is stored before the launch, if AWS keeps the bootstrap data.
     pub(super) secrets: Option<LaunchSecrets>,
     management_cluster: Option<String>,
 }
@@ -72,9 +79,12 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
-    let (user_data, secrets) = delivered(scope, bootstrap_data, &location);
+    let (user_data, secrets) = delivered(scope, bootstrap_data, &merged, &location)?;
+    // Not from a presigned URL, which is another one in each pass.
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
+    let kind = refusal::kind_of_launch(scope, owner, &merged, &location);
+    refusal::await_kind(scope, kind, context)?;
     let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
     let wanted = ImageRequest {
         spec: &scope.machine.spec,
@@ -83,8 +93,10 @@ pub(super) async fn prepare(
         recorded: attempt::open_request(scope).map(|recorded| recorded.image_id.as_str()),
     };
     let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
+    let user_data = LaunchUserData::new(scope, user_data, secrets.as_ref(), &location, context).await?;
     let interfaces = own_interfaces(scope, &merged, &location).await?;
     Ok(Prepared {
+        kind,
         location,
         owner: owner.clone(),
         merged,
@@ -119,24 +131,29 @@ async fn bootstrap_data(
 fn delivered(
     scope: &MachineScope,
     data: BootstrapData,
+    merged: &Merged,
     location: &InstanceLocation,
-) -> (UserData, Option<LaunchSecrets>) {
-    match data {
-        BootstrapData::Inline(user_data) => (user_data, None),
-        BootstrapData::Stored(backend, data) => {
-            let secrets = LaunchSecrets::new(&StorageRequest {
-                spec: &scope.machine.spec,
-                backend,
-                uid: scope.uid(),
-                name: scope.machine.metadata.name.as_deref().unwrap_or_default(),
-                region: &location.region,
-                identity_ref: &location.identity_ref,
-                cluster_tag: &location.cluster_tag,
-                data: data.expose(),
-            });
-            (secrets.user_data.clone(), Some(secrets))
+) -> Result<(UserData, Option<LaunchSecrets>), Blocked> {
+    let request = |data| StorageRequest {
+        spec: &scope.machine.spec,
+        uid: scope.uid(),
+        name: spec::machine_name(&scope.machine),
+        region: &location.region,
+        account_id: &location.account_id,
+        identity_ref: &location.identity_ref,
+        cluster_tag: &location.cluster_tag,
+        data,
+    };
+    let secrets = match data {
+        BootstrapData::Inline(user_data) => return Ok((user_data, None)),
+        BootstrapData::Stored(backend, data) => secrets::in_service(&request(data.expose()), backend),
+        BootstrapData::InBucket(data) => {
+            let bucket = merged.network.bootstrap_bucket().ok_or_else(objects::no_bucket);
+            let stored = bucket.and_then(|bucket| objects::in_bucket(&request(data.expose()), location.role, bucket));
+            stored.map_err(|update| Blocked::new(update, Next::Retry))?
         }
-    }
+    };
+    Ok((secrets.user_data.clone(), Some(secrets)))
 }
 
 /// The network of all sources, if a machine may be launched into it.
@@ -202,7 +219,8 @@ pub(super) fn plan(
             availability_zone: None,
             security_group_ids: recorded.security_group_ids.clone(),
         };
-        prepared.request(&scope.machine, &placement, recorded.client_token.clone())
+        let user_data = prepared.user_data.of_recorded();
+        prepared.request(&scope.machine, &placement, user_data, recorded.client_token.clone())
     });
     let attempt = known_of_attempt(scope, &prepared, repeated.as_ref(), context);
     let record = scope.status.launch.as_ref();
@@ -215,7 +233,7 @@ pub(super) fn plan(
         (LaunchStep::Record(_), _) | (_, None) => {
             let placement = place_anew(scope, &prepared, context);
             let placement = placement.map_err(|problem| not_placed(scope, &problem, &prepared, context))?;
-            prepared.request(&scope.machine, &placement, client_token)
+            prepared.request(&scope.machine, &placement, prepared.user_data.of_new(), client_token)
         }
         (_, Some(repeated)) => repeated,
     };
@@ -253,7 +271,7 @@ fn known_of_attempt(
 /// Number of the first attempt of an AWSMachine without a readable record. Its status may have been lost, and a token
 /// that was used before must not come back in another zone: attempts are more than a second apart, so no attempt has
 /// yet had the age of the AWSMachine in seconds as its number.
-fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
+pub(super) fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
     let created = scope.machine.metadata.creation_timestamp.as_ref();
     let age = created.map_or(Duration::ZERO, |created| age(created.0, context.kubernetes.now()));
     // The schema has room for 31 bits.
@@ -263,13 +281,14 @@ fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
 
 fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContext) -> Result<Placement, Problem> {
     let owner = &prepared.owner;
-    let network = &prepared.inputs.network;
     let spec = &scope.machine.spec;
+    let network = &prepared.inputs.network;
     if let Some(interfaces) = &prepared.interfaces {
         let own_subnets: Vec<&str> = network.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
         let own_subnets = spec::names_subnet(spec).then_some(own_subnets.as_slice());
         return interfaces.placement(owner.requested_failure_domain(), own_subnets);
     }
+    let network = &network_of_host(scope, network);
     let role = prepared.location.role;
     let mut machines = context
         .kubernetes
@@ -300,6 +319,22 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
     })
 }
 
+/// The network, without the subnets outside the zone in which the machine has its Dedicated Host. Without a subnet in
+/// that zone, the machine is placed elsewhere, and gives its host up.
+fn network_of_host<'a>(scope: &MachineScope, network: &'a MachineNetwork) -> Cow<'a, MachineNetwork> {
+    let Some(zone) = hosts::zone_of_host(scope.status.dedicated_host.as_deref()) else {
+        return Cow::Borrowed(network);
+    };
+    let mut reduced = network.clone();
+    reduced
+        .subnets
+        .retain(|subnet| subnet.availability_zone.as_deref() == Some(zone));
+    if reduced.subnets.is_empty() {
+        return Cow::Borrowed(network);
+    }
+    Cow::Owned(reduced)
+}
+
 /// Machines that share what is known of a lack of capacity.
 pub(super) fn pool(scope: &MachineScope, prepared: &Prepared) -> Pool {
     Pool::new(scope.namespace(), &prepared.location.cluster_name, &scope.machine.spec)
@@ -328,17 +363,30 @@ fn without_capacity(scope: &MachineScope, problem: &Problem) -> ConditionUpdate 
     ConditionType::InstanceReady.is_false(Reason::InsufficientCapacity, message)
 }
 
+/// The Dedicated Host that was allocated for the machine, and on which it is launched.
+fn allocated_host(machine: &AWSMachine) -> Option<&str> {
+    machine.spec.dynamic_host_allocation.as_ref()?;
+    machine.status.as_ref()?.dedicated_host.as_ref()?.usable_id()
+}
+
 impl Prepared {
     /// The call that launches the machine at a placement.
-    fn request(&self, machine: &AWSMachine, placement: &Placement, client_token: String) -> LaunchRequest {
+    fn request(
+        &self,
+        machine: &AWSMachine,
+        placement: &Placement,
+        user_data: &UserData,
+        client_token: String,
+    ) -> LaunchRequest {
         let inputs = RequestInputs {
             network: &self.inputs.network,
             cluster_tag: &self.location.cluster_tag,
             owner_name: self.owner.metadata.name.as_deref().unwrap_or_default(),
             management_cluster: self.management_cluster.as_deref(),
             role: self.location.role,
-            user_data: &self.user_data,
+            user_data,
             image_id: &self.image.id,
+            allocated_host: allocated_host(machine),
             root_device: self.image.root_device.as_deref(),
         };
         build_request(machine, &inputs, placement, client_token)
@@ -397,6 +445,32 @@ impl Prepared {
             control_plane_targets: self.merged.network.control_plane_targets.clone(),
             cluster_tag: Some(self.location.cluster_tag.clone()),
             sources,
+        }
+    }
+
+    /// The bucket of the network that keeps bootstrap data.
+    pub(super) fn bootstrap_bucket(&self) -> Option<&NetworkBootstrapBucket> {
+        self.merged.network.bootstrap_bucket()
+    }
+
+    /// The tags that a launch sets and that can change afterwards.
+    pub(super) fn applied_tags(&self, machine: &AWSMachine) -> Tags {
+        additional_tags(&machine.spec, &self.inputs.network)
+    }
+
+    /// The security groups that a launch adds to those of the network.
+    pub(super) fn applied_groups(&self, machine: &AWSMachine) -> AppliedSecurityGroups {
+        let of_network = self.inputs.network.security_groups.iter();
+        let of_network: Vec<&String> = of_network
+            .flat_map(|groups| groups.all.iter().chain(groups.of_role(self.location.role)))
+            .collect();
+        let mut ids = self.inputs.additional_security_group_ids.clone();
+        ids.retain(|id| !of_network.contains(&id));
+        ids.sort_unstable();
+        ids.dedup();
+        AppliedSecurityGroups {
+            references: machine.spec.additional_security_groups.clone(),
+            ids,
         }
     }
 }

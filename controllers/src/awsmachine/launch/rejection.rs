@@ -89,7 +89,12 @@ impl<'a> RefusedLaunch<'a> {
         let (spec, request) = (&self.machine.spec, self.request);
         match parameter {
             Parameter::Image if image_id(spec).is_none() => {
-                self.of_spec("the image that spec.imageLookupFormat finds", Some(&request.image_id))
+                let of_network = self.network.image_lookup.as_ref();
+                let by = match spec.effective_eks_lookup_type(of_network) {
+                    Some(_) => "spec.ami.eksLookupType",
+                    None => "spec.imageLookupFormat",
+                };
+                self.of_spec(&format!("the image that {by} finds"), Some(&request.image_id))
             }
             Parameter::Image => self.of_spec("spec.ami.id", Some(&request.image_id)),
             Parameter::InstanceType => self.of_spec("spec.instanceType", Some(&request.instance_type)),

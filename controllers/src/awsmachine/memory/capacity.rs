@@ -9,6 +9,9 @@ use capa_api::network::NetworkSubnet;
 /// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
+/// In place of the id of a host that is to be allocated.
+const ALLOCATED: &str = "allocated";
+
 /// The machines that share shortages: the machines of one cluster that ask for the same capacity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::awsmachine) struct Pool {
@@ -34,7 +37,10 @@ impl Pool {
             market: spec.effective_market_type().to_string(),
             within: [
                 spec.capacity_reservation_id.clone(),
-                spec.host_id.clone(),
+                // A zone that has no host to allocate may have capacity for instances.
+                spec.host_id
+                    .clone()
+                    .or_else(|| spec.dynamic_host_allocation.as_ref().map(|_| ALLOCATED.to_owned())),
                 spec.placement_group_name.clone(),
             ],
         }

@@ -2,7 +2,9 @@
 //! looked up in AWS, and the record is claimed before its call is repeated. A proof of absence begins anew.
 
 mod attempts;
+mod calls;
 mod capacity;
+mod kinds;
 #[cfg(test)]
 mod tests;
 
@@ -10,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::conditions::ConditionUpdate;
 use capa_api::machine::AWSMachine;
 use capa_api::network::NetworkSubnet;
-use capa_cloud::Instance;
+use capa_cloud::{Instance, Timing};
 use capa_network::Placement;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -22,8 +25,11 @@ use crate::call_inputs::Inputs;
 use crate::refusals::Refusals;
 use attempts::Attempts;
 pub(super) use attempts::RememberedAttempt;
+pub(super) use calls::AllocationCalls;
 use capacity::Shortages;
 pub(super) use capacity::{CapacityLocation, Pool};
+use kinds::LaunchKinds;
+pub(super) use kinds::{LaunchKind, Permission};
 
 /// The launches of this process: the progress of attempts, the subnets that are reserved but not yet recorded, the
 /// locations without capacity, and permanent errors.
@@ -32,6 +38,7 @@ pub struct LaunchMemory {
     holder: Arc<str>,
     state: Arc<Mutex<State>>,
     refusals: Refusals,
+    hosts: AllocationCalls,
 }
 
 #[derive(Default)]
@@ -47,6 +54,7 @@ struct State {
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
     shortages: Shortages,
+    kinds: LaunchKinds,
 }
 
 /// A machine that needs a subnet, and the machines and subnets of its cluster.
@@ -73,13 +81,15 @@ impl LaunchMemory {
             holder: holder.into(),
             state: Arc::default(),
             refusals: Refusals::default(),
+            hosts: AllocationCalls::default(),
         }
     }
 
     /// Number of stored attempts, answers, reserved subnets, tries, identities and permanent errors.
     pub fn entries(&self) -> usize {
         let state = self.state();
-        let machines = state.attempts.entries() + state.promised.len() + state.identity_groups.len();
+        let beside = self.hosts.entries();
+        let machines = beside + state.attempts.entries() + state.promised.len() + state.identity_groups.len();
         machines + state.stored_data.len() + state.tries.len() + state.without_later.len() + self.refusals.entries()
     }
 
@@ -87,6 +97,11 @@ impl LaunchMemory {
     /// is placed.
     pub fn shortages(&self) -> usize {
         self.state().shortages.entries()
+    }
+
+    /// Number of stored kinds of launches. An unused kind is removed after an hour, when the next machine is launched.
+    pub fn kinds(&self) -> usize {
+        self.state().kinds.entries()
     }
 
     /// The id of this process in launch records.
@@ -158,6 +173,7 @@ impl LaunchMemory {
         state.tries.remove(uid);
         state.without_later.remove(uid);
         self.refusals.forget(uid);
+        self.hosts.forget(uid);
     }
 
     /// Records that this process has stored this bootstrap data.
@@ -217,9 +233,49 @@ impl LaunchMemory {
         self.state().identity_groups.get(uid).cloned()
     }
 
+    /// The allocations of Dedicated Hosts.
+    pub(super) fn hosts(&self) -> &AllocationCalls {
+        &self.hosts
+    }
+
     /// The permanent errors of AWS calls.
     pub(super) fn refusals(&self) -> &Refusals {
         &self.refusals
+    }
+
+    /// The refusal of a kind of launches, with the time until EC2 is asked again.
+    pub(super) fn refused_kind(
+        &self,
+        kind: LaunchKind,
+        now: Duration,
+        timing: &Timing,
+    ) -> Option<(ConditionUpdate, Duration)> {
+        self.state().kinds.standing(kind, now, timing)
+    }
+
+    /// Whether a machine may ask EC2 for an instance of this kind.
+    pub(super) fn begin_kind(&self, kind: LaunchKind, uid: &str, now: Duration, timing: &Timing) -> Permission {
+        self.state().kinds.begin(kind, uid, now, timing)
+    }
+
+    /// Records that EC2 refuses all launches of this kind.
+    pub(super) fn refuse_kind(&self, kind: LaunchKind, condition: ConditionUpdate, now: Duration, timing: &Timing) {
+        self.state().kinds.refused(kind, condition, now, timing);
+    }
+
+    /// Records that EC2 accepts the launches of this kind.
+    pub(super) fn accept_kind(&self, kind: LaunchKind, now: Duration) {
+        self.state().kinds.accepted(kind, now);
+    }
+
+    /// Records that a machine does not ask EC2 for an instance of this kind any more.
+    pub(super) fn leave_kind(&self, kind: LaunchKind, uid: &str) {
+        self.state().kinds.undecided(kind, uid);
+    }
+
+    /// Whether EC2 accepts the launches of this kind.
+    pub(super) fn is_kind_accepted(&self, kind: LaunchKind) -> bool {
+        self.state().kinds.is_accepted(kind)
     }
 
     /// Records a location without capacity.

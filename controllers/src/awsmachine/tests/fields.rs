@@ -3,7 +3,7 @@
 
 use capa_api::common::ElasticIpPool;
 use capa_api::conditions::ConditionType;
-use capa_api::machine::{DynamicHostAllocation, InstanceState};
+use capa_api::machine::InstanceState;
 use serde_json::{Value, json};
 
 use super::{FIRST, NETWORK, SPEC, Scene};
@@ -387,14 +387,10 @@ async fn a_running_machine_names_fields_without_effect() {
     assert_eq!(scene.pass().await.message(ConditionType::Ready), "");
     scene.edit(|machine| {
         machine.spec.elastic_ip_pool = Some(ElasticIpPool::default());
-        machine.spec.dynamic_host_allocation = Some(DynamicHostAllocation::default());
     });
     let named = scene.pass().await;
     assert_eq!(named.says(ConditionType::Ready), "True/Ready");
-    assert_eq!(
-        named.message(ConditionType::Ready),
-        "without effect yet: elasticIpPool, dynamicHostAllocation"
-    );
+    assert_eq!(named.message(ConditionType::Ready), "without effect yet: elasticIpPool");
     scene.delete();
     let deleting = scene.pass().await;
     assert!(

@@ -29,8 +29,7 @@ async fn a_foreign_record_is_claimed_before_its_call() {
             "write_status",
             "RunInstances",
             "write_status",
-            "allow_move",
-            "write_status"
+            "allow_move"
         ]
     );
     assert_eq!(pass.launch().attempt().unwrap().holder, "another");

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{FIRST, LAUNCH, NETWORK, Pass, RETRY, SPEC, Scene};
+use super::{FIRST, LAUNCH, NETWORK, Pass, RETRY, SPEC, Scene, reconcile};
 use crate::testing::{refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -57,7 +57,7 @@ async fn an_unstored_answer_is_stored_by_the_next_pass() {
         .kubernetes
         .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let again = scene.pass().await;
-    assert_eq!(again.calls, ["write_status", "allow_move", "write_status"]);
+    assert_eq!(again.calls, ["write_status", "allow_move"]);
     assert_eq!(again.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
     assert_eq!(
@@ -89,10 +89,7 @@ async fn an_unanswered_call_is_repeated_with_the_same_token() {
     assert_eq!(lost.says(INSTANCE_READY), "False/Launching");
     assert_eq!((lost.launch().is_open(), lost.next), (true, Next::Retry));
     let found = scene.pass().await;
-    assert_eq!(
-        found.calls,
-        ["RunInstances", "write_status", "allow_move", "write_status"]
-    );
+    assert_eq!(found.calls, ["RunInstances", "write_status", "allow_move"]);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
 }
@@ -172,8 +169,8 @@ async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
 async fn an_attempt_at_a_refused_launch_is_one_call_and_four_writes() {
     let scene = Scene::new();
     scene.refused_with("InvalidAMIID.NotFound").await;
-    for wait in [RETRY, 2 * RETRY, 4 * RETRY] {
-        scene.kubernetes.advance(wait);
+    for (wait, next) in [(15, 45), (45, 60), (300, 60)] {
+        scene.kubernetes.advance(Duration::from_secs(wait));
         let again = scene.refused_with("InvalidAMIID.NotFound").await;
         let expected = [
             "block_move",
@@ -183,7 +180,8 @@ async fn an_attempt_at_a_refused_launch_is_one_call_and_four_writes() {
             "allow_move",
         ];
         assert_eq!(again.calls, expected);
-        assert_eq!((again.next, again.events), (Next::Requeue(2 * wait), vec![]));
+        let next = Next::Requeue(Duration::from_secs(next));
+        assert_eq!((again.next, again.events), (next, vec![]));
     }
 }
 
@@ -233,7 +231,15 @@ async fn a_lookup_that_fails_launches_nothing() {
     );
     let pass = scene.pass().await;
     assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
-    assert_eq!((pass.next, scene.tokens().len()), (Next::Requeue(RETRY), 1));
+    assert_eq!(pass.calls, ["DescribeInstances", "write_status"]);
+    let waiting = scene.pass().await;
+    assert_eq!(
+        waiting.calls, [""; 0],
+        "the session repeats the lookup, not the machine"
+    );
+    assert_eq!(scene.tokens().len(), 1);
+    let pass = scene.after(RETRY).await;
+    assert_eq!(pass.launch().instance_id(), Some(FIRST));
 }
 
 #[tokio::test]
@@ -496,4 +502,18 @@ async fn a_refused_attempt_allows_credentials_of_another_account() {
     );
     let network = corrected.status().network.as_ref().unwrap();
     assert_eq!(network.account_id.as_deref(), Some("222222222222"));
+}
+
+#[tokio::test]
+async fn a_lookup_is_answered_although_time_passes_meanwhile() {
+    let scene = Scene::new();
+    scene.edit(|machine| machine.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
+    scene.kubernetes.advance(Duration::from_hours(1));
+    for _ in 0..3 {
+        let machine = scene.machine("m").unwrap();
+        Box::pin(reconcile(machine, &scene.context)).await.unwrap();
+        scene.aws.settle().await;
+        scene.kubernetes.advance(Duration::from_secs(1));
+    }
+    assert_eq!(scene.aws.instance_ids(), [FIRST]);
 }

@@ -8,11 +8,13 @@ mod deletion;
 mod fields;
 mod groups;
 mod holders;
+mod hosts;
 mod images;
 mod input;
 mod launches;
 mod messages;
 mod moves;
+mod objects;
 mod observation;
 mod options;
 mod ownership;
@@ -26,7 +28,9 @@ mod target_access;
 mod targets;
 mod told;
 mod unread_secrets;
+mod updates;
 mod waits;
+mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +45,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
+use super::lookup::LOOKS_UP;
 use super::{LaunchMemory, MachineContext, reconcile};
 use crate::kubernetes_api::MachineKubernetes;
 use crate::testing::{DRAINS_FOR, FakeAws, FakeKubernetes, Journal, read, refused, unanswered};
@@ -53,8 +58,9 @@ const NETWORK: &str = "{region: eu-west-1, clusterTag: dev, securityGroups: {all
 const SPEC: &str = "instanceType: t3.large, ami: {id: ami-00000001}, cloudInit: {insecureSkipSecretsManager: true}";
 
 /// The calls of a first launch. The planned record precedes the finalizer, the record of the attempt precedes the call
-/// to EC2, and the answer is recorded immediately. Meanwhile the object must not be moved.
-const LAUNCH: [&str; 10] = [
+/// to EC2, and the answer is recorded immediately, with the conditions of the pass. Meanwhile the object must not be
+/// moved.
+const LAUNCH: [&str; 9] = [
     "write_status",
     "add_finalizer",
     "GetCallerIdentity",
@@ -64,10 +70,9 @@ const LAUNCH: [&str; 10] = [
     "RunInstances",
     "write_status",
     "allow_move",
-    "write_status",
 ];
 /// The time between the first refusal of a call and its repetition.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(15);
 /// The id of the first instance that is launched.
 const FIRST: &str = "i-00000000000000001";
 
@@ -252,9 +257,19 @@ impl Scene {
     /// A pass without reads of the instance informer before it.
     async fn pass_without_a_look(&self, name: &str) -> Result<Pass, ReconcileError> {
         self.journal.take();
-        let machine = self.machine(name).expect("the machine is there");
-        // On the heap, as the runtime runs it.
-        let outcome = Box::pin(reconcile(machine, &self.context)).await?;
+        let mut events = Vec::new();
+        let outcome = loop {
+            let machine = self.machine(name).expect("the machine is there");
+            // On the heap, as the runtime runs it.
+            let outcome = Box::pin(reconcile(machine, &self.context)).await?;
+            if outcome.why != Some(LOOKS_UP) {
+                break outcome;
+            }
+            // The answer of the lookup wakes the machine.
+            events.extend(outcome.events);
+            self.aws.settle().await;
+        };
+        events.extend(outcome.events);
         let status = outcome
             .status
             .filter(|status| outcome.object.status.as_ref() != Some(status));
@@ -265,7 +280,7 @@ impl Scene {
         Ok(Pass {
             machine: self.machine(name),
             next: outcome.next,
-            events: outcome.events,
+            events,
             calls: self.journal.take(),
         })
     }

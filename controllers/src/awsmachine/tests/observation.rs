@@ -8,9 +8,12 @@ use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
+use serde_json::json;
 
 use super::{FIRST, NETWORK, Pass, SPEC, Scene};
+use crate::kubernetes_api::Kubernetes as _;
 use crate::testing::{read, refused, unanswered};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -71,6 +74,63 @@ async fn zone_state_and_addresses_are_those_of_the_instance() {
     assert_eq!(status.addresses, addresses);
     assert_eq!(status.failure_domain.as_deref(), Some("eu-west-1b"));
     assert_eq!(status.instance_state, Some(InstanceState::Running));
+}
+
+/// The fields that CAPA's status has too.
+#[tokio::test]
+async fn the_status_has_the_fields_of_capas_with_their_meaning() {
+    let scene = Scene::with_spec(&format!("{SPEC}, marketType: Spot")).run().await;
+    let (code, message) = ("Client.UserInitiatedShutdown", "User initiated shutdown");
+    scene.aws.end_instance(FIRST, InstanceState::Terminated, code, message);
+    let pass = scene.pass().await;
+    let status = json!(pass.status());
+    let conditions = status["conditions"].as_array().unwrap();
+    let condition = conditions
+        .iter()
+        .position(|condition| condition["type"] == "InstanceReady")
+        .unwrap();
+    for (path, pointer, expected) in [
+        (
+            "status.addresses[].type",
+            "/addresses/1/type".to_owned(),
+            json!("InternalIP"),
+        ),
+        (
+            "status.addresses[].address",
+            "/addresses/1/address".to_owned(),
+            json!("10.0.0.1"),
+        ),
+        ("status.instanceState", "/instanceState".to_owned(), json!("terminated")),
+        ("status.interruptible", "/interruptible".to_owned(), json!(true)),
+        ("status.ready", "/ready".to_owned(), json!(true)),
+        (
+            "status.conditions[].type",
+            format!("/conditions/{condition}/type"),
+            json!("InstanceReady"),
+        ),
+        (
+            "status.conditions[].status",
+            format!("/conditions/{condition}/status"),
+            json!("False"),
+        ),
+        (
+            "status.conditions[].reason",
+            format!("/conditions/{condition}/reason"),
+            json!("Terminated"),
+        ),
+        (
+            "status.conditions[].message",
+            format!("/conditions/{condition}/message"),
+            json!(pass.message(INSTANCE_READY)),
+        ),
+        (
+            "status.conditions[].lastTransitionTime",
+            format!("/conditions/{condition}/lastTransitionTime"),
+            json!(Time(scene.kubernetes.now())),
+        ),
+    ] {
+        assert_eq!(status.pointer(&pointer), Some(&expected), "{path}");
+    }
 }
 
 #[tokio::test]
@@ -338,23 +398,6 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
         "kubectl get shows the drift"
     );
     assert_eq!(drifted.calls, ["write_status"]);
-}
-
-#[tokio::test]
-async fn changed_additional_security_groups_are_only_reported() {
-    let scene = Scene::with_spec(&format!("{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]"));
-    scene.aws.security_group("sg-0000000d", "vpc-00000001");
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    let running = scene.pass().await;
-    assert_eq!(running.says(ConditionType::NetworkUpToDate), "True/Ready");
-    scene.edit(|machine| machine.spec.additional_security_groups = read("[{id: sg-0000000e}]"));
-    let changed = scene.pass().await;
-    assert_eq!(changed.says(ConditionType::NetworkUpToDate), "False/Drifted");
-    let said = changed.message(ConditionType::NetworkUpToDate);
-    assert!(said.contains("sg-0000000d") && said.contains("sg-0000000e"), "{said}");
-    assert_eq!(changed.says(READY), "True/Drifted");
-    assert_eq!(changed.calls, ["write_status"]);
 }
 
 #[tokio::test]

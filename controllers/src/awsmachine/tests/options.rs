@@ -160,6 +160,29 @@ async fn only_a_spot_machine_is_interruptible() {
     }
 }
 
+/// EC2 shows nothing of an interruption before the instance ends.
+#[tokio::test]
+async fn the_interruption_of_a_spot_instance_is_told_at_its_end() {
+    let scene = Scene::with_spec(&format!("{SPEC}, marketType: Spot")).run().await;
+    let code = "Server.SpotInstanceTermination";
+    for state in [InstanceState::ShuttingDown, InstanceState::Terminated] {
+        scene.aws.end_instance(FIRST, state, code, "Spot instance termination");
+        let ended = scene.pass().await;
+        assert_eq!(ended.says(ConditionType::InstanceReady), "False/Terminated", "{state}");
+        let message = ended.message(ConditionType::InstanceReady);
+        assert!(
+            message.contains("EC2 has interrupted the Spot instance") && message.contains(code),
+            "{message}"
+        );
+        assert_eq!(ended.says(ConditionType::Ready), "False/Terminated", "{state}");
+    }
+    assert_eq!(
+        scene.aws.launches().len(),
+        1,
+        "the MachineHealthCheck replaces the machine"
+    );
+}
+
 fn markets(launches: &[LaunchRequest]) -> Vec<(&str, &Market)> {
     let markets = launches.iter();
     markets

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
-use capa_api::machine::InstanceState;
+use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_api::meta;
 use capa_runtime::reconcile::Next;
 use kube::ResourceExt;
@@ -58,7 +58,7 @@ async fn a_refused_launch_is_repeated_once_in_five_minutes() {
     let scene = Scene::new();
     scene.aws.remove("ami-00000001");
     let waits = waits_between(&scene, "RunInstances", Duration::from_secs(1_500)).await;
-    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    assert_eq!(waits, [15, 45, 300, 300, 300, 300]);
     let standing = scene.pass().await;
     assert_eq!(standing.says(INSTANCE_READY), "False/NotFound", "as long as it stands");
 }
@@ -87,15 +87,75 @@ async fn a_changed_input_of_a_launch_ends_its_back_off() {
     ];
     for (what, change) in changes {
         let scene = Scene::new();
-        scene.aws.remove("ami-00000001");
+        // Not an error about a parameter that other machines have as well: bootstrap data is of one machine.
+        for _ in 0..20 {
+            let error = refused("RunInstances", "InvalidUserData.Malformed");
+            scene.aws.fail_next("RunInstances", error);
+        }
         waits_between(&scene, "RunInstances", Duration::from_secs(600)).await;
         assert!(!has_called(&scene.pass().await, "RunInstances"), "{what}");
         change(&scene);
         assert!(has_called(&scene.pass().await, "RunInstances"), "{what}");
         // The back-off begins anew here.
-        let again = scene.after(Duration::from_secs(1)).await;
+        let again = scene.after(super::RETRY).await;
         assert!(has_called(&again, "RunInstances"), "{what}");
     }
+}
+
+/// Machines of one template: the second and the third come when EC2 has refused the first one.
+#[tokio::test]
+async fn machines_of_one_template_ask_ec2_together() {
+    let scene = Scene::new();
+    for name in ["n", "o"] {
+        scene.add(name, "bootstrap: {dataSecretName: boot}", super::SPEC);
+    }
+    scene.aws.remove("ami-00000001");
+    let mut calls = Vec::new();
+    for second in 0..700 {
+        for name in ["m", "n", "o"] {
+            let pass = scene.pass_over(name).await.unwrap();
+            assert_eq!(pass.says(INSTANCE_READY), "False/NotFound", "{name}");
+            assert!(pass.message(INSTANCE_READY).contains("ami-00000001"), "{name}");
+            calls.extend(has_called(&pass, "RunInstances").then_some(second));
+        }
+        scene.kubernetes.advance(Duration::from_secs(1));
+    }
+    assert_eq!(calls, [0, 15, 60, 360, 660]);
+    // Another template is another kind.
+    scene.add(
+        "other",
+        "bootstrap: {dataSecretName: boot}",
+        &super::SPEC.replace("ami-00000001", "ami-00000002"),
+    );
+    assert!(has_called(&scene.pass_over("other").await.unwrap(), "RunInstances"));
+    // Once EC2 accepts the parameters, all follow within a minute.
+    scene.aws.image("ami-00000001", "/dev/sda1");
+    scene.kubernetes.advance(Duration::from_secs(260));
+    for name in ["m", "n", "o"] {
+        let _ = scene.pass_over(name).await;
+    }
+    scene.kubernetes.advance(Duration::from_secs(60));
+    for name in ["m", "n", "o"] {
+        let pass = scene.pass_over(name).await.unwrap();
+        assert!(pass.launch().instance_id().is_some(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_is_there_is_found_despite_a_refused_template() {
+    let mut scene = Scene::new();
+    scene.add("n", "bootstrap: {dataSecretName: boot}", super::SPEC);
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.restart();
+    scene.aws.remove("ami-00000001");
+    assert_eq!(
+        scene.pass_over("n").await.unwrap().says(INSTANCE_READY),
+        "False/NotFound"
+    );
+    // The record of the machine is lost.
+    scene.edit(|machine| machine.status.get_or_insert_default().launch = Some(LaunchRecord::Planned));
+    assert_eq!(scene.pass().await.launch().instance_id(), Some(super::FIRST));
 }
 
 #[tokio::test]
@@ -105,8 +165,17 @@ async fn a_refused_lookup_before_a_launch_is_asked_less_often() {
         let error = refused("DescribeInstances", "UnauthorizedOperation");
         scene.aws.fail_next("DescribeInstances", error);
     }
-    let waits = waits_between(&scene, "DescribeInstances", Duration::from_secs(1_000)).await;
-    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+    let mut calls = Vec::new();
+    for second in 0..1_000 {
+        scene.journal.take();
+        scene.aws.settle().await;
+        let repeated = scene.journal.take().iter().any(|call| call == "DescribeInstances");
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+        calls.extend((repeated || has_called(&pass, "DescribeInstances")).then_some(second));
+        scene.kubernetes.advance(Duration::from_secs(1));
+    }
+    assert_eq!(calls, [0, 15, 60, 360, 660, 960]);
     assert!(scene.aws.launches().is_empty());
 }
 
@@ -123,7 +192,7 @@ async fn a_refused_termination_is_repeated_once_in_five_minutes() {
     let refusal = scene.pass().await;
     assert_eq!(refusal.says(INSTANCE_READY), "False/Unauthorized");
     let waits = waits_between(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
-    assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    assert_eq!(waits, [45, 300, 300, 300]);
 }
 
 #[tokio::test]
@@ -196,7 +265,7 @@ async fn a_refused_instance_does_not_keep_another_from_ending() {
     assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
     let said = pass.message(INSTANCE_READY);
     assert!(
-        said.contains(&format!("instance {} is being terminated", INSTANCES[1].0)),
+        said.contains(&format!("the termination of instance {} is under way", INSTANCES[1].0)),
         "{said}"
     );
 }

@@ -25,7 +25,7 @@ fn recorded(pass: &Pass) -> Option<&BootstrapSecrets> {
     pass.status().bootstrap_secrets.as_ref()
 }
 
-fn join(scene: &Scene) {
+pub(super) fn join(scene: &Scene) {
     let mut machine = scene.kubernetes.machine("team-a", "m").unwrap().as_ref().clone();
     let status = machine.status.get_or_insert_default();
     status.node_ref = Some(NodeReference { name: "node".into() });
@@ -212,12 +212,22 @@ async fn a_lost_status_does_not_leave_secrets_behind() {
 }
 
 #[tokio::test]
+async fn a_status_lost_after_the_node_joined_leaves_no_secrets() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    join(&scene);
+    scene.edit(|machine| machine.status = None);
+    scene.pass().await;
+    scene.pass().await;
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
 async fn parameter_store_keeps_the_data_where_the_spec_says_so() {
     let spec = format!("{SPEC}, cloudInit: {{secureSecretsBackend: ssm-parameter-store}}");
     let scene = Scene::with_spec(&spec).run().await;
     let stored = scene.aws.secrets();
     assert_eq!(stored[0].name, "/cluster.x-k8s.io/uid-m/0");
-    assert_eq!(stored[0].backend, SecretsBackend::SsmParameterStore);
+    assert_eq!(stored[0].store, SecretsBackend::SsmParameterStore.into());
     join(&scene);
     let joined = scene.pass().await;
     assert!(
@@ -236,4 +246,29 @@ async fn a_move_waits_for_the_secrets() {
     assert!(blocks(&scene.pass().await));
     join(&scene);
     assert!(!blocks(&scene.pass().await));
+}
+
+#[tokio::test]
+async fn credentials_of_another_account_store_the_data_there_too() {
+    let scene = Scene::with_spec(SPEC);
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    scene.aws.set_account("222222222222");
+    scene.set_up_network();
+    assert_eq!(names(&scene), [""; 0], "the other account has no secrets yet");
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    assert_eq!(names(&scene), [NAME]);
+}
+
+#[tokio::test]
+async fn an_event_names_secrets_left_in_another_account() {
+    let scene = Scene::with_spec(SPEC);
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    scene.aws.set_account("222222222222");
+    scene.delete();
+    let released = scene.pass().await;
+    assert!(released.machine.is_none());
+    assert_eq!(released.reasons_of_events(), ["BootstrapDataAbandoned"]);
+    let message = &released.events[0].message;
+    assert!(message.contains(NAME.trim_end_matches("-0")), "{message}");
+    assert!(message.contains("of account 111122223333"), "{message}");
 }

@@ -16,6 +16,7 @@ use capa_cloud::UserData;
 use sha2::{Digest, Sha256};
 
 use super::compression::gzip;
+use super::digest::hex;
 
 /// The most bytes in a part in Secrets Manager, whose limit for a binary secret is 65,536.
 const SECRET_BYTES: usize = 60 * 1024;
@@ -43,14 +44,15 @@ pub struct StoredData {
 }
 
 impl StoredData {
-    /// Compresses and divides bootstrap data for the service in this region. Equal arguments give equal parts.
-    pub fn new(data: &[u8], backend: SecretsBackend, region: &str, prefix: &str) -> Self {
+    /// Compresses bootstrap data for the service in this region, and divides it into `fewest` parts, or more if it is
+    /// too large for so few. Equal arguments give equal parts.
+    pub fn new(data: &[u8], backend: SecretsBackend, region: &str, prefix: &str, fewest: usize) -> Self {
         Self {
             backend,
             region: region.to_owned(),
             prefix: prefix.to_owned(),
-            parts: split(data, backend),
-            sha256: sha256(data),
+            parts: split(data, backend, fewest),
+            sha256: hex(&Sha256::digest(data)),
         }
     }
 
@@ -139,25 +141,23 @@ fn numbered(backend: SecretsBackend, prefix: &str) -> String {
     }
 }
 
-/// The data, compressed even where it is compressed already: so what the instance unpacks is the data, byte by byte.
-fn split(data: &[u8], backend: SecretsBackend) -> Vec<Vec<u8>> {
+/// The data, compressed even where it is compressed already: so what the instance unpacks is the data, byte by byte. No
+/// part is empty, because no service keeps an empty value.
+fn split(data: &[u8], backend: SecretsBackend, fewest: usize) -> Vec<Vec<u8>> {
     let packed = gzip(data);
+    let most_bytes = match backend {
+        SecretsBackend::SecretsManager => SECRET_BYTES,
+        SecretsBackend::SsmParameterStore => PARAMETER_BYTES,
+    };
+    let needed = packed.len().div_ceil(most_bytes);
+    let count = needed.max(fewest).min(packed.len()).max(1);
+    let bounds = (0..=count).map(|part| packed.len() * part / count);
+    let parts = bounds.clone().zip(bounds.skip(1));
+    let parts = parts.filter_map(|(from, to)| packed.get(from..to));
     match backend {
-        SecretsBackend::SecretsManager => packed.chunks(SECRET_BYTES).map(<[u8]>::to_vec).collect(),
-        SecretsBackend::SsmParameterStore => packed
-            .chunks(PARAMETER_BYTES)
-            .map(|part| BASE64_STANDARD.encode(part).into_bytes())
-            .collect(),
+        SecretsBackend::SecretsManager => parts.map(<[u8]>::to_vec).collect(),
+        SecretsBackend::SsmParameterStore => parts.map(|part| BASE64_STANDARD.encode(part).into_bytes()).collect(),
     }
-}
-
-fn sha256(data: &[u8]) -> String {
-    use fmt::Write as _;
-    Sha256::digest(data).iter().fold(String::new(), |mut hex, byte| {
-        // Writing into a String does not fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 /// A word of the shell.

@@ -40,8 +40,13 @@ struct Machine {
 
 impl Machine {
     fn new(data: &[u8], backend: SecretsBackend) -> Self {
+        Self::with_parts(data, backend, 1)
+    }
+
+    /// A machine whose data is divided into so many parts at least.
+    fn with_parts(data: &[u8], backend: SecretsBackend, fewest: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let stored = StoredData::new(data, backend, "eu-west-1", &prefix(backend, UID));
+        let stored = StoredData::new(data, backend, "eu-west-1", &prefix(backend, UID), fewest);
         let machine = Self { folder, stored };
         for name in ["bin", "store", "root/etc", "root/dev"] {
             fs::create_dir_all(machine.path(name)).unwrap();
@@ -145,6 +150,27 @@ fn a_machine_takes_its_data_deletes_it_and_restarts_cloud_init() {
         let left = fs::read_dir(machine.path("root/etc")).unwrap().count();
         assert_eq!(left, 1, "nothing temporary is left");
     }
+}
+
+#[test]
+fn data_is_divided_into_as_many_parts_as_asked_for() {
+    for (backend, size, fewest, count) in [
+        (SecretsBackend::SecretsManager, 10, 1, 1),
+        (SecretsBackend::SecretsManager, 10, 10, 10),
+        (SecretsBackend::SecretsManager, 100_000, 1, 2),
+        (SecretsBackend::SecretsManager, 100_000, 7, 7),
+        (SecretsBackend::SsmParameterStore, 8_000, 2, 3),
+        (SecretsBackend::SsmParameterStore, 8_000, 10, 10),
+    ] {
+        let data = random(size);
+        let machine = Machine::with_parts(&data, backend, fewest);
+        assert_eq!(machine.stored.count(), count, "{backend} {size} {fewest}");
+        assert!(machine.boot().status.success());
+        assert_eq!((machine.included(), machine.left()), (Some(data), 0));
+    }
+    // No part is empty.
+    let most = StoredData::new(b"", SecretsBackend::SecretsManager, "eu-west-1", "p", 1_000);
+    assert!(most.count() < 100 && most.parts().all(|(_, part)| !part.is_empty()));
 }
 
 #[test]
@@ -276,7 +302,7 @@ fn parts_are_named_as_capas_policies_for_nodes_allow() {
 fn user_data_is_small_ascii_without_the_data() {
     for backend in BACKENDS {
         let prefix = "x".repeat(512);
-        let of = |data: &[u8]| StoredData::new(data, backend, "ap-southeast-2", &prefix).user_data();
+        let of = |data: &[u8]| StoredData::new(data, backend, "ap-southeast-2", &prefix, 1).user_data();
         let user_data = of(&[DATA, &random(1_000_000)].concat());
         assert!(user_data.expose().len() < UserData::MAX_BYTES / 3, "{user_data:?}");
         let text = std::str::from_utf8(user_data.expose()).unwrap();
@@ -290,13 +316,13 @@ fn user_data_is_small_ascii_without_the_data() {
 #[test]
 fn a_prefix_cannot_leave_its_quotes() {
     let backend = SecretsBackend::SecretsManager;
-    let script = StoredData::new(DATA, backend, "eu-west-1", "a'; touch /tmp/x; '").script();
+    let script = StoredData::new(DATA, backend, "eu-west-1", "a'; touch /tmp/x; '", 1).script();
     assert!(script.contains(r"prefix='a'\''; touch /tmp/x; '\''-'"), "{script}");
 }
 
 #[test]
 fn stored_data_never_shows_in_debug_output() {
-    let stored = StoredData::new(DATA, SecretsBackend::SecretsManager, "eu-west-1", "p");
+    let stored = StoredData::new(DATA, SecretsBackend::SecretsManager, "eu-west-1", "p", 1);
     let shown = format!("{stored:?}");
     assert!(shown.contains("count: 1") && !shown.contains("parts"), "{shown}");
 }
@@ -304,11 +330,14 @@ fn stored_data_never_shows_in_debug_output() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn parts_joined_and_unpacked_are_the_data(start in any::<u32>(), length in 0..150_000_usize) {
+    fn parts_joined_and_unpacked_are_the_data(
+        start in any::<u32>(), length in 0..150_000_usize, fewest in 0..12_usize,
+    ) {
         let data = random_from(start, length);
         for backend in BACKENDS {
-            let parts = split(&data, backend);
-            assert_eq!(parts, split(&data, backend));
+            let parts = split(&data, backend, fewest);
+            assert_eq!(parts, split(&data, backend, fewest));
+            assert!(parts.len() >= fewest);
             let mut packed = Vec::new();
             for part in parts {
                 match backend {

@@ -142,6 +142,12 @@ impl InformerCalls for FakeAws {
             .describe_instances(now, query)
     }
 
+    async fn look_up(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let action = "DescribeInstances";
+        self.journal.note(action);
+        self.make(action, |client, now| client.describe_instances(now, query))
+    }
+
     async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
         let action = "TerminateInstances";
         self.journal.note(action);

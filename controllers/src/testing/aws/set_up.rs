@@ -8,13 +8,14 @@ use capa_api::meta;
 use capa_cloud::sim::{PublishedImage, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{
-    ApiLoadBalancer, InstanceType, LaunchOptions, LaunchRequest, MetadataOptions, RouteTable, StateReason, UserData,
+    ApiLoadBalancer, HostRequest, InstanceType, LaunchOptions, LaunchRequest, MetadataOptions, RouteTable, StateReason,
+    UserData,
 };
 
 use super::{ACCESS_KEY, FakeAws};
 
 /// Duration of the draining of a target.
-pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(120);
+pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(50);
 
 impl FakeAws {
     /// Changes the region of this AWS.
@@ -33,6 +34,10 @@ impl FakeAws {
         self.change(|region| {
             region.subnet(id, vpc_id, zone);
         });
+    }
+
+    pub(crate) fn bucket(&self, name: &str) {
+        self.change(|region| region.put_bucket(name));
     }
 
     pub(crate) fn security_group(&self, id: &str, vpc_id: &str) {
@@ -80,6 +85,12 @@ impl FakeAws {
     pub(crate) fn published_image(&self, image: PublishedImage) {
         self.change(|region| {
             region.published_image(image);
+        });
+    }
+
+    pub(crate) fn public_parameter(&self, name: &str, value: &str) {
+        self.change(|region| {
+            region.public_parameter(name, value);
         });
     }
 
@@ -207,6 +218,20 @@ impl FakeAws {
         });
     }
 
+    /// Adds a Dedicated Host of another user, with this client token. Returns its id.
+    pub(crate) fn host(&self, request: &HostRequest) -> String {
+        let now = self.now();
+        self.state().region(&self.region).add_host(now, "", request)
+    }
+
+    /// Makes EC2 refuse to release a host for so long.
+    pub(crate) fn keep_host(&self, id: &str, keep: Duration) {
+        let until = self.now() + keep;
+        self.change(|region| {
+            region.keep_host(id, until);
+        });
+    }
+
     /// Makes AWS no longer show an instance, as long after its termination.
     pub(crate) fn remove_instance(&self, id: &str) {
         self.change(|region| {
@@ -245,6 +270,20 @@ impl FakeAws {
     pub(crate) fn untag(&self, id: &str) {
         self.change(|region| {
             region.untag(id);
+        });
+    }
+
+    /// Replaces the security groups of an instance, as another user would.
+    pub(crate) fn regroup(&self, instance_id: &str, group_ids: &[&str]) {
+        self.change(|region| {
+            region.regroup(instance_id, group_ids);
+        });
+    }
+
+    /// Changes the type of an instance, as another user would who has stopped it.
+    pub(crate) fn retype(&self, instance_id: &str, instance_type: &str) {
+        self.change(|region| {
+            region.retype(instance_id, instance_type);
         });
     }
 

@@ -69,6 +69,7 @@ pub(in super::super) async fn healthy_targets(
         access_key_id: String::new(),
         region: endpoint.region.clone(),
         service: SERVICE.to_owned(),
+        by_url: false,
     };
     let region = MotoRegion {
         account: &endpoint.account,

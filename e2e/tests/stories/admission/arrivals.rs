@@ -21,10 +21,10 @@ struct Refused {
 }
 
 /// For each kind, and each policy that looks at creations.
-const REFUSED: [Refused; 8] = [
+const REFUSED: [Refused; 6] = [
     Refused {
         kind: "AWSMachine",
-        spec: "{instanceType: t3.large, ami: {eksLookupType: AmazonLinux}}",
+        spec: "{instanceType: t3.large, elasticIpPool: {}, publicIP: true}",
         words: "capa-rs-unsupported-fields",
         change: "{instanceType: t3.small}",
     },
@@ -36,9 +36,9 @@ const REFUSED: [Refused; 8] = [
     },
     Refused {
         kind: "AWSMachineTemplate",
-        spec: "{template: {spec: {instanceType: t3.large, ami: {eksLookupType: AmazonLinux}}}}",
+        spec: "{template: {spec: {instanceType: t3.large, elasticIpPool: {}, publicIP: true}}}",
         words: "capa-rs-unsupported-fields",
-        change: "{template: {spec: {ami: null}}}",
+        change: "{template: {spec: {publicIP: null}}}",
     },
     Refused {
         kind: "AWSMachineTemplate",
@@ -48,21 +48,9 @@ const REFUSED: [Refused; 8] = [
     },
     Refused {
         kind: "AWSCluster",
-        spec: "{region: eu-west-1, unmanaged: true, s3Bucket: {name: boot, presignedURLDuration: 1h}}",
-        words: "capa-rs-unsupported-fields",
-        change: "{unmanaged: null}",
-    },
-    Refused {
-        kind: "AWSCluster",
         spec: "{region: eu-west-1, sshKeyName: \" key\"}",
         words: "capa-rs-create-only",
         change: "{region: eu-west-2}",
-    },
-    Refused {
-        kind: "AWSClusterTemplate",
-        spec: "{template: {spec: {region: eu-west-1, s3Bucket: {name: boot, presignedURLDuration: 1h}}}}",
-        words: "capa-rs-unsupported-fields",
-        change: "{template: {spec: {region: eu-west-2}}}",
     },
     Refused {
         kind: "AWSClusterRoleIdentity",

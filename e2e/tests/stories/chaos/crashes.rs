@@ -1,4 +1,4 @@
-//! A manager that is killed at critical moments. The bootstrap data of its machines is in Secrets Manager, and no
+//! A manager that is killed at critical moments. The bootstrap data of its machines is in Secrets Manager or in S3, and no
 //! instance fetches it.
 
 use capa_e2e::aws_proxy::Fault;
@@ -13,30 +13,69 @@ const KILLS: usize = 8;
 
 #[test]
 fn a_manager_killed_eight_times_doubles_and_leaves_nothing() -> anyhow::Result<()> {
-    crashes(seed()?)
+    crashes(seed()?, &SECRETS_MANAGER)
 }
 
 mod long_stories {
+    use super::{BUCKET, SECRETS_MANAGER, all_seeds, crashes, seed};
+
     #[test]
     fn a_manager_killed_in_mid_launch_never_doubles_an_instance() -> anyhow::Result<()> {
-        super::all_seeds(super::crashes)
+        all_seeds(|seed| crashes(seed, &SECRETS_MANAGER))
+    }
+
+    #[test]
+    fn a_manager_killed_eight_times_leaves_no_object() -> anyhow::Result<()> {
+        crashes(seed()?, &BUCKET)
     }
 }
 
-fn crashes(seed: u64) -> anyhow::Result<()> {
-    let mut chaos = Chaos::new("crashes", seed);
-    tell(Story::new("crashes"), async |s| {
+/// Where the bootstrap data is.
+struct Storage {
+    name: &'static str,
+    /// The delivery in the spec of machines.
+    delivery: &'static str,
+    format: &'static str,
+    /// The actions that store and delete data.
+    actions: [&'static str; 2],
+}
+
+const SECRETS_MANAGER: Storage = Storage {
+    name: "crashes",
+    delivery: "cloudInit: {}",
+    format: "cloud-config",
+    actions: ["CreateSecret", "DeleteSecret"],
+};
+
+/// With presigned URLs, which a repeated call has to have again.
+const BUCKET: Storage = Storage {
+    name: "crashes-objects",
+    delivery: "ignition: {version: '3.4'}",
+    format: "ignition",
+    actions: ["PutObject", "DeleteObject"],
+};
+
+fn crashes(seed: u64, storage: &Storage) -> anyhow::Result<()> {
+    let mut chaos = Chaos::new(storage.name, seed);
+    tell(Story::new(storage.name), async |s| {
         let aws = s.aws();
         aws.set_hidden(HIDDEN);
-        for action in ["CreateSecret", "RunInstances", "DeleteSecret"] {
+        let [store, delete] = storage.actions;
+        for action in [store, "RunInstances", delete] {
             aws.fault(Fault::on(action).delay(ANSWER));
         }
+        let bucket = format!("boot-{}", s.namespace());
+        s.user.create_bucket(&bucket).await?;
         let builder = s.new_manager();
         let mut manager = builder.start().await?;
-        s.cluster("dev").await?;
-        let of_service = template("workers", "").replace("insecureSkipSecretsManager: true", "");
-        s.bootstrap_secret("workers").await?;
-        s.apply(&of_service).await?;
+        let of_cluster = format!("  s3Bucket: {{name: {bucket}, presignedURLDuration: 1h}}");
+        s.owned("dev", &s.unmanaged("dev", &of_cluster)).await?;
+        s.infrastructure_provisioned("dev").await?;
+        let kept = template("workers", "").replace("cloudInit: {insecureSkipSecretsManager: true}", storage.delivery);
+        let data = fixtures::bootstrap_secret("workers", "#cloud-config");
+        s.apply(&data.replace("format: cloud-config", &format!("format: {}", storage.format)))
+            .await?;
+        s.apply(&kept).await?;
         s.apply(&fixtures::machine_deployment("workers", "dev", MACHINES))
             .await?;
         let mut unanswered = Vec::new();
@@ -51,13 +90,13 @@ fn crashes(seed: u64) -> anyhow::Result<()> {
         let (launched, machines) = (s.ever_launched().len(), s.machines_ever_launched().len());
         s.delete_all_machines().await?;
         let left = s.user.live_instances().await?.len();
-        let secrets = s.user.secrets().await?.len();
-        let stored = s.aws().manager_journal().of("CreateSecret").len();
+        let secrets = s.user.secrets().await?.len() + s.user.objects(&bucket).await?.len();
+        let stored = s.aws().manager_journal().of(store).len();
         let calls = s.calls();
         chaos.report(&format!(
             "{MACHINES} machines, {KILLS} kills with {unanswered:?} launches unanswered, {} RunInstances \
          sent, {launched} instances launched for {machines} AWSMachines, {live} live, {left} left after \
-         deletion; {stored} CreateSecret sent, {secrets} secrets left; calls: {calls:?}",
+         deletion; {stored} {store} sent, {secrets} secrets left; calls: {calls:?}",
             s.launches().len(),
         ))?;
         assert_eq!((launched, live, left), (machines, MACHINES as usize, 0));

@@ -25,11 +25,13 @@ pub(crate) const PORT: u16 = 6443;
 /// The deregistration delay of load balancers in seconds; AWS's default is five minutes.
 const DRAINING_SECONDS: u32 = 1;
 /// The writing AWS actions that the manager may call for a cluster on existing infrastructure.
-const OUR_WRITES: [&str; 8] = [
+const OUR_WRITES: [&str; 10] = [
     "CreateSecret",
     "DeleteSecret",
     "PutParameter",
     "DeleteParameters",
+    "PutObject",
+    "DeleteObject",
     "RunInstances",
     "TerminateInstances",
     "RegisterTargets",
@@ -105,7 +107,8 @@ impl Scenario {
             name: name.to_owned(),
             host: format!("{name}.{}.example", self.namespace()),
             target_group: None,
-            cloud_init: IN_USER_DATA,
+            bootstrap: IN_USER_DATA,
+            bucket: None,
         }
     }
 }
@@ -196,12 +199,14 @@ pub(crate) struct KubeadmCluster<'a> {
     pub(crate) host: String,
     /// The target group of its control plane machines, if any.
     pub(crate) target_group: Option<String>,
-    /// `cloudInit` of its machines.
-    pub(crate) cloud_init: &'static str,
+    /// The delivery of bootstrap data to its machines, in the form of their spec.
+    pub(crate) bootstrap: &'static str,
+    /// The bucket for bootstrap data in the AWSCluster, as YAML in flow style.
+    pub(crate) bucket: Option<String>,
 }
 
-/// The `cloudInit` of machines whose user data is their bootstrap data.
-const IN_USER_DATA: &str = "{insecureSkipSecretsManager: true}";
+/// Machines whose user data is their bootstrap data.
+const IN_USER_DATA: &str = "cloudInit: {insecureSkipSecretsManager: true}";
 
 impl KubeadmCluster<'_> {
     /// Applies the Cluster, the AWSCluster and a control plane with this many machines.
@@ -238,9 +243,12 @@ spec:
   version: {VERSION}
   machineTemplate: {{spec: {{infrastructureRef: {template}}}}}
   kubeadmConfigSpec:
-    initConfiguration: {{nodeRegistration: {NODE_REGISTRATION}}}
-    joinConfiguration: {{nodeRegistration: {NODE_REGISTRATION}}}
+    format: {format}
+    initConfiguration: {{nodeRegistration: {registration}}}
+    joinConfiguration: {{nodeRegistration: {registration}}}
 ",
+            format = self.format(),
+            registration = self.node_registration(),
             template = template_reference(name, "control-plane"),
         );
         scenario.apply(&control_plane).await
@@ -251,15 +259,33 @@ spec:
         let endpoint = format!("  controlPlaneEndpoint: {{host: {}, port: {PORT}}}", self.host);
         let target = self.target_group.iter();
         let targets = target.map(|group| format!("  controlPlaneTargets: [{{targetGroupARN: '{group}'}}]"));
-        let extra: Vec<_> = std::iter::once(endpoint).chain(targets).collect();
+        let bucket = self.bucket.iter().map(|bucket| format!("  s3Bucket: {bucket}"));
+        let extra: Vec<_> = std::iter::once(endpoint).chain(targets).chain(bucket).collect();
         self.scenario.unmanaged(&self.name, &extra.join("\n"))
+    }
+
+    fn format(&self) -> &'static str {
+        if self.bootstrap.contains("ignition") {
+            "ignition"
+        } else {
+            "cloud-config"
+        }
+    }
+
+    /// The registration of its nodes. Ignition fills no name in: the kubelet takes that of the computer.
+    fn node_registration(&self) -> String {
+        let name = match self.format() {
+            "ignition" => "",
+            _ => "name: '{{ ds.meta_data.local_hostname }}', ",
+        };
+        format!("{{{name}kubeletExtraArgs: [{{name: cloud-provider, value: external}}]}}")
     }
 
     /// Applies the AWSMachineTemplate `<cluster>-<role>`; `extra` are further lines of the machine's spec, indented by
     /// six.
     pub(crate) async fn machine_template(&self, role: &str, extra: &str) -> anyhow::Result<()> {
         let name = format!("{}-{role}", self.name);
-        let template = template(&name, extra).replace(IN_USER_DATA, self.cloud_init);
+        let template = template(&name, extra).replace(IN_USER_DATA, self.bootstrap);
         self.scenario.apply(&template).await?;
         Ok(())
     }
@@ -278,7 +304,7 @@ spec:
 apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
 kind: KubeadmConfigTemplate
 metadata: {{name: {name}-workers}}
-spec: {{template: {{spec: {{joinConfiguration: {{nodeRegistration: {NODE_REGISTRATION}}}}}}}}}
+spec: {{template: {{spec: {{format: {format}, joinConfiguration: {{nodeRegistration: {registration}}}}}}}}}
 ---
 apiVersion: {CORE}
 kind: MachineDeployment
@@ -297,6 +323,8 @@ spec:
       infrastructureRef: {template}
 ",
             template = template_reference(name, "workers"),
+            format = self.format(),
+            registration = self.node_registration(),
         );
         scenario.apply(&deployment).await
     }
@@ -360,9 +388,6 @@ spec:
         Ok(())
     }
 }
-
-const NODE_REGISTRATION: &str = "{name: '{{ ds.meta_data.local_hostname }}', \
-    kubeletExtraArgs: [{name: cloud-provider, value: external}]}";
 
 /// The `infrastructureRef` of a template of machines.
 fn template_reference(cluster: &str, role: &str) -> Value {

@@ -36,6 +36,7 @@ fn said(spec: &str, code: &str, text: &str) -> String {
         management_cluster: None,
         role: MachineRole::Worker,
         user_data: &UserData::new(b"data".to_vec()),
+        allocated_host: None,
         root_device: Some("/dev/xvda"),
     };
     let placement = Placement {

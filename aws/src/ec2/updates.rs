@@ -1,0 +1,96 @@
+//! Changes of running instances, of their volumes and of their network interfaces.
+
+use aws_sdk_ec2::types::Tag;
+use capa_api::common::Tags;
+use capa_cloud::limits::CallRequest;
+use capa_cloud::session::Permit;
+use capa_cloud::{CloudError, DnsRecords, MachineKey};
+
+use super::Ec2Calls;
+
+impl Ec2Calls {
+    /// Sets tags of resources of one instance.
+    pub(crate) async fn create_tags(
+        &self,
+        machine: &MachineKey,
+        resources: &[String],
+        tags: &Tags,
+    ) -> Result<(), CloudError> {
+        let permit = self.update_permit("CreateTags", machine).await?;
+        let request = self.client.create_tags().set_resources(Some(resources.to_vec()));
+        self.runner
+            .call(permit, request.set_tags(Some(sdk_tags(tags))).send())
+            .await?;
+        Ok(())
+    }
+
+    /// Removes tags of resources of one instance. EC2 leaves a tag alone that has another value by now.
+    pub(crate) async fn delete_tags(
+        &self,
+        machine: &MachineKey,
+        resources: &[String],
+        tags: &Tags,
+    ) -> Result<(), CloudError> {
+        let permit = self.update_permit("DeleteTags", machine).await?;
+        let request = self.client.delete_tags().set_resources(Some(resources.to_vec()));
+        self.runner
+            .call(permit, request.set_tags(Some(sdk_tags(tags))).send())
+            .await?;
+        Ok(())
+    }
+
+    /// Replaces the security groups of a network interface.
+    pub(crate) async fn set_interface_groups(
+        &self,
+        machine: &MachineKey,
+        interface_id: &str,
+        group_ids: &[String],
+    ) -> Result<(), CloudError> {
+        let permit = self.update_permit("ModifyNetworkInterfaceAttribute", machine).await?;
+        let request = self
+            .client
+            .modify_network_interface_attribute()
+            .network_interface_id(interface_id)
+            .set_groups(Some(group_ids.to_vec()));
+        self.runner.call(permit, request.send()).await?;
+        Ok(())
+    }
+
+    /// Sets the records of the resource-based name of an instance.
+    pub(crate) async fn set_dns_records(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        records: DnsRecords,
+    ) -> Result<(), CloudError> {
+        let permit = self.update_permit("ModifyPrivateDnsNameOptions", machine).await?;
+        let request = self
+            .client
+            .modify_private_dns_name_options()
+            .instance_id(instance_id)
+            .set_enable_resource_name_dns_a_record(records.a)
+            .set_enable_resource_name_dns_aaaa_record(records.aaaa);
+        self.runner.call(permit, request.send()).await?;
+        Ok(())
+    }
+
+    /// The permit of a change. A process that has been replaced would undo what its successor has done: only the leader
+    /// makes the call.
+    async fn update_permit(&self, action: &'static str, machine: &MachineKey) -> Result<Permit, CloudError> {
+        let turn = CallRequest::update(action, self.runner.flow(), machine);
+        self.write_permit(&turn).await
+    }
+
+    /// The permit of a write that only the leader makes.
+    pub(super) async fn write_permit(&self, turn: &CallRequest) -> Result<Permit, CloudError> {
+        let permit = self.runner.permit(turn).await?;
+        self.runner.wait_until_leading().await;
+        Ok(permit)
+    }
+}
+
+pub(super) fn sdk_tags(tags: &Tags) -> Vec<Tag> {
+    let tags = tags.iter();
+    tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
+        .collect()
+}

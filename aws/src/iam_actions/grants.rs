@@ -1,0 +1,170 @@
+//! The grants of the table: resources, and the conditions under which actions are allowed on them.
+
+use super::{Condition, Grant, Named, Resources};
+
+pub(super) const READ: Grant = Grant {
+    name: "Read",
+    resources: Resources::All,
+    condition: Condition::Always,
+};
+
+pub(super) const READ_INSTANCE_PROFILES: Grant = Grant {
+    name: "ReadInstanceProfiles",
+    resources: Resources::Arns(&["iam::*:instance-profile/*"]),
+    condition: Condition::Always,
+};
+
+pub(super) const READ_MACHINE_ROLES: Grant = Grant {
+    name: "ReadMachineRoles",
+    resources: Resources::Named(Named::MachineRoles),
+    condition: Condition::Always,
+};
+
+pub(super) const READ_SPOT_ROLE: Grant = Grant {
+    name: "ReadSpotRole",
+    resources: Resources::Arns(&["iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"]),
+    condition: Condition::Always,
+};
+
+/// Not through EC2 alone: the checks of infrastructure look at keys, too.
+pub(super) const READ_KEYS: Grant = Grant {
+    name: "ReadEncryptionKeys",
+    resources: Resources::Named(Named::EncryptionKeys),
+    condition: Condition::Always,
+};
+
+/// The settings of buckets, and nothing that is in them. The ARNs of buckets have no account.
+pub(super) const READ_BUCKETS: Grant = Grant {
+    name: "ReadBucketSettings",
+    resources: Resources::Arns(&["s3:::*"]),
+    condition: Condition::Always,
+};
+
+/// The resources that a launch creates.
+const CREATED: Resources = Resources::Arns(&["ec2:*:*:instance/*", "ec2:*:*:volume/*", "ec2:*:*:network-interface/*"]);
+
+/// The same, and the host that is allocated for an instance.
+const CREATED_FOR_MACHINES: Resources = Resources::Arns(&[
+    "ec2:*:*:instance/*",
+    "ec2:*:*:volume/*",
+    "ec2:*:*:network-interface/*",
+    "ec2:*:*:dedicated-host/*",
+]);
+
+/// Resources without the provider's tag are tagged within the call that creates them only: `CreateTags` by itself could
+/// put that tag on foreign resources.
+pub(super) const TAG_AT_LAUNCH: Grant = Grant {
+    name: "TagWhatIsLaunched",
+    resources: CREATED_FOR_MACHINES,
+    condition: Condition::WithinLaunch,
+};
+
+/// Tags of running machines, but for those that say whose a resource is.
+pub(super) const CHANGE_TAGS: Grant = Grant {
+    name: "ChangeOtherTags",
+    resources: CREATED,
+    condition: Condition::MarkedForOtherTags,
+};
+
+/// Changes of what belongs to machines, and their ends: one statement, because IAM limits the length of a policy. Each
+/// action applies to one type of resource.
+pub(super) const CHANGE_MARKED: Grant = Grant {
+    name: "ChangeMarked",
+    resources: Resources::Arns(&[
+        "ec2:*:*:instance/*",
+        "ec2:*:*:network-interface/*",
+        "ec2:*:*:dedicated-host/*",
+    ]),
+    condition: Condition::Marked,
+};
+
+/// The groups that an interface gets.
+pub(super) const USE_GROUPS: Grant = Grant {
+    name: "UseSecurityGroups",
+    resources: Resources::Arns(&["ec2:*:*:security-group/*"]),
+    condition: Condition::Always,
+};
+
+pub(super) const CREATE: Grant = Grant {
+    name: "LaunchMarked",
+    resources: CREATED_FOR_MACHINES,
+    condition: Condition::MarkedAtLaunch,
+};
+
+pub(super) const LAUNCH: [Grant; 2] = [
+    CREATE,
+    Grant {
+        name: "LaunchWith",
+        // The ARNs of images contain no account.
+        resources: Resources::Arns(&[
+            "ec2:*::image/*",
+            "ec2:*:*:subnet/*",
+            "ec2:*:*:security-group/*",
+            "ec2:*:*:key-pair/*",
+            "ec2:*:*:placement-group/*",
+            "ec2:*:*:capacity-reservation/*",
+            // A host that is allocated has no id yet, so that this pattern means existing ones only.
+            "ec2:*:*:dedicated-host/h-*",
+            // An interface that the launch creates has no id yet, so that this pattern means existing ones only.
+            "ec2:*:*:network-interface/eni-*",
+        ]),
+        condition: Condition::Always,
+    },
+];
+
+pub(super) const CHANGE_TARGET_GROUPS: Grant = Grant {
+    name: "ChangeTargetGroups",
+    resources: Resources::Arns(&["elasticloadbalancing:*:*:targetgroup/*/*"]),
+    condition: Condition::GivenToCluster,
+};
+
+pub(super) const CHANGE_CLASSIC_LOAD_BALANCERS: Grant = Grant {
+    name: "ChangeClassicLoadBalancers",
+    resources: Resources::Arns(&["elasticloadbalancing:*:*:loadbalancer/*"]),
+    condition: Condition::GivenToCluster,
+};
+
+pub(super) const PASS_ROLE: Grant = Grant {
+    name: "PassMachineRoles",
+    resources: Resources::Named(Named::MachineRoles),
+    condition: Condition::PassedToInstance,
+};
+
+pub(super) const USE_KEYS: Grant = Grant {
+    name: "UseEncryptionKeys",
+    resources: Resources::Named(Named::EncryptionKeys),
+    condition: Condition::ThroughEc2,
+};
+
+pub(super) const GRANT_KEYS: Grant = Grant {
+    name: "GrantEncryptionKeys",
+    resources: Resources::Named(Named::EncryptionKeys),
+    condition: Condition::GrantedToAws,
+};
+
+pub(super) const ASSUME_ROLE: Grant = Grant {
+    name: "AssumeIdentityRoles",
+    resources: Resources::Named(Named::IdentityRoles),
+    condition: Condition::Always,
+};
+
+/// Bootstrap data in Secrets Manager, Parameter Store and S3, in one statement, because policies have a limited size: an
+/// action has no effect on the resources of another service. The names are within those that CAPA's policies allow. The
+/// bucket and the prefix of its keys may be any. A presigned URL gives what whoever signed it may get.
+pub(super) const BOOTSTRAP_DATA: Grant = Grant {
+    name: "KeepBootstrapData",
+    resources: Resources::Arns(&[
+        "secretsmanager:*:*:secret:aws.cluster.x-k8s.io/*",
+        "ssm:*:*:parameter/cluster.x-k8s.io/*",
+        "s3:::*/control-plane/*",
+        "s3:::*/node/*",
+    ]),
+    condition: Condition::Always,
+};
+
+/// Parameters that AWS publishes: their ARNs have no account.
+pub(super) const READ_IMAGE_PARAMETERS: Grant = Grant {
+    name: "FindImages",
+    resources: Resources::Arns(&["ssm:*::parameter/aws/service/eks/*"]),
+    condition: Condition::Always,
+};

@@ -1,0 +1,74 @@
+//! Objects in S3, which hold the bootstrap data of one machine each. The bucket is the user's: neither the bucket nor its
+//! policy is ever written.
+
+use aws_sdk_s3::presigning::PresigningConfig;
+use aws_sdk_s3::primitives::ByteStream;
+use capa_cloud::limits::Priority;
+use capa_cloud::{CloudError, ErrorClass, MachineKey, PresignRequest, PresignedUrl, SecretActions, StoredSecret};
+
+use super::permit;
+use crate::sdk::call_runner::CallRunner;
+
+const ACTIONS: SecretActions = SecretActions::S3;
+
+/// What whoever has a presigned URL does.
+const GET: &str = "GetObject";
+
+/// The type of Ignition configurations.
+const JSON: &str = "application/json";
+
+/// S3 with one identity in one region.
+#[derive(Clone)]
+pub(super) struct BucketCalls {
+    client: aws_sdk_s3::Client,
+    runner: CallRunner,
+}
+
+impl BucketCalls {
+    pub(super) fn new(client: aws_sdk_s3::Client, runner: CallRunner) -> Self {
+        Self { client, runner }
+    }
+
+    /// In place of what the key holds. The encryption is the default of the bucket, and every bucket has one.
+    pub(super) async fn put(
+        &self,
+        machine: &MachineKey,
+        bucket: &str,
+        object: &StoredSecret,
+    ) -> Result<(), CloudError> {
+        let permit = permit(&self.runner, ACTIONS.create, machine, Priority::Launch).await?;
+        let request = self
+            .client
+            .put_object()
+            .bucket(bucket)
+            .key(&object.name)
+            .content_type(JSON)
+            .body(ByteStream::from(object.content.clone()));
+        self.runner.call(permit, request.send()).await?;
+        Ok(())
+    }
+
+    pub(super) async fn delete(&self, machine: &MachineKey, bucket: &str, keys: &[String]) -> Result<(), CloudError> {
+        for key in keys {
+            let permit = permit(&self.runner, ACTIONS.delete, machine, Priority::Tag).await?;
+            let request = self.client.delete_object().bucket(bucket).key(key);
+            match self.runner.call(permit, request.send()).await {
+                Err(error) if error.class != ErrorClass::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Signs with the present credentials, and sends nothing.
+    pub(super) async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
+        let validity = PresigningConfig::builder()
+            .start_time(request.valid_from.into())
+            .expires_in(request.valid_for)
+            .build();
+        let validity = validity.map_err(|error| CloudError::no_answer(GET, error.to_string()))?;
+        let object = self.client.get_object().bucket(&request.bucket).key(&request.key);
+        let signed = self.runner.sign(GET, object.presigned(validity)).await?;
+        Ok(PresignedUrl::new(signed.uri()))
+    }
+}

@@ -1,0 +1,33 @@
+//! A Dedicated Host, and the request for one.
+
+use capa_api::common::Tags;
+
+/// A Dedicated Host, with only the fields that decisions need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// `h-…`
+    pub id: String,
+    /// The client token of the call that allocated the host.
+    pub client_token: Option<String>,
+    /// Name of its zone.
+    pub availability_zone: String,
+    /// The instance type that it was allocated for.
+    pub instance_type: String,
+    /// Whether the host is released. EC2 shows a released host for a while.
+    pub is_released: bool,
+    /// Tags of the host.
+    pub tags: Tags,
+}
+
+/// The request for one Dedicated Host, on which only instances land that name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRequest {
+    /// Client token: a repeated request with the same token and parameters allocates no second host.
+    pub client_token: String,
+    /// Name of the zone.
+    pub availability_zone: String,
+    /// The instance type.
+    pub instance_type: String,
+    /// Tags of the host.
+    pub tags: Tags,
+}

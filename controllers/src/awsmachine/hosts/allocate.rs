@@ -1,0 +1,376 @@
+//! Allocates the Dedicated Host of a launch. Each result is stored before the next call.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use capa_api::common::Tags;
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::{DedicatedHost, HostPhase};
+use capa_cloud::{CloudError, ErrorClass, Host, HostPlacement, HostRequest};
+use capa_runtime::reconcile::{EventDraft, Next};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::ownership::{host_query, host_token, hosts_of};
+use super::plan::{HostStep, KnownCall, plan_host};
+use crate::awsmachine::attempt;
+use crate::awsmachine::blocked::{Blocked, FlowError};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::launch::plan::is_fresh;
+use crate::awsmachine::launch::progress::Progress;
+use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::memory::{CapacityLocation, Pool};
+use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::write;
+use crate::launching::options::host_placement;
+
+/// The host that a launch needs.
+pub(in crate::awsmachine) struct WantedHost<'a> {
+    /// The subnet of the launch.
+    pub(in crate::awsmachine) subnet_id: &'a str,
+    /// Its zone, where it is known.
+    pub(in crate::awsmachine) zone: Option<&'a str>,
+    /// The tags of the instance, which the host gets too.
+    pub(in crate::awsmachine) tags: &'a Tags,
+    /// Machines that share what is known of a lack of capacity.
+    pub(in crate::awsmachine) pool: Pool,
+    /// Number of the first attempt, if no record contains an earlier one.
+    pub(in crate::awsmachine) first_number: NonZeroU32,
+}
+
+/// What the steps of an allocation need.
+struct Allocation<'a> {
+    wanted: &'a WantedHost<'a>,
+    location: &'a InstanceLocation,
+    context: &'a MachineContext,
+}
+
+/// Makes sure that the machine has the host that its spec asks for. `None` for a spec that asks for none.
+///
+/// # Errors
+/// The launch waits for the host.
+pub(in crate::awsmachine) async fn place_on_host(
+    scope: &mut MachineScope,
+    wanted: &WantedHost<'_>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<Option<HostPlacement>, FlowError> {
+    if scope.machine.spec.dynamic_host_allocation.is_none() {
+        return Ok(None);
+    }
+    let allocation = Allocation {
+        wanted,
+        location,
+        context,
+    };
+    let id = allocation.host(scope).await?;
+    Ok(Some(host_placement(&scope.machine.spec, &id)))
+}
+
+/// Gives the allocated host up, if EC2 could not launch on it: the next attempt releases it, and allocates another one.
+/// Without free addresses in its subnet, the host is kept.
+pub(in crate::awsmachine) fn give_up(scope: &mut MachineScope, error: &CloudError) {
+    let code = error.code.as_deref().unwrap_or_default();
+    let lacks_addresses = code == "InsufficientFreeAddressesInSubnet";
+    let is_unusable = error.class == ErrorClass::InsufficientCapacity || code.starts_with("InvalidHost");
+    let record = scope.status.dedicated_host.as_mut();
+    let used = record.filter(|record| record.usable_id().is_some());
+    if let Some(record) = used.filter(|_| is_unusable && !lacks_addresses) {
+        record.phase = Some(HostPhase::Releasing);
+    }
+}
+
+impl Allocation<'_> {
+    /// The id of the allocated host.
+    async fn host(&self, scope: &mut MachineScope) -> Result<String, FlowError> {
+        let step = self.plan(scope);
+        match step {
+            HostStep::Use(id) => Ok(id),
+            HostStep::Release(id) => {
+                self.release(scope, &id).await?;
+                // The placement of this pass was chosen while the machine had the host.
+                Err(again(format!("Dedicated Host {id} is released, and another one is allocated")).into())
+            }
+            HostStep::Record(number) => {
+                if let Some(found) = self.look_up(scope).await? {
+                    return self.adopt(scope, found).await;
+                }
+                self.record(scope, number).await?;
+                self.call(scope).await
+            }
+            HostStep::Claim => {
+                if let Some(found) = self.look_up(scope).await? {
+                    return self.adopt(scope, found).await;
+                }
+                self.claim(scope).await?;
+                self.call(scope).await
+            }
+            HostStep::Repeat => {
+                let asked_at = self.context.now();
+                self.context.kubernetes.confirm(&scope.machine).await?;
+                let hosts = self.context.memory.hosts();
+                hosts.confirmed(scope.uid(), token(scope), asked_at);
+                self.call(scope).await
+            }
+            HostStep::LookOnly => {
+                if let Some(found) = self.look_up(scope).await? {
+                    return self.adopt(scope, found).await;
+                }
+                let now = self.context.kubernetes.uptime();
+                self.context
+                    .memory
+                    .hosts()
+                    .found_nothing(scope.uid(), token(scope), now);
+                Err(self.unconfirmed().into())
+            }
+        }
+    }
+
+    fn plan(&self, scope: &MachineScope) -> HostStep {
+        let record = scope.status.dedicated_host.as_deref();
+        let remembered = self.context.memory.hosts().get(scope.uid(), token(scope));
+        let is_held = record.is_some_and(|record| record.holder.as_deref() == Some(self.context.memory.holder()));
+        let known = KnownCall {
+            progress: if is_held {
+                remembered.progress
+            } else {
+                Progress::Unknown
+            },
+            absence: remembered.absence,
+            first_number: self.wanted.first_number,
+        };
+        plan_host(
+            record,
+            self.wanted.zone,
+            &known,
+            self.context.now(),
+            &self.context.timing,
+        )
+    }
+
+    /// The host of this machine, if there is one.
+    async fn look_up(&self, scope: &MachineScope) -> Result<Option<Host>, Blocked> {
+        let found = self.location.cloud.hosts(&host_query()).await.map_err(|error| {
+            let message = format!(
+                "the Dedicated Host of the machine cannot be looked up in {}, and none is allocated before: {error}",
+                self.location.region
+            );
+            Blocked::by_call(ConditionType::InstanceReady, message, &error)
+        })?;
+        Ok(hosts_of(scope, found).into_iter().next())
+    }
+
+    /// Records a host that exists already.
+    async fn adopt(&self, scope: &mut MachineScope, host: Host) -> Result<String, FlowError> {
+        let zone = host.availability_zone.clone();
+        scope.status.dedicated_host = Some(Box::new(DedicatedHost {
+            id: Some(host.id.clone()),
+            phase: Some(HostPhase::Allocated),
+            client_token: host.client_token,
+            availability_zone: Some(zone.clone()),
+            instance_type: Some(host.instance_type),
+            ..self.located()
+        }));
+        self.store_host(scope).await?;
+        if self.wanted.zone != Some(zone.as_str()) {
+            return Err(again(format!(
+                "Dedicated Host {} in {zone} is used, which is there already",
+                host.id
+            ))
+            .into());
+        }
+        Ok(host.id)
+    }
+
+    /// Writes the record of a new attempt.
+    async fn record(&self, scope: &mut MachineScope, number: NonZeroU32) -> Result<(), FlowError> {
+        let Some(zone) = self.wanted.zone else {
+            let message = format!(
+                "dynamicHostAllocation needs the zone of {}, which is not known: set availabilityZone of the subnet in \
+                 its source",
+                self.wanted.subnet_id
+            );
+            let unknown = ConditionType::NetworkReady.is_false(Reason::MissingField, message);
+            return Err(Blocked::new(unknown, Next::Retry).into());
+        };
+        let asked_at = self.context.now();
+        let record = DedicatedHost {
+            phase: Some(HostPhase::Requested),
+            client_token: Some(host_token(scope.uid(), number)),
+            holder: Some(self.context.memory.holder().to_owned()),
+            availability_zone: Some(zone.to_owned()),
+            instance_type: Some(scope.machine.spec.instance_type.clone()),
+            tags: self.tags(scope),
+            requested_at: Some(Time(asked_at.time)),
+            ..self.located()
+        };
+        scope.status.dedicated_host = Some(Box::new(record));
+        write::store(scope, self.context).await?;
+        let (hosts, account_id) = (self.context.memory.hosts(), &self.location.account_id);
+        hosts.recorded(scope.uid(), token(scope), account_id, asked_at);
+        Ok(())
+    }
+
+    async fn claim(&self, scope: &mut MachineScope) -> Result<(), FlowError> {
+        let asked_at = self.context.now();
+        let holder = self.context.memory.holder().to_owned();
+        let is_held = scope
+            .status
+            .dedicated_host
+            .as_ref()
+            .is_some_and(|record| record.holder.as_ref() == Some(&holder));
+        if is_held {
+            // The answer to the write of the record was lost. An equal status would not be written again.
+            self.context.kubernetes.confirm(&scope.machine).await?;
+        } else {
+            if let Some(record) = &mut scope.status.dedicated_host {
+                record.holder = Some(holder);
+            }
+            write::store(scope, self.context).await?;
+        }
+        self.context.memory.hosts().claimed(scope.uid(), token(scope), asked_at);
+        Ok(())
+    }
+
+    /// Makes the recorded call. What is remembered of it holds at every moment.
+    async fn call(&self, scope: &mut MachineScope) -> Result<String, FlowError> {
+        let (hosts, uid) = (self.context.memory.hosts(), scope.uid().to_owned());
+        let Some(request) = scope.status.dedicated_host.as_deref().and_then(recorded_request) else {
+            return Err(self.unconfirmed().into());
+        };
+        let token = &request.client_token;
+        let before = hosts.get(&uid, token);
+        let now = self.context.now();
+        if !is_fresh(before.confirmed_at, now, &self.context.timing) {
+            return Err(
+                again("EC2 is asked once the API server has confirmed the record of the host".to_owned()).into(),
+            );
+        }
+        hosts.called(&uid, token, Progress::Unanswered, now.uptime);
+        match self.location.cloud.allocate_host(&scope.key(), &request).await {
+            Ok(id) => {
+                if let Some(record) = &mut scope.status.dedicated_host {
+                    record.id = Some(id.clone());
+                    record.phase = Some(HostPhase::Allocated);
+                    record.holder = None;
+                    record.tags.clear();
+                }
+                self.store_host(scope).await?;
+                let message = format!("allocated Dedicated Host {id} in {}", request.availability_zone);
+                let event = EventDraft::normal("SuccessfulAllocateDedicatedHost", message);
+                scope.events.push(event.recorded());
+                if self.wanted.zone != Some(request.availability_zone.as_str()) {
+                    return Err(again(format!("Dedicated Host {id} lies in another zone than the launch")).into());
+                }
+                Ok(id)
+            }
+            Err(error) => {
+                let progress = before.progress.after(error.class);
+                let now = self.context.kubernetes.uptime();
+                hosts.called(&uid, token, progress, now);
+                if error.class == ErrorClass::InsufficientCapacity {
+                    let zone = CapacityLocation::Zone(request.availability_zone.clone());
+                    self.context.memory.refused_capacity(&self.wanted.pool, zone, now);
+                }
+                let record = scope.status.dedicated_host.as_mut();
+                if let Some(record) = record.filter(|_| progress == Progress::Refused) {
+                    record.phase = Some(HostPhase::Refused);
+                    record.tags.clear();
+                }
+                Err(not_allocated(&request, &error).into())
+            }
+        }
+    }
+
+    /// Releases a host on which nothing was launched.
+    async fn release(&self, scope: &mut MachineScope, id: &str) -> Result<(), FlowError> {
+        match self.location.cloud.release_host(&scope.key(), id).await {
+            Ok(()) => {
+                let event = EventDraft::normal(
+                    "SuccessfulReleaseDedicatedHost",
+                    format!("released Dedicated Host {id}"),
+                );
+                scope.events.push(event.recorded());
+            }
+            Err(error) if error.class == ErrorClass::NotFound => {}
+            Err(error) => {
+                let message = format!(
+                    "the machine cannot be launched on Dedicated Host {id}, and no other host is allocated before it is \
+                     released: {error}"
+                );
+                return Err(Blocked::by_call(ConditionType::InstanceReady, message, &error).into());
+            }
+        }
+        if let Some(record) = &mut scope.status.dedicated_host {
+            record.phase = Some(HostPhase::Released);
+        }
+        write::store(scope, self.context).await?;
+        Ok(())
+    }
+
+    /// Stores the record with its host. The attempt is over then.
+    async fn store_host(&self, scope: &mut MachineScope) -> Result<(), FlowError> {
+        write::store(scope, self.context).await?;
+        self.context.memory.hosts().forget(scope.uid());
+        Ok(())
+    }
+
+    /// The tags of the host. Those of the allocation take precedence over the others that users set.
+    fn tags(&self, scope: &MachineScope) -> Tags {
+        let of_host = scope.machine.spec.dynamic_host_allocation.iter();
+        let mut tags = self.wanted.tags.clone();
+        tags.extend(of_host.flat_map(|allocation| allocation.tags.clone()));
+        tags
+    }
+
+    /// A record with the place of the host alone.
+    fn located(&self) -> DedicatedHost {
+        DedicatedHost {
+            region: Some(self.location.region.clone()),
+            account_id: Some(self.location.account_id.clone()),
+            identity_ref: Some(self.location.identity_ref.clone()),
+            ..DedicatedHost::default()
+        }
+    }
+
+    fn unconfirmed(&self) -> Blocked {
+        let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked up, and \
+                       no other one is allocated before its absence is proven";
+        let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+        let interval = attempt::lookup_interval(&self.context.timing);
+        Blocked::new(unconfirmed, Next::Requeue(interval))
+    }
+}
+
+/// The client token of the record; empty without one.
+fn token(scope: &MachineScope) -> &str {
+    let record = scope.status.dedicated_host.as_ref();
+    record
+        .and_then(|record| record.client_token.as_deref())
+        .unwrap_or_default()
+}
+
+/// The call of a record.
+fn recorded_request(record: &DedicatedHost) -> Option<HostRequest> {
+    Some(HostRequest {
+        client_token: record.client_token.clone()?,
+        availability_zone: record.availability_zone.clone()?,
+        instance_type: record.instance_type.clone()?,
+        tags: record.tags.clone(),
+    })
+}
+
+fn again(message: String) -> Blocked {
+    let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
+    Blocked::new(waiting, Next::Requeue(Duration::ZERO))
+}
+
+fn not_allocated(request: &HostRequest, error: &CloudError) -> Blocked {
+    let (kind, zone) = (&request.instance_type, &request.availability_zone);
+    let message = format!("no Dedicated Host for instance type {kind} is allocated in {zone}: {error}");
+    let reason = match error.class {
+        ErrorClass::NoAnswer | ErrorClass::Throttled => Reason::Launching,
+        ErrorClass::IdempotentParameterMismatch => Reason::LaunchUnconfirmed,
+        class => class.reason(),
+    };
+    Blocked::by_error(ConditionType::InstanceReady.is_false(reason, message), error)
+}

@@ -1,0 +1,162 @@
+//! Releases the Dedicated Hosts of a machine that is being deleted, and whose instance is gone.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::{DedicatedHost, HostPhase};
+use capa_cloud::{CloudError, ErrorClass};
+use capa_runtime::reconcile::{EventDraft, Next};
+
+use super::ownership::{host_query, hosts_of};
+use crate::awsmachine::attempt;
+use crate::awsmachine::blocked::{Blocked, FlowError};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::deletion::{self, abandon};
+use crate::awsmachine::launch::progress::Progress;
+use crate::awsmachine::locate::{self, InstanceLocation};
+use crate::awsmachine::refusal;
+use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::time::age;
+
+/// Releases all hosts of a machine: the recorded one, and those whose record was lost.
+///
+/// # Errors
+/// The deletion waits: a host is not released, or may still show.
+pub(in crate::awsmachine) async fn release_all(
+    scope: &mut MachineScope,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let record = scope.status.dedicated_host.clone();
+    if record.is_none() && scope.machine.spec.dynamic_host_allocation.is_none() {
+        return Ok(());
+    }
+    // A lookup is tried even so: the AWSMachine may be an older state of itself, restored from a backup.
+    let was_never_asked = record.is_none() && deletion::was_never_asked(scope, context);
+    let location = match locate::of_host(scope, record.as_deref(), context).await {
+        Ok(location) => location,
+        Err(FlowError::Blocked(blocked)) if was_never_asked && !blocked.is_throttled() => return Ok(()),
+        Err(FlowError::Blocked(blocked)) => {
+            scope.set_condition(blocked.condition.clone());
+            let why = blocked.condition.message.clone();
+            return Err(waits(scope, &why, &blocked).into());
+        }
+        Err(failed) => return Err(failed),
+    };
+    let found = match location.cloud.hosts(&host_query()).await {
+        Ok(found) => hosts_of(scope, found),
+        Err(error) if was_never_asked && error.class != ErrorClass::Throttled => return Ok(()),
+        Err(error) => {
+            let why = format!(
+                "its Dedicated Hosts cannot be looked up in {}: {error}",
+                location.region
+            );
+            return Err(waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", &error)).into());
+        }
+    };
+    let mut ids: Vec<String> = found.into_iter().map(|host| host.id).collect();
+    if let Some(id) = record.as_deref().and_then(|record| recorded_id(scope, record))
+        && !ids.contains(&id)
+    {
+        ids.push(id);
+    }
+    let mut kept = None;
+    for id in &ids {
+        if let Err(blocked) = release(scope, id, &location, context).await {
+            kept.get_or_insert(blocked);
+        }
+    }
+    if let Some(blocked) = kept {
+        return Err(blocked.into());
+    }
+    if ids.is_empty() {
+        await_absence(scope, record.as_deref(), context)?;
+    }
+    scope.status.dedicated_host = None;
+    Ok(())
+}
+
+/// The id of the recorded host, unless it is released. A host that the spec names is the user's.
+fn recorded_id(scope: &MachineScope, record: &DedicatedHost) -> Option<String> {
+    let id = record
+        .id
+        .clone()
+        .filter(|_| record.effective_phase() != HostPhase::Released)?;
+    (scope.machine.spec.host_id.as_ref() != Some(&id)).then_some(id)
+}
+
+async fn release(
+    scope: &mut MachineScope,
+    id: &str,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
+    refusal::await_change(scope, refusal::of_deletion(Some(id), location), context)?;
+    match location.cloud.release_host(&scope.key(), id).await {
+        Ok(()) => {
+            let message = format!("released Dedicated Host {id}");
+            scope
+                .events
+                .push(EventDraft::normal("SuccessfulReleaseDedicatedHost", message));
+            Ok(())
+        }
+        Err(error) if error.class == ErrorClass::NotFound && !is_young(scope, context) => Ok(()),
+        Err(error) => Err(refusal::record(scope, not_released(scope, id, &error), context)),
+    }
+}
+
+/// Whether AWS may not know the recorded host yet.
+fn is_young(scope: &MachineScope, context: &MachineContext) -> bool {
+    let record = scope.status.dedicated_host.as_ref();
+    let requested_at = record.and_then(|record| record.requested_at.as_ref());
+    requested_at.is_some_and(|at| age(at.0, context.kubernetes.now()) < context.timing.visibility_age)
+}
+
+/// An allocation without an answer may have succeeded, although no host shows: the AWSMachine goes once that is
+/// disproven.
+fn await_absence(
+    scope: &MachineScope,
+    record: Option<&DedicatedHost>,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
+    let open = record.filter(|record| record.effective_phase() == HostPhase::Requested);
+    let Some(token) = open.and_then(|record| record.client_token.as_deref()) else {
+        return Ok(());
+    };
+    let (hosts, now) = (context.memory.hosts(), context.kubernetes.uptime());
+    let is_held = open.is_some_and(|record| record.holder.as_deref() == Some(context.memory.holder()));
+    let known = hosts.get(scope.uid(), token);
+    if is_held && matches!(known.progress, Progress::Recorded | Progress::Refused) {
+        return Ok(());
+    }
+    let remaining = || {
+        let proof = hosts.get(scope.uid(), token).absence;
+        proof.map(|proof| proof.remaining(now, &context.timing))
+    };
+    if remaining().is_some_and(|remaining| remaining.is_zero()) {
+        return Ok(());
+    }
+    hosts.found_nothing(scope.uid(), token, now);
+    let interval = attempt::lookup_interval(&context.timing);
+    let next = remaining().map_or(interval, |remaining| remaining.min(interval));
+    let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked for before \
+                   the AWSMachine is released";
+    let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+    Err(Blocked::new(unconfirmed, Next::Requeue(next)))
+}
+
+fn not_released(scope: &MachineScope, id: &str, error: &CloudError) -> Blocked {
+    let why = format!("Dedicated Host {id} is not released, and costs money until then: {error}");
+    waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", error))
+}
+
+/// The block of a deletion that waits for hosts.
+fn waits(scope: &MachineScope, why: &str, blocked: &Blocked) -> Blocked {
+    let message = format!(
+        "the AWSMachine is released once its Dedicated Host is: {why}; {} lets the deletion end, and leaves the host \
+         allocated",
+        abandon::described(&scope.machine)
+    );
+    Blocked {
+        condition: ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
+        next: blocked.next,
+        cause: blocked.cause,
+    }
+}

@@ -1,0 +1,96 @@
+//! The user data of the attempts of one launch. Presigned URLs differ from attempt to attempt, and a repeated call must
+//! have the URL that it had first.
+
+use capa_api::conditions::ConditionType;
+use capa_cloud::{CloudError, UserData};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::awsmachine::blocked::Blocked;
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::scope::MachineScope;
+use crate::launching::presigning::Presigning;
+use crate::launching::storage::LaunchSecrets;
+
+/// The user data of the attempts of one launch.
+pub(super) struct LaunchUserData {
+    of_new: UserData,
+    /// The user data of the recorded attempt, if that has a URL of its own.
+    of_recorded: Option<UserData>,
+    valid_from: Option<Time>,
+}
+
+impl LaunchUserData {
+    /// Signs the URLs that the attempts need. `user_data` has none.
+    pub(super) async fn new(
+        scope: &MachineScope,
+        user_data: UserData,
+        secrets: Option<&LaunchSecrets>,
+        location: &InstanceLocation,
+        context: &MachineContext,
+    ) -> Result<Self, Blocked> {
+        let presigning = secrets.and_then(|secrets| secrets.presigning.as_ref());
+        let Some(presigning) = presigning else {
+            return Ok(Self {
+                of_new: user_data,
+                of_recorded: None,
+                valid_from: None,
+            });
+        };
+        let now = whole_seconds(context.kubernetes.now());
+        let of_recorded = match recorded(scope).filter(|from| presigning.is_valid(*from, now)) {
+            Some(valid_from) => Some(sign(presigning, valid_from, location).await?),
+            None => None,
+        };
+        Ok(Self {
+            of_new: sign(presigning, now, location).await?,
+            of_recorded,
+            valid_from: Some(Time(now)),
+        })
+    }
+
+    /// The user data of another attempt.
+    pub(super) fn of_new(&self) -> &UserData {
+        &self.of_new
+    }
+
+    /// The user data of the recorded attempt, as it would be sent now. A URL that is not valid any longer is not sent
+    /// again: the attempt is looked up, as one whose parameters have changed.
+    pub(super) fn of_recorded(&self) -> &UserData {
+        self.of_recorded.as_ref().unwrap_or(&self.of_new)
+    }
+
+    /// The time from which the URL of another attempt is valid, for its record. Absent without a URL.
+    pub(super) fn valid_from(&self) -> Option<Time> {
+        self.valid_from.clone()
+    }
+}
+
+/// The time from which the URL of the recorded attempt is valid.
+fn recorded(scope: &MachineScope) -> Option<Timestamp> {
+    let object = scope.status.bootstrap_object.as_ref();
+    let object = object.filter(|_| scope.status.has_open_attempt())?;
+    object.presigned_at.as_ref().map(|time| time.0)
+}
+
+async fn sign(
+    presigning: &Presigning,
+    valid_from: Timestamp,
+    location: &InstanceLocation,
+) -> Result<UserData, Blocked> {
+    let request = presigning.request(valid_from);
+    let signed = location.cloud.presign(&request).await;
+    let url = signed.map_err(|error| not_signed(&error))?;
+    Ok(presigning.user_data(&url))
+}
+
+fn not_signed(error: &CloudError) -> Blocked {
+    let message = format!("the URL of the bootstrap data cannot be signed: {error}");
+    Blocked::by_call(ConditionType::BootstrapDataReady, message, error)
+}
+
+/// The time as signatures and records have it.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}

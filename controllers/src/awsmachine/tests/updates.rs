@@ -1,0 +1,317 @@
+//! Tests of changes of the spec that reach a running instance.
+
+use std::time::Duration;
+
+use capa_api::common::Tags;
+use capa_api::conditions::ConditionType;
+use capa_api::machine::InstanceState;
+use capa_api::meta;
+use kube::ResourceExt;
+
+use super::{FIRST, NETWORK, Pass, RETRY, SPEC, Scene};
+use crate::testing::{read, refused, unanswered};
+
+const VOLUME: &str = "vol-00000000000000001";
+const INTERFACE: &str = "eni-00000000000000001";
+const UP_TO_DATE: ConditionType = ConditionType::InstanceUpToDate;
+const GROUPS_READY: ConditionType = ConditionType::SecurityGroupsReady;
+
+fn tag(scene: &Scene, id: &str, key: &str) -> Option<String> {
+    scene.aws.tags_of(id).get(key).cloned()
+}
+
+async fn with_tags(tags: &str) -> Scene {
+    Scene::with_spec(&format!("{SPEC}, additionalTags: {tags}")).run().await
+}
+
+async fn set_tags(scene: &Scene, tags: &str) -> Pass {
+    scene.edit(|machine| machine.spec.additional_tags = read(tags));
+    scene.pass().await
+}
+
+async fn set_groups(scene: &Scene, groups: &str) -> Pass {
+    scene.edit(|machine| machine.spec.additional_security_groups = read(groups));
+    scene.pass().await
+}
+
+/// A running machine with the group `sg-0000000d` of its own. There is another group, `sg-0000000e`.
+async fn with_group(more: &str) -> Scene {
+    let scene = Scene::with_spec(&format!(
+        "{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]{more}"
+    ));
+    for id in ["sg-0000000d", "sg-0000000e"] {
+        scene.aws.security_group(id, "vpc-00000001");
+    }
+    scene.run().await
+}
+
+#[tokio::test]
+async fn changed_tags_reach_instance_volume_and_interface() {
+    let scene = with_tags("{team: a, stage: test}").await;
+    assert_eq!(scene.pass().await.calls, [""; 0], "nothing has changed");
+    let changed = set_tags(&scene, "{team: b, owner: ops}").await;
+    assert_eq!(changed.calls, ["CreateTags", "DeleteTags", "write_status"]);
+    for id in [FIRST, VOLUME, INTERFACE] {
+        assert_eq!(tag(&scene, id, "team").as_deref(), Some("b"), "{id}");
+        assert_eq!(tag(&scene, id, "owner").as_deref(), Some("ops"), "{id}");
+        assert_eq!(tag(&scene, id, "stage"), None, "{id}");
+        assert_eq!(
+            tag(&scene, id, meta::MACHINE_NAME_TAG).as_deref(),
+            Some("team-a/m"),
+            "{id}"
+        );
+    }
+    let applied: Tags = read("{team: b, owner: ops}");
+    assert_eq!(changed.status().applied_tags.as_ref(), Some(&applied));
+    assert_eq!(changed.reasons_of_events(), ["TagsUpdated"]);
+    assert_eq!(scene.pass().await.calls, [""; 0], "once is enough");
+}
+
+#[tokio::test]
+async fn changed_tags_of_the_network_reach_the_instance() {
+    let scene = with_tags("{team: a}").await;
+    let network = |tags: &str| NETWORK.replacen('{', &format!("{{additionalTags: {tags}, "), 1);
+    scene
+        .kubernetes
+        .publish_network("dev", &network("{team: of-cluster, cost: '7'}"));
+    assert_eq!(scene.pass().await.calls, ["CreateTags", "write_status"]);
+    let seen = [tag(&scene, FIRST, "team"), tag(&scene, FIRST, "cost")];
+    assert_eq!(
+        seen,
+        [Some("a".to_owned()), Some("7".to_owned())],
+        "the machine's tag wins"
+    );
+    scene.kubernetes.publish_network("dev", &network("{}"));
+    assert_eq!(scene.pass().await.calls, ["DeleteTags", "write_status"]);
+    assert_eq!(tag(&scene, FIRST, "cost"), None);
+}
+
+#[tokio::test]
+async fn tags_of_others_stay() {
+    let scene = with_tags("{team: a}").await;
+    scene.aws.tag(FIRST, "backup", "nightly");
+    scene.aws.tag(FIRST, "team", "changed-by-hand");
+    set_tags(&scene, "{}").await;
+    assert_eq!(tag(&scene, FIRST, "backup").as_deref(), Some("nightly"));
+    assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("changed-by-hand"));
+    assert_eq!(tag(&scene, VOLUME, "team"), None);
+}
+
+#[tokio::test]
+async fn an_own_name_is_followed_by_that_of_the_machine() {
+    let scene = with_tags("{Name: mine}").await;
+    assert_eq!(tag(&scene, FIRST, "Name").as_deref(), Some("mine"));
+    assert_eq!(set_tags(&scene, "{}").await.calls, ["CreateTags", "write_status"]);
+    assert_eq!(tag(&scene, FIRST, "Name").as_deref(), Some("m"));
+}
+
+#[tokio::test]
+async fn refused_tags_are_told_and_tried_again() {
+    let scene = with_tags("{team: a}").await;
+    scene
+        .aws
+        .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
+    let denied = set_tags(&scene, "{team: b}").await;
+    assert_eq!(denied.says(UP_TO_DATE), "False/Unauthorized");
+    assert_eq!(denied.says(ConditionType::Ready), "True/Unauthorized");
+    let message = denied.message(UP_TO_DATE);
+    assert!(
+        message.starts_with(&format!("the tags of instance {FIRST} cannot be changed")),
+        "{message}"
+    );
+    let later = scene.after(RETRY).await;
+    assert_eq!((later.says(UP_TO_DATE).as_str(), later.calls.len()), ("True/Ready", 2));
+    assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("b"));
+}
+
+#[tokio::test]
+async fn a_tag_of_the_provider_is_not_set_later_either() {
+    let scene = with_tags("{team: a}").await;
+    let refused = set_tags(&scene, "{team: b, MachineName: other/machine}").await;
+    assert_eq!(refused.says(UP_TO_DATE), "False/Conflict");
+    assert_eq!(refused.calls, ["write_status"]);
+    assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("a"), "nothing half done");
+}
+
+#[tokio::test]
+async fn changed_tags_wait_until_the_instance_runs() {
+    let scene = Scene::with_spec(&format!("{SPEC}, additionalTags: {{team: a}}"));
+    scene.pass().await;
+    assert!(
+        !set_tags(&scene, "{team: b}")
+            .await
+            .calls
+            .contains(&"CreateTags".to_owned())
+    );
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    assert!(scene.pass().await.calls.contains(&"CreateTags".to_owned()));
+}
+
+#[tokio::test]
+async fn a_lost_record_sets_the_tags_once_and_removes_none() {
+    let scene = with_tags("{team: a}").await;
+    scene.edit(|machine| machine.status.as_mut().unwrap().applied_tags = None);
+    let restored = set_tags(&scene, "{owner: ops}").await;
+    assert_eq!(restored.calls, ["CreateTags", "write_status"]);
+    assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("a"));
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_records_of_capa_are_taken_over() {
+    let scene = with_group(", additionalTags: {team: a}").await;
+    scene.edit(|machine| {
+        let status = machine.status.as_mut().unwrap();
+        status.applied_tags = None;
+        status.applied_security_groups = None;
+        status.network.as_mut().unwrap().security_group_ids.clear();
+        let annotations = machine.annotations_mut();
+        annotations.insert(meta::CAPA_TAGS_ANNOTATION.into(), r#"{"team":"a"}"#.into());
+        annotations.insert(
+            meta::CAPA_SECURITY_GROUPS_ANNOTATION.into(),
+            r#"{"sg-0000000d":{}}"#.into(),
+        );
+        machine.spec.additional_tags.clear();
+        machine.spec.additional_security_groups.clear();
+    });
+    let taken_over = scene.pass().await;
+    let writes: Vec<&String> = taken_over.calls.iter().filter(|call| *call != "write_status").collect();
+    assert_eq!(writes, ["DeleteTags", "ModifyNetworkInterfaceAttribute"]);
+    assert_eq!(tag(&scene, FIRST, "team"), None);
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"]);
+}
+
+#[tokio::test]
+async fn changed_security_groups_reach_the_interface() {
+    let scene = with_group("").await;
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"]);
+    scene.aws.security_group("sg-0000000f", "vpc-00000001");
+    scene.aws.regroup(FIRST, &["sg-0000000a", "sg-0000000d", "sg-0000000f"]);
+    let changed = set_groups(&scene, "[{id: sg-0000000e}]").await;
+    let calls = ["write_status", "ModifyNetworkInterfaceAttribute", "write_status"];
+    assert_eq!(changed.calls, calls);
+    let groups = ["sg-0000000a", "sg-0000000e", "sg-0000000f"];
+    assert_eq!(scene.aws.groups_of(FIRST), groups, "the group of another user stays");
+    assert_eq!(changed.says(GROUPS_READY), "True/Ready");
+    assert_eq!(changed.says(ConditionType::NetworkUpToDate), "True/Ready");
+    let in_use = changed.status().network.as_ref().unwrap();
+    assert_eq!(in_use.security_group_ids, ["sg-0000000a", "sg-0000000e"]);
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+    set_groups(&scene, "[{filters: [{name: group-id, values: [sg-0000000d]}]}]").await;
+    assert_eq!(
+        scene.aws.groups_of(FIRST),
+        ["sg-0000000a", "sg-0000000d", "sg-0000000f"]
+    );
+}
+
+#[tokio::test]
+async fn a_change_of_groups_without_an_answer_leaves_no_group_behind() {
+    let scene = with_group("").await;
+    let action = "ModifyNetworkInterfaceAttribute";
+    scene.aws.lose_next_answer(action);
+    let lost = set_groups(&scene, "[{id: sg-0000000e}]").await;
+    assert_eq!(lost.says(GROUPS_READY), "False/Failed");
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000e"]);
+    set_groups(&scene, "[]").await;
+    scene.after(RETRY).await;
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"]);
+    scene.aws.fail_next(action, unanswered(action));
+    set_groups(&scene, "[{id: sg-0000000d}]").await;
+    let added = scene.after(RETRY).await;
+    assert_eq!(added.says(GROUPS_READY), "True/Ready");
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"]);
+}
+
+#[tokio::test]
+async fn a_group_that_was_taken_away_is_reported_only() {
+    let scene = with_group("").await;
+    scene.aws.regroup(FIRST, &["sg-0000000a"]);
+    let told = scene.pass().await;
+    assert_eq!(told.says(GROUPS_READY), "False/Drifted");
+    let message = told.message(GROUPS_READY);
+    assert!(
+        message.contains(INTERFACE) && message.contains("sg-0000000d"),
+        "{message}"
+    );
+    assert_eq!(told.calls, ["write_status"]);
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"]);
+    scene.aws.regroup(FIRST, &["sg-0000000a", "sg-0000000d"]);
+    assert_eq!(scene.pass().await.says(GROUPS_READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn an_unknown_group_is_told_and_changes_nothing() {
+    let scene = with_group("").await;
+    let unknown = set_groups(&scene, "[{filters: [{name: group-id, values: [sg-00000099]}]}]").await;
+    assert_eq!(unknown.says(GROUPS_READY), "False/NotFound");
+    assert!(
+        unknown
+            .message(GROUPS_READY)
+            .contains("spec.additionalSecurityGroups[0]")
+    );
+    assert_eq!(unknown.says(ConditionType::Ready), "True/NotFound");
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"]);
+}
+
+#[tokio::test]
+async fn interfaces_of_the_user_keep_tags_and_groups() {
+    let scene = Scene::with_spec(&format!(
+        "{SPEC}, networkInterfaces: [eni-0000000f], additionalTags: {{team: a}}"
+    ));
+    scene.aws.security_group("sg-0000000d", "vpc-00000001");
+    scene
+        .aws
+        .network_interface("eni-0000000f", "subnet-0000000a", &["sg-0000000d"]);
+    let scene = scene.run().await;
+    let changed = set_tags(&scene, "{team: b}").await;
+    assert_eq!(changed.calls, ["CreateTags", "write_status"]);
+    assert_eq!(tag(&scene, VOLUME, "team").as_deref(), Some("b"));
+    assert_eq!(tag(&scene, "eni-0000000f", "team"), None);
+    assert_eq!(changed.says(GROUPS_READY), "absent");
+}
+
+#[tokio::test]
+async fn another_instance_type_is_reported_only() {
+    let scene = Scene::running().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Stopped);
+    scene.aws.retype(FIRST, "t3.xlarge");
+    let retyped = scene.pass().await;
+    assert_eq!(retyped.says(UP_TO_DATE), "False/Drifted");
+    let message = retyped.message(UP_TO_DATE);
+    assert!(
+        message.contains("t3.xlarge") && message.contains("t3.large"),
+        "{message}"
+    );
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    let running = scene.after(Duration::from_secs(60)).await;
+    assert_eq!(running.says(ConditionType::Ready), "True/Drifted");
+    assert_eq!(running.calls, ["write_status"]);
+    scene.aws.retype(FIRST, "t3.large");
+    assert_eq!(scene.pass().await.says(UP_TO_DATE), "True/Ready");
+}
+
+#[tokio::test]
+async fn changed_dns_records_reach_the_instance() {
+    let records = |a: bool, aaaa: bool| {
+        format!(
+            "{{hostnameType: resource-name, enableResourceNameDnsARecord: {a}, enableResourceNameDnsAAAARecord: {aaaa}}}"
+        )
+    };
+    let spec = format!("{SPEC}, privateDnsName: {}", records(true, false));
+    let scene = Scene::with_spec(&spec).run().await;
+    for (field, expected) in [
+        ("privateDnsName.enableResourceNameDnsARecord", (false, false)),
+        ("privateDnsName.enableResourceNameDnsAAAARecord", (false, true)),
+    ] {
+        let (a, aaaa) = expected;
+        scene.edit(|machine| machine.spec.private_dns_name = Some(read(&records(a, aaaa))));
+        let changed = scene.pass().await;
+        assert_eq!(
+            changed.calls,
+            ["ModifyPrivateDnsNameOptions", "write_status"],
+            "{field}"
+        );
+        assert_eq!(scene.aws.dns_records_of(FIRST), (Some(a), Some(aaaa)), "{field}");
+    }
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}

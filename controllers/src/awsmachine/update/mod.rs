@@ -1,0 +1,296 @@
+//! The update flow: brings those fields of the spec to the instance that can change after the launch.
+//!
+//! Each change is found by comparison with the record in the status, so that no call is made to see what AWS has. The
+//! flow holds nothing up: a change that fails is shown, and tried again.
+
+mod groups;
+mod tags;
+mod taken_over;
+
+use std::collections::BTreeSet;
+
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::{AppliedSecurityGroups, InstanceState};
+use capa_api::network::MachineNetwork;
+use capa_cloud::{CloudError, DnsRecords, Instance, PrimaryInterface};
+use capa_runtime::reconcile::{EventDraft, Next};
+
+use self::groups::{GroupFacts, GroupRecord, GroupStep};
+use self::tags::TagChange;
+use super::blocked::{Blocked, FlowError};
+use super::context::MachineContext;
+use super::freshness;
+use super::locate::InstanceLocation;
+use super::read;
+use super::scope::MachineScope;
+use super::spec;
+use super::write;
+use crate::launching::request::additional_tags;
+
+/// Updates a living instance of the machine. `network` is the present network of the machine's sources. Without it,
+/// nothing is updated.
+pub(super) async fn update(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    network: Option<&MachineNetwork>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    // The volumes of an instance that starts may not show yet, and one that ends needs no change.
+    let is_settled = matches!(
+        instance.state,
+        InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped
+    );
+    let Some(network) = network.filter(|_| is_settled) else {
+        return Ok(());
+    };
+    let updated = match update_tags(scope, instance, network, location).await {
+        Ok(()) => update_dns_records(scope, instance, location).await,
+        Err(blocked) => Err(blocked),
+    };
+    let deviation = match updated {
+        Ok(()) => other_type(scope, instance),
+        Err(blocked) => Some(postponed(scope, blocked)),
+    };
+    // A listing that is overdue is told first: it may hide the rest.
+    if let Some(deviation) = deviation.filter(|_| freshness::overdue(location).is_none()) {
+        scope.set_condition(deviation);
+    }
+    if let Some(interface) = own_interface(scope, instance) {
+        let updated = update_groups(scope, instance, interface, network, location, context).await;
+        match updated {
+            Ok(()) => {}
+            Err(FlowError::Blocked(blocked)) => {
+                let condition = postponed(scope, blocked);
+                scope.set_condition(condition);
+            }
+            Err(failed) => return Err(failed),
+        }
+    }
+    Ok(())
+}
+
+/// The condition of a change that has failed, which is tried again.
+fn postponed(scope: &mut MachineScope, blocked: Blocked) -> ConditionUpdate {
+    scope.next = blocked.next;
+    blocked.condition
+}
+
+/// Sets and removes tags of the instance, of its volumes and of its own network interface.
+async fn update_tags(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    network: &MachineNetwork,
+    location: &InstanceLocation,
+) -> Result<(), Blocked> {
+    if let Some(problem) = spec::validate_tags(&scope.machine.spec, network) {
+        let message = format!(
+            "the tags of instance {} do not change: {}",
+            instance.id, problem.message
+        );
+        let refused = ConditionType::InstanceUpToDate.is_false(problem.reason, message);
+        return Err(Blocked::new(refused, Next::AwaitChange));
+    }
+    let wanted = additional_tags(&scope.machine.spec, network);
+    let applied = scope.status.applied_tags.clone();
+    let applied = applied.or_else(|| taken_over::tags(&scope.machine));
+    let name = scope.machine.metadata.name.as_deref().unwrap_or_default();
+    let change = TagChange::between(applied.as_ref(), &wanted, name);
+    let resources = tagged(scope, instance);
+    let (cloud, key) = (&location.cloud, scope.key());
+    let failed = |error: CloudError| {
+        let message = format!("the tags of instance {} cannot be changed: {error}", instance.id);
+        Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
+    };
+    if !change.set.is_empty() {
+        cloud.set_tags(&key, &resources, &change.set).await.map_err(failed)?;
+    }
+    if !change.remove.is_empty() {
+        cloud
+            .remove_tags(&key, &resources, &change.remove)
+            .await
+            .map_err(failed)?;
+    }
+    let changed: Vec<&str> = change
+        .set
+        .keys()
+        .chain(change.remove.keys())
+        .map(String::as_str)
+        .collect();
+    if !changed.is_empty() {
+        let message = format!("changed tags of instance {}: {}", instance.id, changed.join(", "));
+        scope.events.push(EventDraft::normal("TagsUpdated", message));
+    }
+    scope.status.applied_tags = Some(wanted);
+    Ok(())
+}
+
+/// Sets the records of the instance's resource-based name, if `spec.privateDnsName` has changed.
+async fn update_dns_records(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    location: &InstanceLocation,
+) -> Result<(), Blocked> {
+    let wanted = scope.machine.spec.private_dns_name.clone();
+    if scope.status.applied_private_dns_name == wanted {
+        return Ok(());
+    }
+    let records = wanted.as_ref().map_or_else(DnsRecords::default, |name| DnsRecords {
+        a: name.enable_resource_name_dns_a_record,
+        aaaa: name.enable_resource_name_dns_aaaa_record,
+    });
+    if records != DnsRecords::default() {
+        let key = scope.key();
+        let set = location.cloud.set_dns_records(&key, &instance.id, records);
+        set.await.map_err(|error| {
+            let message = format!("the DNS records of instance {} cannot be changed: {error}", instance.id);
+            Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
+        })?;
+        let message = format!("changed the DNS records of instance {}", instance.id);
+        scope.events.push(EventDraft::normal("DNSRecordsUpdated", message));
+    }
+    scope.status.applied_private_dns_name = wanted;
+    Ok(())
+}
+
+/// The resources that have the tags of the machine: the instance and what its launch created.
+fn tagged(scope: &MachineScope, instance: &Instance) -> Vec<String> {
+    let interface = own_interface(scope, instance).map(|interface| interface.id.clone());
+    let volumes = instance.volume_ids.iter().cloned();
+    [instance.id.clone()]
+        .into_iter()
+        .chain(volumes)
+        .chain(interface)
+        .collect()
+}
+
+/// The primary network interface, unless it is one that the user brought, which is never changed.
+fn own_interface<'a>(scope: &MachineScope, instance: &'a Instance) -> Option<&'a PrimaryInterface> {
+    let brought = &scope.machine.spec.network_interfaces;
+    instance.primary_interface.as_ref().filter(|_| brought.is_empty())
+}
+
+/// The deviation of an instance whose type was changed in AWS.
+fn other_type(scope: &MachineScope, instance: &Instance) -> Option<ConditionUpdate> {
+    let (wanted, actual) = (&scope.machine.spec.instance_type, &instance.instance_type);
+    if wanted == actual {
+        return None;
+    }
+    let message = format!(
+        "instance {} has type {actual}, and spec.instanceType is {wanted}: the type was changed in AWS, and stays; \
+         replace the Machine to have what its template says",
+        instance.id
+    );
+    Some(ConditionType::InstanceUpToDate.is_false(Reason::Drifted, message))
+}
+
+/// Gives the network interface the groups of `spec.additionalSecurityGroups`, if the spec has changed. A group that
+/// somebody else removed is reported, and not added again.
+async fn update_groups(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    interface: &PrimaryInterface,
+    network: &MachineNetwork,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let recorded = scope.status.applied_security_groups.clone();
+    let references = &scope.machine.spec.additional_security_groups;
+    let in_use = scope.status.network.as_ref();
+    let given = in_use
+        .map(|in_use| in_use.security_group_ids.clone())
+        .unwrap_or_default();
+    if recorded
+        .as_ref()
+        .is_some_and(|recorded| recorded.references == *references)
+    {
+        let facts = GroupFacts {
+            actual: &interface.security_group_ids,
+            given: &given,
+            applied: recorded.as_ref(),
+        };
+        scope.set_condition(groups_in_place(instance, interface, &facts.missing()));
+        return Ok(());
+    }
+    let wanted = AppliedSecurityGroups {
+        references: references.clone(),
+        ids: read::additional_security_groups(&scope.machine.spec, network, location.cloud.as_ref()).await?,
+    };
+    let applied = recorded.or_else(|| taken_over::security_groups(&scope.machine));
+    let facts = GroupFacts {
+        actual: &interface.security_group_ids,
+        given: &given,
+        applied: applied.as_ref(),
+    };
+    match facts.step_to(wanted) {
+        GroupStep::Record(after) => record(scope, after),
+        GroupStep::LeavesNone => return Err(leaves_none(instance).into()),
+        GroupStep::Replace { before, groups, after } => {
+            scope.status.applied_security_groups = Some(before);
+            write::store(scope, context).await?;
+            replace_groups(scope, instance, interface, groups, location).await?;
+            record(scope, after);
+        }
+    }
+    scope.set_condition(ConditionType::SecurityGroupsReady.is_true(Reason::Ready));
+    Ok(())
+}
+
+fn record(scope: &mut MachineScope, groups: GroupRecord) {
+    scope.status.applied_security_groups = Some(groups.applied);
+    if let Some(in_use) = &mut scope.status.network {
+        in_use.security_group_ids = groups.given;
+    }
+}
+
+async fn replace_groups(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    interface: &PrimaryInterface,
+    security_group_ids: Vec<String>,
+    location: &InstanceLocation,
+) -> Result<(), Blocked> {
+    let replaced = PrimaryInterface {
+        id: interface.id.clone(),
+        security_group_ids,
+    };
+    let groups = replaced.security_group_ids.join(", ");
+    let key = scope.key();
+    let set = location.cloud.set_security_groups(&key, &instance.id, &replaced);
+    set.await.map_err(|error| {
+        let message = format!(
+            "the security groups of network interface {} of instance {} cannot be set to {groups}: {error}",
+            interface.id, instance.id
+        );
+        Blocked::by_call(ConditionType::SecurityGroupsReady, message, &error)
+    })?;
+    let message = format!("set the security groups of instance {} to {groups}", instance.id);
+    scope.events.push(EventDraft::normal("SecurityGroupsUpdated", message));
+    Ok(())
+}
+
+fn leaves_none(instance: &Instance) -> Blocked {
+    let message = format!(
+        "instance {} would have no security group without those of spec.additionalSecurityGroups, and keeps them: name \
+         another one",
+        instance.id
+    );
+    let refused = ConditionType::SecurityGroupsReady.is_false(Reason::InvalidSpec, message);
+    Blocked::new(refused, Next::AwaitChange)
+}
+
+fn groups_in_place(instance: &Instance, interface: &PrimaryInterface, missing: &[&str]) -> ConditionUpdate {
+    let missing: BTreeSet<&str> = missing.iter().copied().collect();
+    if missing.is_empty() {
+        return ConditionType::SecurityGroupsReady.is_true(Reason::Ready);
+    }
+    let missing: Vec<&str> = missing.into_iter().collect();
+    let message = format!(
+        "network interface {} of instance {} no longer has security group {}: it was taken away in AWS, and is not added \
+         again; add it there, or replace the Machine",
+        interface.id,
+        instance.id,
+        missing.join(", ")
+    );
+    ConditionType::SecurityGroupsReady.is_false(Reason::Drifted, message)
+}

@@ -1,0 +1,108 @@
+//! The benchmark: what machines cost in AWS calls, in time, in the manager and in the kube-apiserver, on the local
+//! world. docs/benchmarks.md has the method. Progress goes to standard error, the tables to standard output.
+
+mod field;
+mod follow;
+mod life;
+mod meters;
+mod report;
+mod tables;
+mod troubles;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use capa_e2e::Manager;
+use clap::{Parser, ValueEnum};
+
+use crate::field::Storage;
+use crate::report::Report;
+
+/// Measures what machines cost, on the local world.
+#[derive(Parser)]
+struct Arguments {
+    /// Numbers of workers, each measured in a world of its own.
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_values_t = [10, 100, 500])]
+    workers: Vec<usize>,
+
+    /// Parts to measure. Default: all.
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    only: Vec<Part>,
+
+    /// Program of the manager. Default: `CAPA_RS_BINARY`, or the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+
+    /// Seconds without changes, measured with the most workers.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    idle: u64,
+
+    /// Minutes with a wrong image.
+    #[arg(long, value_name = "MINUTES", default_value_t = 6)]
+    minutes: u64,
+
+    /// File for the measurements as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The life of workers whose bootstrap data is in the user data.
+    Inline,
+    /// The life of workers whose bootstrap data is in Secrets Manager.
+    Secrets,
+    /// A hundred machines against EC2's request buckets.
+    Buckets,
+    /// Fifty machines that meet a minute in which AWS throttles every call.
+    Minute,
+    /// A machine with a wrong image.
+    Image,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let program = arguments.program.clone().map_or_else(Manager::program, Ok)?;
+    let program = std::path::absolute(program)?;
+    let report = measure(&arguments, Report::new(program)?).await?;
+    if let Some(file) = &arguments.json {
+        std::fs::write(file, serde_json::to_string_pretty(&report)?)?;
+    }
+    std::io::stdout().write_all(tables::markdown(&report).as_bytes())?;
+    Ok(())
+}
+
+async fn measure(arguments: &Arguments, mut report: Report) -> anyhow::Result<Report> {
+    let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let most = arguments.workers.iter().max().copied();
+    for (part, storage) in [
+        (Part::Inline, Storage::Inline),
+        (Part::Secrets, Storage::SecretsManager),
+    ] {
+        for workers in arguments.workers.iter().copied().filter(|_| wanted(part)) {
+            let idle = (part == Part::Inline && Some(workers) == most).then(|| Duration::from_secs(arguments.idle));
+            report
+                .lives
+                .push(life::measure(&report.program, workers, storage, idle).await?);
+        }
+    }
+    if wanted(Part::Buckets) {
+        report.buckets = Some(troubles::buckets(&report.program).await?);
+    }
+    if wanted(Part::Minute) {
+        report.throttled_minute = Some(troubles::throttled_minute(&report.program).await?);
+    }
+    if wanted(Part::Image) {
+        report.wrong_image = Some(troubles::wrong_image(&report.program, arguments.minutes).await?);
+    }
+    Ok(report)
+}
+
+/// Prints a line about the progress.
+fn progress(line: &str) {
+    // Nobody may be reading, and the measurement goes on.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,121 @@
+//! What is measured in a phase: AWS calls, Kubernetes writes, CPU time.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use capa_e2e::{KubernetesWrite, aws_proxy};
+use serde::Serialize;
+
+use crate::field::Field;
+
+/// The ServiceAccounts of the manager and of Cluster API core.
+const MANAGER: &str = "capa-rs-system:capa-controller-manager";
+const CORE: &str = "capi-system:capi-manager";
+
+/// The names of the programs.
+const API_SERVER: &str = "kube-apiserver";
+const CLUSTER_API: &str = "cluster-api-core";
+
+/// The beginning of a phase.
+pub(crate) struct Start {
+    at: Instant,
+    calls: aws_proxy::Mark,
+    writes: usize,
+    manager: Duration,
+    api_server: Duration,
+    core: Duration,
+}
+
+/// What happened from the beginning of a phase to its end.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Phase {
+    pub(crate) seconds: f64,
+    /// The manager's AWS calls by action.
+    pub(crate) calls: BTreeMap<String, usize>,
+    /// Those which AWS refused, by error code.
+    pub(crate) refused: BTreeMap<String, usize>,
+    /// The manager's Kubernetes writes, as `verb resource`.
+    pub(crate) writes: BTreeMap<String, usize>,
+    /// Those which met a newer version of the object.
+    pub(crate) conflicts: usize,
+    /// The writes of Cluster API core to all objects.
+    pub(crate) core_writes: usize,
+    pub(crate) manager_cpu_seconds: f64,
+    pub(crate) api_server_cpu_seconds: f64,
+    pub(crate) core_cpu_seconds: f64,
+}
+
+impl Phase {
+    /// The number of AWS calls.
+    pub(crate) fn all_calls(&self) -> usize {
+        self.calls.values().sum()
+    }
+
+    /// The number of the manager's writes of an AWSMachine's status.
+    pub(crate) fn status_writes(&self) -> usize {
+        self.writes
+            .get("update awsmachines/status")
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The number of the manager's writes.
+    pub(crate) fn all_writes(&self) -> usize {
+        self.writes.values().sum()
+    }
+}
+
+/// Begins a phase.
+pub(crate) fn start(field: &Field) -> anyhow::Result<Start> {
+    Ok(Start {
+        manager: field.manager()?.used()?,
+        ..start_of_manager(field)?
+    })
+}
+
+/// Begins a phase with the start of a manager, whose CPU time counts from its beginning.
+pub(crate) fn start_of_manager(field: &Field) -> anyhow::Result<Start> {
+    Ok(Start {
+        at: Instant::now(),
+        calls: field.aws().mark(),
+        writes: field.world.writes()?.len(),
+        manager: Duration::ZERO,
+        api_server: field.world.used(API_SERVER)?,
+        core: field.world.used(CLUSTER_API)?,
+    })
+}
+
+impl Start {
+    /// Ends the phase.
+    pub(crate) fn end(&self, field: &Field) -> anyhow::Result<Phase> {
+        let seconds = self.at.elapsed().as_secs_f64();
+        let journal = field.aws().journal_since(self.calls);
+        let journal = journal.except(&field.aws().user_key().access_key_id);
+        let mut refused = BTreeMap::new();
+        for code in journal.calls().iter().filter_map(|call| call.error.clone()) {
+            *refused.entry(code).or_default() += 1;
+        }
+        let writes = field.world.writes()?;
+        let writes: Vec<&KubernetesWrite> = writes.iter().skip(self.writes).collect();
+        let ours = |write: &&&KubernetesWrite| write.user == MANAGER && write.namespace == field.namespace();
+        let mut by_verb = BTreeMap::new();
+        for write in writes.iter().filter(ours) {
+            *by_verb.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
+        }
+        Ok(Phase {
+            seconds,
+            calls: journal.counts(),
+            refused,
+            conflicts: writes.iter().filter(ours).filter(|write| write.code == 409).count(),
+            writes: by_verb,
+            core_writes: writes.iter().filter(|write| write.user == CORE).count(),
+            manager_cpu_seconds: field.manager()?.used()?.saturating_sub(self.manager).as_secs_f64(),
+            api_server_cpu_seconds: field
+                .world
+                .used(API_SERVER)?
+                .saturating_sub(self.api_server)
+                .as_secs_f64(),
+            core_cpu_seconds: field.world.used(CLUSTER_API)?.saturating_sub(self.core).as_secs_f64(),
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! Machines while AWS throttles or refuses calls.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use capa_e2e::aws_proxy::Fault;
+use capa_e2e::eventually;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::field::{Field, Storage};
+use crate::follow::{Count, Follow};
+use crate::meters::{self, Phase};
+use crate::progress;
+
+/// The machines against EC2's buckets, and the time that their instances are pending.
+const MACHINES: usize = 100;
+const PENDING: Duration = Duration::from_secs(15);
+
+/// The published bucket of RunInstances: its size, and its refill per second.
+const BURST: f64 = 5.0;
+const REFILL: f64 = 2.0;
+
+/// The machines that meet a throttled minute.
+const MACHINES_OF_THE_MINUTE: usize = 50;
+
+/// The longest wait.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Machines against EC2's buckets.
+#[derive(Serialize)]
+pub(crate) struct Buckets {
+    pub(crate) machines: usize,
+    pub(crate) pending_seconds: u64,
+    /// The shortest time in which the bucket of RunInstances and the time in pending allow all machines.
+    pub(crate) bound_seconds: f64,
+    pub(crate) created: Phase,
+}
+
+/// Machines that meet a minute in which AWS throttles every call.
+#[derive(Serialize)]
+pub(crate) struct ThrottledMinute {
+    pub(crate) machines: usize,
+    pub(crate) minute: Phase,
+    /// From the end of the minute until all are ready.
+    pub(crate) recovered: Phase,
+}
+
+/// A machine with a wrong image.
+#[derive(Serialize)]
+pub(crate) struct WrongImage {
+    /// The calls of RunInstances in each minute, from the first one on.
+    pub(crate) launches: Vec<usize>,
+    /// All calls in each minute.
+    pub(crate) calls: Vec<usize>,
+}
+
+/// A hundred machines against EC2's buckets.
+pub(crate) async fn buckets(program: &Path) -> anyhow::Result<Buckets> {
+    progress(&format!("{MACHINES} machines against EC2's buckets: a world starts"));
+    let field = Field::new(program, "buckets").await?;
+    field.aws().set_pending(PENDING);
+    field.aws().throttle(1);
+    let mut follow = Follow::new(&field.aws_machines);
+    let start = meters::start(&field)?;
+    let ready = follow.until("all machines", PATIENCE, all_ready(MACHINES));
+    tokio::try_join!(field.create(MACHINES, Storage::Inline), ready)?;
+    let created = start.end(&field)?;
+    field.end().await?;
+    let queued = f64::from(u32::try_from(MACHINES)?) - BURST;
+    Ok(Buckets {
+        machines: MACHINES,
+        pending_seconds: PENDING.as_secs(),
+        bound_seconds: queued / REFILL + PENDING.as_secs_f64(),
+        created,
+    })
+}
+
+fn all_ready(machines: usize) -> impl Fn(Count) -> bool {
+    move |count| count.ready == machines
+}
+
+/// Fifty machines that are created at the beginning of a minute in which every call is throttled.
+pub(crate) async fn throttled_minute(program: &Path) -> anyhow::Result<ThrottledMinute> {
+    let machines = MACHINES_OF_THE_MINUTE;
+    progress(&format!("{machines} machines meet a throttled minute: a world starts"));
+    let field = Field::new(program, "minute").await?;
+    field.aws().throttle(1);
+    let fault = field.aws().fault(Fault::on_everything().error("RequestLimitExceeded"));
+    let mut follow = Follow::new(&field.aws_machines);
+    field.create(machines, Storage::Inline).await?;
+    eventually(PATIENCE, "the first throttled call", async || {
+        ensure!(fault.hits() > 0, "AWS has not been called yet");
+        Ok(())
+    })
+    .await?;
+    let start = meters::start(&field)?;
+    // A plain sleep: the minute is what is measured.
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let minute = start.end(&field)?;
+    fault.lift();
+    let start = meters::start(&field)?;
+    follow.until("all machines", PATIENCE, all_ready(machines)).await?;
+    let recovered = start.end(&field)?;
+    field.end().await?;
+    Ok(ThrottledMinute {
+        machines,
+        minute,
+        recovered,
+    })
+}
+
+/// One machine whose image does not exist.
+pub(crate) async fn wrong_image(program: &Path, minutes: u64) -> anyhow::Result<WrongImage> {
+    progress(&format!(
+        "one machine with a wrong image for {minutes} minutes: a world starts"
+    ));
+    let field = Field::new(program, "image").await?;
+    field
+        .aws()
+        .fault(Fault::on("RunInstances").error("InvalidAMIID.NotFound"));
+    let mark = field.aws().mark();
+    let calls = || {
+        let journal = field.aws().journal_since(mark);
+        journal.except(&field.aws().user_key().access_key_id)
+    };
+    field.create(1, Storage::Inline).await?;
+    let began = eventually(PATIENCE, "the first launch", async || {
+        let first = calls().of("RunInstances").calls().first().map(|call| call.at);
+        first.context("no launch yet")
+    })
+    .await?;
+    // A plain sleep: the minutes are what is measured.
+    tokio::time::sleep(Duration::from_mins(minutes)).await;
+    let minute_of = |at: Timestamp| {
+        began
+            .duration_until(at)
+            .as_secs()
+            .checked_div(60)
+            .and_then(|m| u64::try_from(m).ok())
+    };
+    let calls = calls();
+    let counts = |action: Option<&str>| {
+        let minute = |number: u64| {
+            let in_minute = calls.matching(|call| call.at >= began && minute_of(call.at) == Some(number));
+            in_minute
+                .matching(|call| action.is_none_or(|action| call.action == action))
+                .len()
+        };
+        (0..minutes).map(minute).collect()
+    };
+    let wrong = WrongImage {
+        launches: counts(Some("RunInstances")),
+        calls: counts(None),
+    };
+    field.end().await?;
+    Ok(wrong)
+}

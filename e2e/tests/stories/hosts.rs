@@ -1,0 +1,110 @@
+//! Machines on Dedicated Hosts that are allocated for them.
+
+use anyhow::{Context, ensure};
+use aws_sdk_ec2::types::{AllocationState, Host};
+use capa_e2e::aws_proxy::Fault;
+use capa_e2e::eventually;
+
+use super::machines::{INLINE, at, text};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
+
+/// The options of a machine with a host of its own.
+const ALLOCATES: &str = "tenancy: host, hostAffinity: host, dynamicHostAllocation: {tags: {licence: windows}}";
+
+/// All hosts that were ever allocated in the story's account.
+async fn hosts(s: &Scenario) -> anyhow::Result<Vec<Host>> {
+    let described = s.user.ec2().describe_hosts().send().await?;
+    Ok(described.hosts().to_vec())
+}
+
+async fn live_hosts(s: &Scenario) -> anyhow::Result<Vec<String>> {
+    let hosts = hosts(s).await?.into_iter();
+    let live = hosts.filter(|host| host.state() == Some(&AllocationState::Available));
+    Ok(live.filter_map(|host| host.host_id).collect())
+}
+
+#[test]
+fn a_host_is_allocated_for_a_machine_and_released_with_it() -> anyhow::Result<()> {
+    story("hosts", async |s| {
+        s.cluster("dev").await?;
+        s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
+        let ready = s.machine_ready("one").await?;
+        let host = text(&ready, "/status/dedicatedHost/id").to_owned();
+        let uid = ready.metadata.uid.clone().context("no uid")?;
+        let allocated = s.aws().manager_journal().of("AllocateHosts");
+        let allocated = allocated.calls().first().context("no host was allocated")?;
+        assert_eq!(
+            allocated.parameter("ClientToken"),
+            Some(format!("{uid}-host-1").as_str())
+        );
+        assert_eq!(allocated.parameter("AutoPlacement"), Some("off"));
+        let tags = allocated.tags("dedicated-host");
+        assert_eq!(tags.get("licence"), Some(&"windows"));
+        assert!(tags.contains_key("MachineName"), "{tags:?}");
+        let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
+        for (parameter, value) in [
+            ("Placement.HostId", host.as_str()),
+            ("Placement.Affinity", "host"),
+            ("Placement.Tenancy", "host"),
+        ] {
+            assert_eq!(launch.parameter(parameter), Some(value), "{parameter}");
+        }
+        assert_eq!(
+            text(&ready, "/status/dedicatedHost/availabilityZone"),
+            text(&ready, "/status/failureDomain")
+        );
+        s.event("AWSMachine", "one", "SuccessfulAllocateDedicatedHost").await?;
+
+        s.aws().keep_host(&host, true);
+        s.begin_deletion(CORE, "Machine", "one").await?;
+        s.deletion_says("one", "minimum allocation period").await?;
+        s.deletion_says("one", &host).await?;
+        assert!(s.user.live_instances().await?.is_empty());
+        s.aws().keep_host(&host, false);
+        s.gone(OURS, "AWSMachine", &["one"]).await?;
+        assert_eq!(live_hosts(s).await?, [""; 0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_lost_answer_allocates_no_second_host() -> anyhow::Result<()> {
+    story("lost-host", async |s| {
+        s.cluster("dev").await?;
+        let lost = s.aws().fault(Fault::on("AllocateHosts").dropped_after_effect());
+        s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
+        eventually(WITHIN, "the record of a host", async || {
+            let machine = s.get(OURS, "AWSMachine", "one").await?;
+            let phase = at(&machine, "/status/dedicatedHost/phase");
+            ensure!(phase == "Requested", "the phase is {phase}");
+            ensure!(hosts(s).await?.len() == 1, "no call has reached EC2");
+            Ok(())
+        })
+        .await?;
+        s.manager().kill().await?;
+        lost.lift();
+        s.start_manager().await?;
+        let ready = s.machine_ready("one").await?;
+        let allocated = hosts(s).await?;
+        assert_eq!(allocated.len(), 1, "{allocated:?}");
+        assert_eq!(allocated[0].host_id(), Some(text(&ready, "/status/dedicatedHost/id")));
+        s.delete(CORE, "Machine", "one").await?;
+        s.gone(OURS, "AWSMachine", &["one"]).await?;
+        assert_eq!(live_hosts(s).await?, [""; 0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_lost_status_leaves_no_host_behind() -> anyhow::Result<()> {
+    story("host-of-lost-status", async |s| {
+        s.cluster("dev").await?;
+        s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
+        s.machine_ready("one").await?;
+        s.lose_status("one").await?;
+        s.delete(CORE, "Machine", "one").await?;
+        s.gone(OURS, "AWSMachine", &["one"]).await?;
+        assert_eq!(live_hosts(s).await?, [""; 0]);
+        Ok(())
+    })
+}

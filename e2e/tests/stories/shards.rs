@@ -1,0 +1,239 @@
+//! Two managers that share the objects of a management cluster and the request rates of an AWS account, as
+//! docs/scale.md installs them.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use capa_e2e::aws_proxy::AccessKey;
+use capa_e2e::{Manager, Story, fixtures, kustomize, mostly_waits, objects};
+use futures::future::try_join_all;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::machines::INLINE;
+use super::scenario::{CORE, OURS, Scenario, tell};
+
+/// The label that `--watch-filter` selects by.
+const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
+
+/// The machines of each shard. Without shares of the rates, the launches of both would exceed EC2's bucket of
+/// RunInstances: each manager alone launches two a second. With eight machines each, three were throttled then.
+const MACHINES: usize = 10;
+
+#[test]
+fn two_shards_touch_their_own_within_the_rates_of_an_account() -> anyhow::Result<()> {
+    mostly_waits();
+    tell(Story::new("shards"), async |s| {
+        let aws = s.aws();
+        aws.throttle(1);
+        let (blue, green) = tokio::try_join!(Shard::start(s, "blue"), Shard::start(s, "green"))?;
+        let shards = [&blue, &green];
+        try_join_all(shards.map(|shard| shard.cluster(s))).await?;
+        let machines = 0..MACHINES;
+        try_join_all(shards.map(|shard| shard.machines(s, machines.clone()))).await?;
+        s.machines_ready(2 * MACHINES).await?;
+
+        for (shard, other) in [(&blue, &green), (&green, &blue)] {
+            shard.leads(s).await?;
+            shard.launched_only(s, machines.clone())?;
+            for number in machines.clone() {
+                let looks = shard.manager.looked_at("awsmachine", &other.machine(number))?;
+                ensure!(looks.is_empty(), "{} looked at {}", shard.name, other.machine(number));
+            }
+        }
+        let calls = aws.manager_journal();
+        let throttled = calls.matching(|call| call.error.as_deref() == Some("RequestLimitExceeded"));
+        // A host that stands still for a second may bunch calls together.
+        ensure!(throttled.len() <= 1, "{throttled}");
+
+        // A shard without a manager waits, and the other one works on.
+        blue.manager.stop().await?;
+        let more = MACHINES..MACHINES + 1;
+        try_join_all(shards.map(|shard| shard.machines(s, more.clone()))).await?;
+        s.machine_ready(&green.machine(MACHINES)).await?;
+        let waits = s.get(OURS, "AWSMachine", &blue.machine(MACHINES)).await?;
+        ensure!(
+            waits.data["status"].is_null() && waits.metadata.finalizers.is_none(),
+            "{waits:?}"
+        );
+        let again = Shard::start(s, "blue").await?;
+        s.machine_ready(&again.machine(MACHINES)).await?;
+        again.launched_only(s, more)?;
+        moves(s, &green.machine(0), &again).await
+    })
+}
+
+/// A machine that gets the label of another shard belongs to its manager, which does not launch it again.
+async fn moves(scenario: &Scenario, machine: &str, to: &Shard) -> anyhow::Result<()> {
+    let label = json!({"metadata": {"labels": {WATCH_FILTER: to.name}}});
+    scenario.patch(OURS, "AWSMachine", machine, label).await?;
+    let instance = scenario.launched(machine).await?;
+    scenario.begin_deletion(CORE, "Machine", machine).await?;
+    scenario.gone(OURS, "AWSMachine", &[machine]).await?;
+    let changes = scenario.aws().journal().by(&to.key.access_key_id).mutating();
+    let terminations = changes.of("TerminateInstances");
+    ensure!(
+        terminations
+            .calls()
+            .iter()
+            .any(|call| call.values("InstanceId") == [instance.as_str()]),
+        "{terminations}"
+    );
+    let launches = changes.of("RunInstances");
+    ensure!(
+        launches
+            .calls()
+            .iter()
+            .all(|call| call.tags("instance").get("Name") != Some(&machine)),
+        "{launches}"
+    );
+    Ok(())
+}
+
+/// A manager for the objects with one value of the label, which calls AWS with a key of its own.
+struct Shard {
+    name: &'static str,
+    key: AccessKey,
+    manager: Manager,
+}
+
+impl Shard {
+    /// Starts the manager of the shard with the flags of `config/shard`, and with the permissions on its Lease there.
+    async fn start(scenario: &Scenario, name: &'static str) -> anyhow::Result<Self> {
+        let key = scenario.aws().another_key();
+        let mut builder = scenario.new_manager().leader_election().credentials(key.clone());
+        for object in objects::parse(&rendered(name)?)? {
+            if object.types.as_ref().is_some_and(|types| types.kind == "Deployment") {
+                for flag in own_flags(&object)? {
+                    builder = builder.flag(flag);
+                }
+            } else {
+                permit(scenario, object).await?;
+            }
+        }
+        let manager = builder.start().await?;
+        Ok(Self { name, key, manager })
+    }
+
+    /// Applies a cluster with the label, and waits until it is provisioned.
+    async fn cluster(&self, scenario: &Scenario) -> anyhow::Result<()> {
+        self.apply(scenario, &scenario.unmanaged(self.name, "")).await?;
+        scenario
+            .apply(&fixtures::cluster(self.name, Some("AWSCluster")))
+            .await?;
+        scenario.bootstrap_secret(self.name).await?;
+        scenario.infrastructure_provisioned(self.name).await
+    }
+
+    /// Applies the machines of these numbers.
+    async fn machines(&self, scenario: &Scenario, numbers: Range<usize>) -> anyhow::Result<()> {
+        for number in numbers {
+            let machine = fixtures::machine(&self.machine(number), self.name, self.name, INLINE);
+            self.apply(scenario, &machine).await?;
+        }
+        Ok(())
+    }
+
+    fn machine(&self, number: usize) -> String {
+        format!("{}-{number}", self.name)
+    }
+
+    /// Applies objects, those of this provider with the label of the shard.
+    async fn apply(&self, scenario: &Scenario, yaml: &str) -> anyhow::Result<()> {
+        for mut object in objects::parse(yaml)? {
+            if object.types.as_ref().is_some_and(|types| types.api_version == OURS) {
+                object
+                    .labels_mut()
+                    .insert(WATCH_FILTER.to_owned(), self.name.to_owned());
+            }
+            objects::apply(&scenario.environment.client(), &object, scenario.namespace()).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the manager leads by the Lease of its shard.
+    async fn leads(&self, scenario: &Scenario) -> anyhow::Result<()> {
+        let name = format!("controller-leader-elect-capa-{}", self.name);
+        let lease = scenario.get("coordination.k8s.io/v1", "Lease", &name).await?;
+        let holder = &lease.data["spec"]["holderIdentity"];
+        ensure!(holder.as_str().is_some_and(|holder| !holder.is_empty()), "{lease:?}");
+        let status = self.manager.metrics().await?.sum("leader_election_master_status", &[]);
+        ensure!(status == Some(1.0), "leader_election_master_status is {status:?}");
+        Ok(())
+    }
+
+    /// Checks that the key of the shard has launched exactly the machines of these numbers, and has changed nothing
+    /// else.
+    fn launched_only(&self, scenario: &Scenario, numbers: Range<usize>) -> anyhow::Result<()> {
+        let changes = scenario.aws().journal().by(&self.key.access_key_id).mutating();
+        // A call that AWS throttles is repeated, and changes nothing.
+        let changes = changes.matching(|call| call.error.is_none());
+        let named: Vec<_> = changes
+            .calls()
+            .iter()
+            .map(|call| call.tags("instance").get("Name").copied())
+            .collect();
+        let wanted: BTreeSet<String> = numbers.map(|number| self.machine(number)).collect();
+        let launched: BTreeSet<String> = named.iter().flatten().map(|name| (*name).to_owned()).collect();
+        ensure!(
+            launched == wanted && named.len() == wanted.len(),
+            "{}: {changes}",
+            self.name
+        );
+        Ok(())
+    }
+}
+
+/// The objects of `config/shard` for one value of the label and for half of what a single manager uses of AWS's rates,
+/// as clusterctl writes them.
+fn rendered(name: &str) -> anyhow::Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/shard");
+    let mut yaml = kustomize(&folder)?;
+    for (variable, value) in [
+        (r#"CAPA_WATCH_FILTER:="""#, name),
+        ("CAPA_WATCH_FILTER", name),
+        ("CAPA_AWS_RATE_SHARE:=0.5", "0.25"),
+        ("CAPA_AWS_LAUNCH_RATE_SHARE:=1", "0.5"),
+    ] {
+        let variable = format!("${{{variable}}}");
+        ensure!(yaml.contains(&variable), "{variable} is missing in:\n{yaml}");
+        yaml = yaml.replace(&variable, value);
+    }
+    Ok(yaml)
+}
+
+/// The flags of a shard in its Deployment, with the variable of its environment as the kubelet fills it in: the others
+/// are about its pod.
+fn own_flags(deployment: &DynamicObject) -> anyhow::Result<Vec<String>> {
+    let container = deployment.data.pointer("/spec/template/spec/containers/0");
+    let container = container.context("the container")?;
+    let arguments = container["args"].as_array().context("the arguments")?;
+    let mut environment = container["env"].as_array().context("the environment")?.iter();
+    let label = environment.find(|variable| variable["name"] == "CAPA_WATCH_FILTER");
+    let label = label
+        .and_then(|variable| variable["value"].as_str())
+        .context("the label")?;
+    let own = [
+        "--watch-filter=",
+        "--aws-rate-share=",
+        "--aws-launch-rate-share=",
+        "--leader-elect-resource-name=",
+    ];
+    let flags = arguments.iter().filter_map(Value::as_str);
+    let flags: Vec<String> = flags
+        .filter(|flag| own.iter().any(|name| flag.starts_with(name)))
+        .map(|flag| flag.replace("$(CAPA_WATCH_FILTER)", label))
+        .collect();
+    ensure!(flags.len() == own.len(), "the flags of a shard are {flags:?}");
+    Ok(flags)
+}
+
+/// Applies a Role or a RoleBinding in the namespace of the story, where its managers have their Leases.
+async fn permit(scenario: &Scenario, mut object: DynamicObject) -> anyhow::Result<()> {
+    object.metadata.namespace = None;
+    objects::apply(&scenario.environment.client(), &object, scenario.namespace()).await?;
+    Ok(())
+}

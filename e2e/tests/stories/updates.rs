@@ -1,0 +1,143 @@
+//! Changes of the spec that reach running instances.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, ensure};
+use aws_sdk_ec2::types::{Filter, Instance};
+use capa_e2e::eventually;
+use serde_json::json;
+
+use super::machines::{INLINE, at, text};
+use super::scenario::{OURS, Scenario, WITHIN, story};
+
+/// The volume and the network interface of an instance.
+fn parts(instance: &Instance) -> anyhow::Result<[String; 2]> {
+    let volume = instance.block_device_mappings().first().and_then(|device| device.ebs());
+    let volume = volume.and_then(|volume| volume.volume_id()).context("no volume")?;
+    let interface = instance.network_interfaces().first();
+    let interface = interface.and_then(|interface| interface.network_interface_id());
+    Ok([volume.to_owned(), interface.context("no interface")?.to_owned()])
+}
+
+impl Scenario {
+    /// The tags of a resource, without those that say whose it is.
+    async fn other_tags(&self, id: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let of_resource = Filter::builder().name("resource-id").values(id).build();
+        let described = self.user.ec2().describe_tags().filters(of_resource).send().await?;
+        let tags = described.tags().iter().map(|tag| {
+            let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+            (text(tag.key()), text(tag.value()))
+        });
+        let is_other = |key: &str| !key.contains("/cluster") && !key.contains("aws/") && key != "MachineName";
+        Ok(tags.filter(|(key, _)| is_other(key)).collect())
+    }
+
+    /// Waits until all of these resources have these tags, besides those that say whose they are.
+    async fn tagged(&self, ids: &[String], expected: &[(&str, &str)]) -> anyhow::Result<()> {
+        let pairs = expected.iter();
+        let expected: BTreeMap<String, String> = pairs.map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        eventually(WITHIN, &format!("the tags {expected:?}"), async || {
+            for id in ids {
+                let found = self.other_tags(id).await?;
+                ensure!(found == expected, "{id} has {found:?}");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn groups_of(&self, instance_id: &str) -> anyhow::Result<BTreeSet<String>> {
+        let instance = self.user.instance(instance_id).await?;
+        let interface = instance.network_interfaces().first().context("no interface")?;
+        let groups = interface.groups().iter();
+        Ok(groups.filter_map(|group| group.group_id.clone()).collect())
+    }
+}
+
+#[test]
+fn changed_tags_reach_a_running_instance() -> anyhow::Result<()> {
+    story("changed-tags", async |s| {
+        s.cluster("dev").await?;
+        s.machine(
+            "m",
+            "dev",
+            &format!("{INLINE}, additionalTags: {{team: a, stage: test}}"),
+        )
+        .await?;
+        let ready = s.machine_ready("m").await?;
+        let id = text(&ready, "/spec/instanceID").to_owned();
+        let [volume, interface] = parts(&s.user.instance(&id).await?)?;
+        let (instance, volume, interface) = ([id.clone()], [volume], [interface]);
+        for resource in [&instance, &volume] {
+            s.tagged(resource, &[("Name", "m"), ("team", "a"), ("stage", "test")])
+                .await?;
+        }
+        s.user.tag(&id, "backup", "nightly").await?;
+
+        let tags = json!({"spec": {"additionalTags": {"team": "b", "stage": null}}});
+        s.patch(OURS, "AWSMachine", "m", tags).await?;
+        s.tagged(&volume, &[("Name", "m"), ("team", "b")]).await?;
+        s.tagged(&instance, &[("Name", "m"), ("team", "b"), ("backup", "nightly")])
+            .await?;
+        s.event("AWSMachine", "m", "TagsUpdated").await?;
+
+        s.change("dev", json!({"spec": {"additionalTags": {"cost-centre": "42"}}}))
+            .await?;
+        s.tagged(&volume, &[("Name", "m"), ("team", "b"), ("cost-centre", "42")])
+            .await?;
+        // The AWS of the tests leaves interfaces untagged at launch.
+        s.tagged(&interface, &[("team", "b"), ("cost-centre", "42")]).await?;
+        s.looked_again("m").await?;
+        let changes = [("CreateTags", 2), ("DeleteTags", 1), ("RunInstances", 1)];
+        s.assert_mutating(&changes);
+        Ok(())
+    })
+}
+
+#[test]
+fn changed_security_groups_reach_a_running_instance() -> anyhow::Result<()> {
+    story("changed-groups", async |s| {
+        s.cluster("dev").await?;
+        s.machine("m", "dev", INLINE).await?;
+        let ready = s.machine_ready("m").await?;
+        let id = text(&ready, "/spec/instanceID").to_owned();
+        let of_network = s.network.node_security_group_id.clone();
+        let another = s.network.control_plane_security_group_id.clone();
+        assert_eq!(s.groups_of(&id).await?, BTreeSet::from([of_network.clone()]));
+
+        s.user.tag(&another, "purpose", "storage").await?;
+        let by_filter = json!([{"filters": [{"name": "tag:purpose", "values": ["storage"]}]}]);
+        for (groups, expected) in [
+            (by_filter, BTreeSet::from([of_network.clone(), another.clone()])),
+            (json!([]), BTreeSet::from([of_network.clone()])),
+        ] {
+            let spec = json!({"spec": {"additionalSecurityGroups": groups}});
+            s.patch(OURS, "AWSMachine", "m", spec).await?;
+            eventually(WITHIN, &format!("the groups {expected:?}"), async || {
+                let found = s.groups_of(&id).await?;
+                ensure!(found == expected, "the instance has {found:?}");
+                Ok(())
+            })
+            .await?;
+            s.condition("AWSMachine", "m", "SecurityGroupsReady", "True", "Ready")
+                .await?;
+        }
+        let now = s.get(OURS, "AWSMachine", "m").await?;
+        assert_eq!(at(&now, "/status/appliedSecurityGroups"), &json!({}));
+        s.assert_mutating(&[("ModifyNetworkInterfaceAttribute", 2), ("RunInstances", 1)]);
+
+        let nothing = json!([{"filters": [{"name": "tag:purpose", "values": ["none"]}]}]);
+        let spec = json!({"spec": {"additionalSecurityGroups": nothing}});
+        s.patch(OURS, "AWSMachine", "m", spec).await?;
+        let told = s
+            .condition("AWSMachine", "m", "SecurityGroupsReady", "False", "NotFound")
+            .await?;
+        assert!(
+            told.message.contains("spec.additionalSecurityGroups[0]"),
+            "{}",
+            told.message
+        );
+        assert_eq!(s.groups_of(&id).await?, BTreeSet::from([of_network]));
+        Ok(())
+    })
+}
