@@ -25,40 +25,6 @@ const ROLES: [&str; 2] = ["cluster-api-manages-landscapes", "capa-rs-reads-lands
 /// The longest time from the application of the label to the launch: a minute, and what busy computers need on top.
 const ABOUT_A_MINUTE: Duration = Duration::from_secs(90);
 
-#[test]
-fn the_example_of_the_contract_page_launches_a_machine() -> anyhow::Result<()> {
-    tell(Story::new("contract-page"), async |s| {
-        // The periods are those of a release: the time until the launch is the subject.
-        s.new_manager().start().await?;
-        let [kind, object, cluster] = example(s)?;
-        ensure!(kind.contains(LABEL), "the example has no label");
-        s.apply(&kind.replace(LABEL, "")).await?;
-        publish(s, &object).await?;
-        s.apply(&cluster).await?;
-        s.infrastructure_provisioned("demo").await?;
-        s.machine("abroad", "demo", INLINE).await?;
-        let message = s.machine_lacks("abroad", "NetworkReady", "MissingField").await?;
-        for part in ["Landscape", "infrastructure.cluster.x-k8s.io/machine-network: v1"] {
-            ensure!(message.contains(part), "{part} is not in: {message}");
-        }
-        ensure!(s.launches().is_empty(), "nothing is launched without the label");
-
-        let labelled = Instant::now();
-        s.apply(&kind).await?;
-        let instance = s.launched("abroad").await?;
-        let waited = labelled.elapsed();
-        ensure!(waited <= ABOUT_A_MINUTE, "the launch took {waited:?}");
-        let ready = s.machine_ready("abroad").await?;
-        assert_eq!(text(&ready, "/spec/instanceID"), instance);
-        for field in ["region", "subnets", "securityGroups.all"] {
-            let sources = &ready.data["status"]["network"]["sources"];
-            assert_eq!(sources[field], "Landscape/demo", "source of {field}");
-        }
-        s.assert_mutating(&[("RunInstances", 1)]);
-        forget_roles(s).await
-    })
-}
-
 /// The YAML of the kind, the object and the Cluster, with the ids of the scenario's network in place of those on the
 /// page.
 fn example(scenario: &Scenario) -> anyhow::Result<[String; 3]> {
@@ -96,4 +62,42 @@ async fn forget_roles(scenario: &Scenario) -> anyhow::Result<()> {
         roles.delete(role, &DeleteParams::default()).await?;
     }
     Ok(())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_contract_page_launches_a_machine() -> anyhow::Result<()> {
+        tell(Story::new("contract-page"), async |s| {
+            // The periods are those of a release: the time until the launch is the subject.
+            s.new_manager().start().await?;
+            let [kind, object, cluster] = example(s)?;
+            ensure!(kind.contains(LABEL), "the example has no label");
+            s.apply(&kind.replace(LABEL, "")).await?;
+            publish(s, &object).await?;
+            s.apply(&cluster).await?;
+            s.infrastructure_provisioned("demo").await?;
+            s.machine("abroad", "demo", INLINE).await?;
+            let message = s.machine_lacks("abroad", "NetworkReady", "MissingField").await?;
+            for part in ["Landscape", "infrastructure.cluster.x-k8s.io/machine-network: v1"] {
+                ensure!(message.contains(part), "{part} is not in: {message}");
+            }
+            ensure!(s.launches().is_empty(), "nothing is launched without the label");
+
+            let labelled = Instant::now();
+            s.apply(&kind).await?;
+            let instance = s.launched("abroad").await?;
+            let waited = labelled.elapsed();
+            ensure!(waited <= ABOUT_A_MINUTE, "the launch took {waited:?}");
+            let ready = s.machine_ready("abroad").await?;
+            assert_eq!(text(&ready, "/spec/instanceID"), instance);
+            for field in ["region", "subnets", "securityGroups.all"] {
+                let sources = &ready.data["status"]["network"]["sources"];
+                assert_eq!(sources[field], "Landscape/demo", "source of {field}");
+            }
+            s.assert_mutating(&[("RunInstances", 1)]);
+            forget_roles(s).await
+        })
+    }
 }

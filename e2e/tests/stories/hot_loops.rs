@@ -125,11 +125,6 @@ const TROUBLES: [Trouble; 10] = [
     },
 ];
 
-#[test]
-fn calls_become_rarer_while_aws_refuses_them() -> anyhow::Result<()> {
-    all_for(Duration::from_secs(30))
-}
-
 mod long_stories {
     use std::time::Duration;
 

@@ -75,6 +75,8 @@ fn a_change_of_a_machine_is_refused_by_one_policy() -> anyhow::Result<()> {
     table_of_users("AWSMachine", MACHINE, async |table| {
         let (before, change) = ("{spec: {publicIP: true}}", "{spec: {elasticIpPool: {}}}");
         let refused = "would change elasticIpPool:";
-        table.change("a field that never changes", before, change, refused).await
+        table
+            .change("a field that never changes", before, change, refused)
+            .await
     })
 }

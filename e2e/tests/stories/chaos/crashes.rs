@@ -11,11 +11,6 @@ use capa_e2e::Story;
 const MACHINES: u32 = 50;
 const KILLS: usize = 8;
 
-#[test]
-fn a_manager_killed_eight_times_doubles_and_leaves_nothing() -> anyhow::Result<()> {
-    crashes(seed()?, &SECRETS_MANAGER)
-}
-
 mod long_stories {
     use super::{BUCKET, SECRETS_MANAGER, all_seeds, crashes, seed};
 

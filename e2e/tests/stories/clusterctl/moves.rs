@@ -203,29 +203,33 @@ fn for_every_namespace(belongings: &BTreeSet<String>) -> BTreeSet<String> {
     of_identities.cloned().collect()
 }
 
-#[test]
-fn a_cluster_moves_there_and_back_with_identity_and_instances() -> anyhow::Result<()> {
-    mostly_waits();
-    installed("moves", async |home| {
-        home.create_identity().await?;
-        home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
-            .await?;
-        home.store_old_template().await?;
-        let away = home.beside().await?;
-        let instances = home.ready().await?;
-        assert_eq!(instances.len(), 2);
-        home.is_described().await?;
-        assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
+mod long_stories {
+    use super::*;
 
-        home.moves_whole_to(&away).await?;
-        away.moves_whole_to(home).await?;
-        home.an_open_launch_holds_back_the_move_to(&away).await?;
+    #[test]
+    fn a_cluster_moves_there_and_back_with_identity_and_instances() -> anyhow::Result<()> {
+        mostly_waits();
+        installed("moves", async |home| {
+            home.create_identity().await?;
+            home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
+                .await?;
+            home.store_old_template().await?;
+            let away = home.beside().await?;
+            let instances = home.ready().await?;
+            assert_eq!(instances.len(), 2);
+            home.is_described().await?;
+            assert!(home.belongings().await?.contains(&format!("the Secret of {IDENTITY}")));
 
-        away.scenario
-            .environment
-            .delete(CORE, "Cluster", NAME, NODES_WITHIN)
-            .await?;
-        assert!(away.scenario.user.live_instances().await?.is_empty());
-        away.end().await
-    })
+            home.moves_whole_to(&away).await?;
+            away.moves_whole_to(home).await?;
+            home.an_open_launch_holds_back_the_move_to(&away).await?;
+
+            away.scenario
+                .environment
+                .delete(CORE, "Cluster", NAME, NODES_WITHIN)
+                .await?;
+            assert!(away.scenario.user.live_instances().await?.is_empty());
+            away.end().await
+        })
+    }
 }

@@ -74,42 +74,46 @@ impl Installed {
     }
 }
 
-#[test]
-fn an_upgrade_keeps_all_objects_and_a_deletion_the_kinds() -> anyhow::Result<()> {
-    installed("upgrades", async |home| {
-        home.scenario.cluster(NAME).await?;
-        home.scenario.machine("one", NAME, INLINE).await?;
-        let machine = home.scenario.machine_ready("one").await?;
+mod long_stories {
+    use super::*;
 
-        let next = home.cluster.repository().add(NEXT_VERSION)?;
-        next.add_field("AWSMachine", NEW_FIELD)?;
-        let plan = home.run(&["upgrade", "plan"]).await?;
-        ensure!(plan.contains(NEXT_VERSION), "{plan}");
-        assert!(!home.takes_new_field().await?);
-        let mark = home.scenario.aws().mark();
-        let to = format!("--infrastructure=aws-rs:{NEXT_VERSION}");
-        home.run(&["upgrade", "apply", &to]).await?;
-        assert!(home.takes_new_field().await?);
-        assert_eq!(home.image().await?, Some(format!("localhost/capa-rs:{NEXT_VERSION}")));
-        let stored = home
-            .definition()
-            .await?
-            .status
-            .and_then(|status| status.stored_versions);
-        assert_eq!(stored, Some(vec!["v1beta2".to_owned()]));
-        let kept = home.scenario.machine_ready("one").await?;
-        assert_eq!((kept.uid(), &kept.data["spec"]), (machine.uid(), &machine.data["spec"]));
-        home.roll_out().await?;
-        home.works_on().await?;
+    #[test]
+    fn an_upgrade_keeps_all_objects_and_a_deletion_the_kinds() -> anyhow::Result<()> {
+        installed("upgrades", async |home| {
+            home.scenario.cluster(NAME).await?;
+            home.scenario.machine("one", NAME, INLINE).await?;
+            let machine = home.scenario.machine_ready("one").await?;
 
-        home.run(&["delete", "--infrastructure=aws-rs"]).await?;
-        assert_eq!(home.image().await?, None);
-        let left = home.scenario.get(OURS, "AWSMachine", "one").await?;
-        assert_eq!(left.uid(), machine.uid(), "the kinds and their objects stay");
-        let writes = home.scenario.aws().journal_since(mark).mutating();
-        let counted: Vec<_> = writes.counts().into_iter().collect();
-        assert_eq!(counted, counts(&[("RunInstances", 1)]), "{writes}");
-        assert_eq!(home.scenario.user.live_instances().await?.len(), 2);
-        Ok(())
-    })
+            let next = home.cluster.repository().add(NEXT_VERSION)?;
+            next.add_field("AWSMachine", NEW_FIELD)?;
+            let plan = home.run(&["upgrade", "plan"]).await?;
+            ensure!(plan.contains(NEXT_VERSION), "{plan}");
+            assert!(!home.takes_new_field().await?);
+            let mark = home.scenario.aws().mark();
+            let to = format!("--infrastructure=aws-rs:{NEXT_VERSION}");
+            home.run(&["upgrade", "apply", &to]).await?;
+            assert!(home.takes_new_field().await?);
+            assert_eq!(home.image().await?, Some(format!("localhost/capa-rs:{NEXT_VERSION}")));
+            let stored = home
+                .definition()
+                .await?
+                .status
+                .and_then(|status| status.stored_versions);
+            assert_eq!(stored, Some(vec!["v1beta2".to_owned()]));
+            let kept = home.scenario.machine_ready("one").await?;
+            assert_eq!((kept.uid(), &kept.data["spec"]), (machine.uid(), &machine.data["spec"]));
+            home.roll_out().await?;
+            home.works_on().await?;
+
+            home.run(&["delete", "--infrastructure=aws-rs"]).await?;
+            assert_eq!(home.image().await?, None);
+            let left = home.scenario.get(OURS, "AWSMachine", "one").await?;
+            assert_eq!(left.uid(), machine.uid(), "the kinds and their objects stay");
+            let writes = home.scenario.aws().journal_since(mark).mutating();
+            let counted: Vec<_> = writes.counts().into_iter().collect();
+            assert_eq!(counted, counts(&[("RunInstances", 1)]), "{writes}");
+            assert_eq!(home.scenario.user.live_instances().await?.len(), 2);
+            Ok(())
+        })
+    }
 }

@@ -5,11 +5,6 @@ use serde_json::json;
 use super::whole::{is_control_plane, whole_clusters};
 use crate::stories::machines::spread;
 
-#[test]
-fn a_cluster_grows_and_shrinks_over_its_zones_without_a_trace() -> anyhow::Result<()> {
-    through("growth", &[(3, 2, [1, 1, 1]), (1, 0, [0, 0, 1])])
-}
-
 mod long_stories {
     #[test]
     fn a_cluster_grows_to_five_control_planes_and_shrinks() -> anyhow::Result<()> {

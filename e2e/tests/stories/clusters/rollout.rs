@@ -38,11 +38,6 @@ async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Resu
     cluster.change_workers(spec).await
 }
 
-#[test]
-fn a_new_version_and_a_new_template_replace_every_machine() -> anyhow::Result<()> {
-    replaces_all("rollout", 1, 2)
-}
-
 /// The number of nodes of a cluster with the label that Cluster API gives nodes that may be interrupted.
 async fn interruptible_nodes(s: &Scenario, cluster: &str) -> anyhow::Result<usize> {
     let secret = s.get("v1", "Secret", &format!("{cluster}-kubeconfig")).await?;

@@ -128,55 +128,59 @@ fn cluster(scenario: &Scenario, of_class: &KubeadmCluster<'_>) -> String {
     .to_string()
 }
 
-#[test]
-fn a_topology_rotates_a_template_for_a_changed_variable_only() -> anyhow::Result<()> {
-    tell_of_whole_clusters(
-        Story::new("topology").in_its_own_world(&[SYNC]),
-        &[FASTER, SYNC],
-        async |s| {
-            let cluster_of_class = s.kubeadm_cluster("dev").await?;
-            s.user.create_instance_profiles().await?;
-            s.apply(CLASS).await?;
-            s.apply(&cluster(s, &cluster_of_class)).await?;
-            cluster_of_class.ready(1, 1).await?;
+mod long_stories {
+    use super::*;
 
-            // The writes after the objects became ready are over.
-            let look = async || Ok(versions(&made_objects(s).await?));
-            settled("the objects", Duration::from_secs(5), NODES_WITHIN, look).await?;
-            stays_for_three_periods(s).await?;
-            let after = made_objects(s).await?;
-            assert_eq!(other_writers(&after), Vec::<String>::new());
+    #[test]
+    fn a_topology_rotates_a_template_for_a_changed_variable_only() -> anyhow::Result<()> {
+        tell_of_whole_clusters(
+            Story::new("topology").in_its_own_world(&[SYNC]),
+            &[FASTER, SYNC],
+            async |s| {
+                let cluster_of_class = s.kubeadm_cluster("dev").await?;
+                s.user.create_instance_profiles().await?;
+                s.apply(CLASS).await?;
+                s.apply(&cluster(s, &cluster_of_class)).await?;
+                cluster_of_class.ready(1, 1).await?;
 
-            let clusters = s.api(CORE, "Cluster").await?;
-            let mut changed = clusters.get("dev").await?;
-            if let Some(variables) = changed
-                .data
-                .pointer_mut("/spec/topology/variables")
-                .and_then(Value::as_array_mut)
-            {
-                variables.retain(|variable| variable["name"] != "workerMachineType");
-                variables.push(json!({"name": "workerMachineType", "value": "t3.xlarge"}));
-            }
-            clusters
-                .replace("dev", &kube::api::PostParams::default(), &changed)
+                // The writes after the objects became ready are over.
+                let look = async || Ok(versions(&made_objects(s).await?));
+                settled("the objects", Duration::from_secs(5), NODES_WITHIN, look).await?;
+                stays_for_three_periods(s).await?;
+                let after = made_objects(s).await?;
+                assert_eq!(other_writers(&after), Vec::<String>::new());
+
+                let clusters = s.api(CORE, "Cluster").await?;
+                let mut changed = clusters.get("dev").await?;
+                if let Some(variables) = changed
+                    .data
+                    .pointer_mut("/spec/topology/variables")
+                    .and_then(Value::as_array_mut)
+                {
+                    variables.retain(|variable| variable["name"] != "workerMachineType");
+                    variables.push(json!({"name": "workerMachineType", "value": "t3.xlarge"}));
+                }
+                clusters
+                    .replace("dev", &kube::api::PostParams::default(), &changed)
+                    .await?;
+                eventually(NODES_WITHIN, "a larger worker to be launched", async || {
+                    let launches = s.aws().manager_journal().of("RunInstances");
+                    let large = launches.matching(|call| call.parameter("InstanceType") == Some("t3.xlarge"));
+                    ensure!(large.len() == 1, "{launches}");
+                    Ok(())
+                })
                 .await?;
-            eventually(NODES_WITHIN, "a larger worker to be launched", async || {
-                let launches = s.aws().manager_journal().of("RunInstances");
-                let large = launches.matching(|call| call.parameter("InstanceType") == Some("t3.xlarge"));
-                ensure!(large.len() == 1, "{launches}");
-                Ok(())
-            })
-            .await?;
-            cluster_of_class.ready(1, 1).await?;
-            assert_eq!(
-                s.aws().manager_journal().of("RunInstances").len(),
-                3,
-                "only the worker was replaced"
-            );
-            assert_eq!(other_writers(&made_objects(s).await?), Vec::<String>::new());
+                cluster_of_class.ready(1, 1).await?;
+                assert_eq!(
+                    s.aws().manager_journal().of("RunInstances").len(),
+                    3,
+                    "only the worker was replaced"
+                );
+                assert_eq!(other_writers(&made_objects(s).await?), Vec::<String>::new());
 
-            cluster_of_class.delete().await?;
-            Ok(())
-        },
-    )
+                cluster_of_class.delete().await?;
+                Ok(())
+            },
+        )
+    }
 }
