@@ -106,7 +106,7 @@ LONG_THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo
 
 .PHONY: test-all
 test-all: test sim-mutants upstream-specs ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
-	$(call run_tests,--test e2e,long_stories:: $(LONG_THREADS))
+	$(call run_tests,--test e2e --test histories,long_stories:: $(LONG_THREADS))
 	@"$(PROGRAMS)/quickstart"
 
 # FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.

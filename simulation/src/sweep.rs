@@ -25,24 +25,32 @@ const ON_HOST: usize = 3;
 /// Faults by the number of their call.
 pub type Plan = Vec<(usize, Fault)>;
 
-/// The plans of the sweep: every fault at every call of a life, and every second fault at every call of what a launch
-/// with the first one becomes.
-pub fn plans() -> Vec<Plan> {
-    let single = (0..life(PLAIN)).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
+/// The plans with one fault: every fault at every call of a life.
+pub fn single_faults() -> Vec<Plan> {
+    singles(PLAIN)
+}
+
+/// The same for a machine on a Dedicated Host.
+pub fn single_faults_on_host() -> Vec<Plan> {
+    singles(ON_HOST)
+}
+
+fn singles(machine: usize) -> Vec<Plan> {
+    let single = (0..life(machine)).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
+    single.map(|one| vec![one]).collect()
+}
+
+/// The plans with two faults: every fault at every call of a launch, and every second fault at every call of what the
+/// launch with the first one becomes.
+pub fn pairs_of_faults() -> Vec<Plan> {
     let undisturbed = launch(&Vec::new());
-    let pairs = (0..undisturbed).flat_map(|first| Fault::SYSTEMATIC.map(|one| (first, one)));
-    let pairs = pairs.flat_map(|one| {
+    let firsts = (0..undisturbed).flat_map(|first| Fault::SYSTEMATIC.map(|one| (first, one)));
+    let pairs = firsts.flat_map(|one| {
         let disturbed = launch(&vec![one]);
         let second = (one.0 + 1..disturbed).flat_map(|second| Fault::SYSTEMATIC.map(|other| (second, other)));
         second.map(move |other| vec![one, other])
     });
-    single.map(|one| vec![one]).chain(pairs).collect()
-}
-
-/// The plans of the sweep over a machine on a Dedicated Host: every fault at every call of its life.
-pub fn plans_on_host() -> Vec<Plan> {
-    let single = (0..life(ON_HOST)).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
-    single.map(|one| vec![one]).collect()
+    pairs.collect()
 }
 
 /// Plays a life with the faults of a plan. `traced`: keeps a trace.

@@ -15,6 +15,9 @@ use capa_simulation::faults::FaultKind;
 use capa_simulation::history::{self, Report};
 use capa_simulation::sweep;
 
+/// The command that replays a plan.
+const REPLAYED: &str = "make sim FAULTS=";
+
 /// Threads of one test; two tests run at once.
 const THREADS: usize = 1;
 
@@ -54,12 +57,12 @@ fn play_seeds(first: u64, count: usize) -> Tally {
 /// The fixed seeds, which several tests look at.
 fn fixed_seeds() -> &'static Tally {
     static PLAYED: OnceLock<Tally> = OnceLock::new();
-    PLAYED.get_or_init(|| play_seeds(0, 1_000))
+    PLAYED.get_or_init(|| play_seeds(0, 300))
 }
 
 #[test]
-fn a_thousand_fixed_seeds_pass() {
-    assert_eq!(fixed_seeds().passed, 1_000);
+fn three_hundred_fixed_seeds_pass() {
+    assert_eq!(fixed_seeds().passed, 300);
 }
 
 #[test]
@@ -93,46 +96,54 @@ fn histories_meet_what_they_are_there_for() {
     }
 }
 
-#[test]
-fn two_hundred_fresh_seeds_pass() {
-    assert_eq!(play_seeds(fastrand::u64(..), 200).passed, 200);
-}
-
-#[test]
-fn every_fault_at_every_call_and_every_pair_in_a_launch_passes() {
-    let plans = sweep::plans();
+/// Plays these plans. `label` is what their faults stand behind where one fails.
+fn play_plans(plans: &[sweep::Plan], run: fn(&sweep::Plan, bool) -> Report, label: &str) {
     let tally = campaign::run(
         plans.len(),
         THREADS,
         End::Last,
-        |number| sweep::run(&plans[number], false),
+        |number| run(&plans[number], false),
         |_| (),
     );
     expect_all_passed(&tally, |number| {
         let plan = &plans[number];
-        (
-            format!("make sim FAULTS={}", sweep::described(plan)),
-            sweep::run(plan, true),
-        )
+        (format!("{label}{}", sweep::described(plan)), run(plan, true))
     });
-    assert!(plans.len() > 9_000, "{} histories do not cover a launch", plans.len());
+}
+
+#[test]
+fn every_fault_at_every_call_of_a_machine_passes() {
+    let plans = sweep::single_faults();
+    play_plans(&plans, sweep::run, REPLAYED);
+    assert!(plans.len() > 100, "{} histories do not cover a life", plans.len());
 }
 
 #[test]
 fn every_fault_at_every_call_of_a_machine_on_a_host_passes() {
-    let plans = sweep::plans_on_host();
-    let tally = campaign::run(
-        plans.len(),
-        THREADS,
-        End::Last,
-        |number| sweep::run_on_host(&plans[number], false),
-        |_| (),
-    );
-    expect_all_passed(&tally, |number| {
-        let plan = &plans[number];
-        (sweep::described(plan), sweep::run_on_host(plan, true))
-    });
+    let plans = sweep::single_faults_on_host();
+    play_plans(&plans, sweep::run_on_host, "on a host: ");
     assert!(plans.len() > 100, "{} histories do not cover a life", plans.len());
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn seven_hundred_more_fixed_seeds_pass() {
+        assert_eq!(play_seeds(300, 700).passed, 700);
+    }
+
+    #[test]
+    fn two_hundred_fresh_seeds_pass() {
+        assert_eq!(play_seeds(fastrand::u64(..), 200).passed, 200);
+    }
+
+    #[test]
+    fn every_pair_of_faults_in_a_launch_passes() {
+        let plans = sweep::pairs_of_faults();
+        play_plans(&plans, sweep::run, REPLAYED);
+        assert!(plans.len() > 9_000, "{} histories do not cover a launch", plans.len());
+    }
 }
 
 #[test]

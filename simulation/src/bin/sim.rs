@@ -81,7 +81,7 @@ fn main() -> ExitCode {
         }
     };
     let tally = if arguments.sweep {
-        let plans = sweep::plans();
+        let plans = [sweep::single_faults(), sweep::pairs_of_faults()].concat();
         let play = |number: usize| sweep::run(plans.get(number).unwrap_or(&Plan::new()), false);
         let tally = campaign::run(plans.len(), arguments.threads, end, play, progress);
         for (number, violation) in tally.failed.iter().take(20) {
