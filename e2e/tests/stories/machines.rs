@@ -1,5 +1,7 @@
 //! Stand-alone machines, and the checks of machines and their calls in stories.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{Call, Journal};
 use capa_e2e::{Manager, eventually, fixtures, objects};
@@ -151,6 +153,32 @@ impl Scenario {
     /// All RunInstances calls.
     pub(crate) fn launches(&self) -> Journal {
         self.aws().manager_journal().of("RunInstances")
+    }
+
+    /// The instances that were launched. Fails unless each AWSMachine has one client token and one instance, and the
+    /// manager has changed nothing in AWS but by launches and terminations. A busy Cluster API makes a Machine of a
+    /// MachineDeployment too many at times, and deletes it: their number says nothing about the manager.
+    pub(crate) fn launched_once(&self) -> anyhow::Result<BTreeSet<String>> {
+        let launches = self.launches();
+        let mut by_machine: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&String>)> = BTreeMap::new();
+        for call in launches.calls() {
+            let token = call.parameter("ClientToken").context("a launch has no token")?;
+            let (uid, _) = token.rsplit_once('-').context("a token has no attempt")?;
+            let (tokens, ids) = by_machine.entry(uid).or_default();
+            tokens.insert(token);
+            ids.extend(&call.instance_ids);
+        }
+        for (uid, (tokens, ids)) in &by_machine {
+            ensure!((tokens.len(), ids.len()) == (1, 1), "AWSMachine {uid}: {launches}");
+        }
+        let others = self.mutating();
+        let mut others = others.iter().map(|(action, _)| action.as_str());
+        ensure!(
+            others.all(|action| ["RunInstances", "TerminateInstances"].contains(&action)),
+            "{:?}",
+            self.mutating()
+        );
+        Ok(by_machine.into_values().flat_map(|(_, ids)| ids).cloned().collect())
     }
 
     /// The call that launched an instance.

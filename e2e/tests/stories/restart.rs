@@ -17,57 +17,6 @@ const QUIET: Duration = Duration::from_secs(3);
 /// The number of machines. One of them is a control plane machine that is registered with a load balancer.
 const MACHINES: usize = 11;
 
-#[test]
-fn a_restarted_manager_launches_nothing_and_writes_nothing() -> anyhow::Result<()> {
-    story("restart", async |s| {
-        let balancer = s.balancer().await?;
-        let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
-        s.cluster_with_targets("dev", &targets).await?;
-        s.machine_deployment("workers", "dev", 10).await?;
-        s.control_plane_machine("first", "dev").await?;
-        s.targets_say("first", "True", "Ready").await?;
-        s.machines_ready(MACHINES).await?;
-        // The next manager finishes the work of this one, and this story is about a manager without unfinished work.
-        quiet(s).await?;
-        s.manager().kill().await?;
-        let before = unwritten(s).await?;
-        let aws = s.aws();
-        let mark = aws.mark();
-
-        // With real periods and no second listing: every call is a consequence of the start.
-        let builder = s.new_manager().flag("--instance-poll-interval=1h");
-        let manager = builder.start().await?;
-        let names = s.names_of_machines(MACHINES).await?;
-        eventually(WITHIN, "a look at everything and a listing", async || {
-            let listed = manager
-                .metrics()
-                .await?
-                .sum("capa_instance_store_instances", &[("region", REGION)]);
-            let looked = aws.journal_since(mark).of("DescribeTargetHealth").len();
-            ensure!(looked == 1, "no look at the targets yet");
-            ensure!(listed == Some(11.0), "the instance informer has {listed:?}");
-            let machines = names.iter().map(|name| ("awsmachine", name.as_str()));
-            for (controller, name) in machines.chain([("awscluster", "dev")]) {
-                ensure!(!manager.looked_at(controller, name)?.is_empty(), "no pass over {name}");
-            }
-            Ok(())
-        })
-        .await?;
-        quiet(s).await?;
-        assert_eq!(unwritten(s).await?, before, "nothing was written");
-        let calls = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-        let expected = counts(&[
-            ("DescribeInstances", 1),
-            ("DescribeTargetGroups", 1),
-            ("DescribeTargetHealth", 1),
-            ("GetCallerIdentity", 1),
-        ]);
-        assert_eq!(calls.counts().into_iter().collect::<Vec<_>>(), expected, "{calls}");
-        s.assert_mutating(&[("RegisterTargets", 1), ("RunInstances", MACHINES)]);
-        Ok(())
-    })
-}
-
 /// Waits until no client, core included, has written anything for some seconds, and returns the versions of all
 /// objects.
 async fn unwritten(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Option<String>>> {
@@ -106,4 +55,59 @@ async fn versions(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Option
         }
     }
     Ok(versions)
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_restarted_manager_launches_nothing_and_writes_nothing() -> anyhow::Result<()> {
+        story("restart", async |s| {
+            let balancer = s.balancer().await?;
+            let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+            s.cluster_with_targets("dev", &targets).await?;
+            s.machine_deployment("workers", "dev", 10).await?;
+            s.control_plane_machine("first", "dev").await?;
+            s.targets_say("first", "True", "Ready").await?;
+            s.machines_ready(MACHINES).await?;
+            // The next manager finishes the work of this one, and this story is about a manager without unfinished work.
+            quiet(s).await?;
+            s.manager().kill().await?;
+            let before = unwritten(s).await?;
+            let aws = s.aws();
+            let mark = aws.mark();
+
+            // With real periods and no second listing: every call is a consequence of the start.
+            let builder = s.new_manager().flag("--instance-poll-interval=1h");
+            let manager = builder.start().await?;
+            let names = s.names_of_machines(MACHINES).await?;
+            eventually(WITHIN, "a look at everything and a listing", async || {
+                let listed = manager
+                    .metrics()
+                    .await?
+                    .sum("capa_instance_store_instances", &[("region", REGION)]);
+                let looked = aws.journal_since(mark).of("DescribeTargetHealth").len();
+                ensure!(looked == 1, "no look at the targets yet");
+                ensure!(listed == Some(11.0), "the instance informer has {listed:?}");
+                let machines = names.iter().map(|name| ("awsmachine", name.as_str()));
+                for (controller, name) in machines.chain([("awscluster", "dev")]) {
+                    ensure!(!manager.looked_at(controller, name)?.is_empty(), "no pass over {name}");
+                }
+                Ok(())
+            })
+            .await?;
+            quiet(s).await?;
+            assert_eq!(unwritten(s).await?, before, "nothing was written");
+            let calls = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            let expected = counts(&[
+                ("DescribeInstances", 1),
+                ("DescribeTargetGroups", 1),
+                ("DescribeTargetHealth", 1),
+                ("GetCallerIdentity", 1),
+            ]);
+            assert_eq!(calls.counts().into_iter().collect::<Vec<_>>(), expected, "{calls}");
+            s.assert_mutating(&[("RegisterTargets", 1), ("RunInstances", MACHINES)]);
+            Ok(())
+        })
+    }
 }
