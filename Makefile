@@ -94,7 +94,11 @@ upstream-specs: ## Build Cluster API's own end-to-end specs into bin/ (minutes o
 THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
 
 .PHONY: test
-test: check-format tools-and-build test-go ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
+test: ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
+	@hack/tests/phases.sh check-format tools-and-build test-go gate-tests
+
+.PHONY: gate-tests
+gate-tests: tools
 	$(call run_tests,--all-targets,--skip long_stories:: $(THREADS))
 
 .PHONY: test-unit
@@ -105,9 +109,12 @@ test-unit: require-rust ## Run the tests that need no local world
 LONG_THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 3 ? cores : 3)))
 
 .PHONY: test-all
-test-all: test sim-mutants upstream-specs ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
+test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
+	@hack/tests/phases.sh --keep-going test sim-mutants long-tests quickstart
+
+.PHONY: long-tests
+long-tests: tools-and-build upstream-specs
 	$(call run_tests,--test e2e --test histories,long_stories:: $(LONG_THREADS))
-	@"$(PROGRAMS)/quickstart"
 
 # FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.
 UPSTREAM = stories::upstream::long_stories::
