@@ -49,6 +49,9 @@ pub struct TestEnvironment {
     started: AtomicUsize,
     /// The managers that became ready, in the order of their starts. Managers that have ended stay in the list.
     managers: Mutex<Vec<Manager>>,
+    /// The APIs of the kinds that the test has asked for, by version and kind: waits ask several times a second, and
+    /// the discovery of a kind costs as much as the read of an object.
+    apis: Mutex<BTreeMap<(String, String), Api<DynamicObject>>>,
     /// The environments that are finished together with this one.
     companions: Mutex<Vec<Arc<Self>>>,
     finished: AtomicBool,
@@ -117,6 +120,7 @@ impl TestEnvironment {
             folder,
             started: AtomicUsize::new(0),
             managers: Mutex::default(),
+            apis: Mutex::default(),
             companions: Mutex::default(),
             finished: AtomicBool::new(false),
             _turn: turn,
@@ -175,11 +179,17 @@ impl TestEnvironment {
 
     /// The API of a kind, e.g. `("cluster.x-k8s.io/v1beta2", "Machine")`, in the test's namespace if it has namespaces.
     pub async fn api(&self, api_version: &str, kind: &str) -> anyhow::Result<Api<DynamicObject>> {
+        let key = (api_version.to_owned(), kind.to_owned());
+        if let Some(known) = self.apis.lock().get(&key) {
+            return Ok(known.clone());
+        }
         let types = TypeMeta {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
         };
-        objects::api_of(&self.client, &types, &self.namespace).await
+        let api = objects::api_of(&self.client, &types, &self.namespace).await?;
+        self.apis.lock().insert(key, api.clone());
+        Ok(api)
     }
 
     /// Deletes an object and waits until it is gone.
