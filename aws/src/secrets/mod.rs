@@ -95,13 +95,3 @@ async fn permit(
     runner.wait_until_leading().await;
     Ok(permit)
 }
-
-/// The permit of the call that replaces the content of a name that is taken. The call waits for its turn: a reconcile
-/// that came back for the turn would try to create the name again, and would spend the turn on that.
-async fn permit_to_replace(
-    runner: &CallRunner,
-    action: &'static str,
-    machine: &MachineKey,
-) -> Result<Permit, CloudError> {
-    permit(&runner.patient(), action, machine, Priority::Launch).await
-}

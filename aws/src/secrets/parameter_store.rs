@@ -6,7 +6,7 @@ use capa_cloud::limits::Priority;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, MachineKey, SecretActions, StoredSecret};
 
-use super::{permit, permit_to_replace};
+use super::permit;
 use crate::sdk::call_runner::CallRunner;
 
 const ACTIONS: SecretActions = SecretActions::PARAMETER_STORE;
@@ -39,7 +39,7 @@ impl ParameterStoreCalls {
 
     /// Parameter Store takes no tags in a call that may overwrite.
     pub(super) async fn replace(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        let permit = permit_to_replace(&self.runner, ACTIONS.replace, machine).await?;
+        let permit = permit(&self.runner, ACTIONS.replace, machine, Priority::Launch).await?;
         self.put(permit, self.request(secret).overwrite(true)).await
     }
 

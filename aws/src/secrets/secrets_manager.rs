@@ -5,7 +5,7 @@ use aws_sdk_secretsmanager::types::Tag;
 use capa_cloud::limits::Priority;
 use capa_cloud::{CloudError, ErrorClass, MachineKey, SecretActions, StoredSecret};
 
-use super::{permit, permit_to_replace};
+use super::permit;
 use crate::sdk::call_runner::CallRunner;
 
 const ACTIONS: SecretActions = SecretActions::SECRETS_MANAGER;
@@ -37,7 +37,7 @@ impl SecretsManagerCalls {
     }
 
     pub(super) async fn replace(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        let permit = permit_to_replace(&self.runner, ACTIONS.replace, machine).await?;
+        let permit = permit(&self.runner, ACTIONS.replace, machine, Priority::Launch).await?;
         let request = self
             .client
             .put_secret_value()

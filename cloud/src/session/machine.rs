@@ -260,10 +260,18 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
         self.check_credentials(SecretActions::of(&secret.store).create)?;
-        match self.driver.create_secret(machine, secret).await {
-            Err(error) if error.class == ErrorClass::AlreadyExists => self.driver.replace_secret(machine, secret).await,
-            answer => answer,
+        if !self.driver.act(|state, _| state.is_taken(machine, secret)) {
+            match self.driver.create_secret(machine, secret).await {
+                Err(error) if error.class == ErrorClass::AlreadyExists => {}
+                answer => return answer,
+            }
         }
+        let answer = self.driver.replace_secret(machine, secret).await;
+        // Where the replacement waits for its turn, the next pass uses the turn for it, and creates nothing again.
+        let is_deferred = answer.as_ref().is_err_and(|error| error.retry_after.is_some());
+        self.driver
+            .act(|state, _| state.set_taken(machine, secret, is_deferred));
+        answer
     }
 
     /// What does not exist counts as deleted: so does everything in a bucket that is gone.

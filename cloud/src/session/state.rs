@@ -1,13 +1,15 @@
 //! The state of one session.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::informer::{Epoch, InstanceInformer};
 use crate::limits::Flow;
 use crate::lookups::{At, InstanceLookup, LookupAnswer, Lookups};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
-use crate::{CloudError, ClusterKey, Instance, MachineKey, Observation, PrimaryInterface, ResolvedIdentity, Timing};
+use crate::{
+    CloudError, ClusterKey, Instance, MachineKey, Observation, PrimaryInterface, ResolvedIdentity, StoredSecret, Timing,
+};
 
 use super::account::AccountCache;
 use super::calls::{EndedCall, SessionCall, SessionReport};
@@ -50,6 +52,8 @@ pub struct SessionState {
     pub account: AccountCache,
     informer: InstanceInformer,
     lookups: Lookups,
+    /// The secret of each machine whose name was found taken, while the replacement of its content waits for its turn.
+    taken: BTreeMap<MachineKey, String>,
 }
 
 impl SessionState {
@@ -59,6 +63,7 @@ impl SessionState {
             account: AccountCache::new(&timing),
             informer: InstanceInformer::new(timing),
             lookups: Lookups::new(timing),
+            taken: BTreeMap::new(),
         }
     }
 
@@ -124,13 +129,28 @@ impl SessionState {
 
     /// Number of stored entries. A session without machines has none.
     pub fn entries(&self) -> usize {
-        self.informer.entries() + self.lookups.entries()
+        self.informer.entries() + self.lookups.entries() + self.taken.len()
     }
 
     /// Ends the session's interest for a machine.
     pub fn forget(&mut self, machine: &MachineKey) {
         self.informer.forget(machine);
         self.lookups.forget(machine);
+        self.taken.remove(machine);
+    }
+
+    /// Whether the name of a machine's secret was found taken, and its content is to be replaced.
+    pub(super) fn is_taken(&self, machine: &MachineKey, secret: &StoredSecret) -> bool {
+        self.taken.get(machine) == Some(&secret.name)
+    }
+
+    /// Records whether the content of a secret whose name is taken is still to be replaced.
+    pub(super) fn set_taken(&mut self, machine: &MachineKey, secret: &StoredSecret, taken: bool) {
+        if taken {
+            self.taken.insert(machine.clone(), secret.name.clone());
+        } else {
+            self.taken.remove(machine);
+        }
     }
 
     pub(super) fn announce_lookup(

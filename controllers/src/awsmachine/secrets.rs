@@ -45,14 +45,13 @@ pub(super) async fn store(
     // The user data has the digest of the bootstrap data, and its place.
     let inputs = (&location.account_id, of_launch.user_data.expose());
     let stored_data = Inputs::of(&"bootstrap data", &inputs);
-    if context.memory.has_stored(scope.uid(), stored_data) {
-        return Ok(());
-    }
-    for secret in &of_launch.parts {
+    // Where a part waits for its turn, the next pass goes on with it.
+    let stored = context.memory.stored_parts(scope.uid(), stored_data);
+    for (part, secret) in (1..).zip(&of_launch.parts).skip(stored) {
         let stored = location.cloud.store_secret(&scope.key(), secret).await;
         stored.map_err(|error| not_stored(secret, &error))?;
+        context.memory.stored(scope.uid(), stored_data, part);
     }
-    context.memory.stored(scope.uid(), stored_data);
     Ok(())
 }
 

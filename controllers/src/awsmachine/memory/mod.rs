@@ -49,8 +49,8 @@ struct State {
     tries: HashMap<String, (Duration, Duration)>,
     /// The instances that are gone and that no later call has followed, by UID of their machine.
     without_later: HashMap<String, String>,
-    /// The bootstrap data that this process has stored for each machine, by UID.
-    stored_data: HashMap<String, Inputs>,
+    /// The bootstrap data of each machine, by UID, and the number of its parts that this process has stored.
+    stored_data: HashMap<String, (Inputs, usize)>,
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
     shortages: Shortages,
@@ -176,14 +176,16 @@ impl LaunchMemory {
         self.hosts.forget(uid);
     }
 
-    /// Records that this process has stored this bootstrap data.
-    pub(super) fn stored(&self, uid: &str, data: Inputs) {
-        self.state().stored_data.insert(uid.to_owned(), data);
+    /// Records that this process has stored the first parts of this bootstrap data.
+    pub(super) fn stored(&self, uid: &str, data: Inputs, parts: usize) {
+        self.state().stored_data.insert(uid.to_owned(), (data, parts));
     }
 
-    /// Whether this process has stored this bootstrap data, and nobody has used it since.
-    pub(super) fn has_stored(&self, uid: &str, data: Inputs) -> bool {
-        self.state().stored_data.get(uid) == Some(&data)
+    /// The number of the first parts of this bootstrap data that this process has stored and nobody has used since.
+    pub(super) fn stored_parts(&self, uid: &str, data: Inputs) -> usize {
+        let state = self.state();
+        let stored = state.stored_data.get(uid).filter(|(stored, _)| *stored == data);
+        stored.map_or(0, |(_, parts)| *parts)
     }
 
     /// Forgets the stored bootstrap data of a machine: it is deleted, or an instance may have deleted it.

@@ -238,6 +238,33 @@ async fn parameter_store_keeps_the_data_where_the_spec_says_so() {
     assert_eq!(names(&scene), [""; 0]);
 }
 
+/// The calls of PutParameter in passes of some seconds, until the machine is launched.
+async fn puts_until_launched(scene: &Scene) -> usize {
+    let mut puts = 0;
+    for _ in 0..20 {
+        let pass = scene.after(Duration::from_secs(1)).await;
+        puts += pass.calls.iter().filter(|call| *call == "PutParameter").count();
+        if pass.calls.iter().any(|call| call == "RunInstances") {
+            return puts;
+        }
+    }
+    panic!("not launched after {puts} calls of PutParameter");
+}
+
+#[tokio::test]
+async fn parts_that_wait_for_their_turns_are_stored_once() {
+    let cloud_init = "{secureSecretsBackend: ssm-parameter-store, secretCount: 4}";
+    let mut scene = Scene::with_spec(&format!("{SPEC}, cloudInit: {cloud_init}"));
+    scene
+        .aws
+        .fail_next("RunInstances", refused("RunInstances", "InsufficientInstanceCapacity"));
+    assert_eq!(puts_until_launched(&scene).await, 4);
+    // A process that does not know what is stored asks for each name, and replaces what it finds there.
+    scene.restart();
+    assert_eq!(puts_until_launched(&scene).await, 8);
+    assert_eq!(names(&scene).len(), 4);
+}
+
 #[tokio::test]
 async fn a_move_waits_for_the_secrets() {
     let scene = Scene::with_spec(SPEC).run().await;
