@@ -95,7 +95,7 @@ THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((
 
 .PHONY: test
 test: ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
-	@hack/tests/phases.sh check-format tools-and-build test-go gate-tests
+	@+hack/tests/phases.sh check-format tools-and-build test-go gate-tests
 
 .PHONY: gate-tests
 gate-tests: tools
@@ -110,7 +110,7 @@ LONG_THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo
 
 .PHONY: test-all
 test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
-	@hack/tests/phases.sh --keep-going test sim-mutants long-tests quickstart
+	@+hack/tests/phases.sh --keep-going test sim-mutants long-tests quickstart
 
 .PHONY: long-tests
 long-tests: tools-and-build upstream-specs

@@ -14,7 +14,7 @@ table=""
 for target in "$@"; do
   began=$SECONDS
   result=passed
-  make --no-print-directory "$target" || { status=1 result=FAILED; }
+  "${MAKE:-make}" --no-print-directory "$target" || { status=1 result=FAILED; }
   table+="$(printf '%-18s %6d s  %s' "$target" "$((SECONDS - began))" "$result")"$'\n'
   if [ "$status" -ne 0 ] && ! "$keep_going"; then break; fi
 done

@@ -18,12 +18,13 @@ trap calm EXIT
 
 table=""
 status=0
+flaky_stories=0
 for run in $(seq "$runs"); do
   beside=""
   if [ "$run" -gt "$((runs - busy))" ]; then
     beside=" beside a busy neighbour"
     for _ in $(seq "$(getconf _NPROCESSORS_ONLN)"); do
-      timeout 3600 sh -c 'while :; do :; done' &
+      timeout 10800 sh -c 'while :; do :; done' &
       neighbours+=("$!")
     done
   fi
@@ -33,9 +34,11 @@ for run in $(seq "$runs"); do
   calm
   phases="$(sed -n '/^phases:$/,$ s/^\([a-z-]*\) *\([0-9]*\) s .*/\1 \2 s/p' "$log" | paste -sd, | sed 's/,/, /g')"
   flaky="$(sed -n 's/^FLAKY //p' "$log" | paste -sd' ')"
+  flaky_stories=$((flaky_stories + $(grep -c '^FLAKY ' "$log")))
   line="run $run$beside: $result; $phases${flaky:+; flaky: $flaky}"
   echo "$line"
   table+="$line"$'\n'
 done
-printf '\n%d runs, logs in %s:\n%s' "$runs" "$folder" "$table"
+printf '\n%d runs, %d stories flaky, logs in %s:\n%s' "$runs" "$flaky_stories" "$folder" "$table"
+[ "$flaky_stories" -le 2 ] || status=1
 exit "$status"
