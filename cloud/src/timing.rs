@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-/// Periods and ages. The defaults are for real AWS; tests with real servers divide all of them by one factor.
+/// Periods and ages. The defaults are for real AWS. Tests with real servers divide the periods by one factor, and leave
+/// the safety ages as they are: those which keep a slow computer, or a slow AWS, from a wrong conclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Time between two full listings of the instances of one identity in one region. Flag `--instance-poll-interval`.
     pub listing_interval: Duration,
     /// Time between two lookups of instances in transition.
     pub transition_interval: Duration,
-    /// Minimum age of an instance that the provider treats as gone. EC2 may not show a younger instance yet.
+    /// Safety age: minimum age of an instance that the provider treats as gone. EC2 may not show a younger instance
+    /// yet. Listings that have not completed for a shorter time are not overdue.
     pub visibility_age: Duration,
-    /// Time during which a launch without an answer is looked up before the provider treats its instance as absent. The
-    /// time counts from the last call that this process knows of, or from its first lookup of the attempt.
+    /// Safety age: time during which a launch without an answer is looked up before the provider treats its instance as
+    /// absent. The time counts from the last call that this process knows of, or from its first lookup of the attempt.
     pub launch_lookup_age: Duration,
     /// Time for which lookups before launches are gathered, so that machines that ask at the same time share a call.
     /// They are gathered five times as long soon after another lookup.
@@ -21,11 +23,11 @@ pub struct Timing {
     pub lookup_ahead: Duration,
     /// Maximum age of the answer to such a lookup when the machine uses it.
     pub lookup_age: Duration,
-    /// Minimum time between two empty lookups that together prove the absence of an instance.
+    /// Safety age: minimum time between two empty lookups that together prove the absence of an instance.
     pub lookup_spacing: Duration,
-    /// Maximum age of a launch record for a call, counted from the time at which the record was written, claimed or
-    /// confirmed. For an older record, the process first reads the record from the API server again. So a process that
-    /// was frozen makes no call with an outdated record.
+    /// Safety age: maximum age of a launch record for a call, counted from the time at which the record was written,
+    /// claimed or confirmed. For an older record, the process first reads the record from the API server again. So a
+    /// process that was frozen makes no call with an outdated record.
     pub confirmation_age: Duration,
     /// Minimum time between the first and the second attempt, if an instance ended before it ran because of a failure
     /// in EC2. The time doubles with every attempt.
@@ -33,8 +35,8 @@ pub struct Timing {
     /// Time during which the provider avoids a zone in which EC2 had no capacity for an instance type. After that time
     /// one machine tries the zone again.
     pub capacity_retry: Duration,
-    /// Maximum age of a recorded launch for a repetition of its call. An older launch is only looked up, because EC2
-    /// forgets tokens.
+    /// Safety age: maximum age of a recorded launch for a repetition of its call. An older launch is only looked up,
+    /// because EC2 forgets tokens.
     pub token_age: Duration,
     /// First wait before a call that AWS refused with a permanent error is repeated. The second wait is three times as
     /// long, and all others are `refusal_retry_cap`. A change of the parameters of the call ends the wait.
@@ -60,8 +62,8 @@ pub struct Timing {
     pub target_poll: Duration,
     /// Time during which targets in an undesired state are read at `target_poll`, counted from the last change.
     pub target_settling: Duration,
-    /// Time after a call during which a registration may still take effect, if the call got no answer or another
-    /// process made it.
+    /// Safety age: time after a call during which a registration may still take effect, if the call got no answer or
+    /// another process made it.
     pub late_registration: Duration,
     /// Maximum time for which the provider delays the termination of an instance that has not left a load balancer. Flag
     /// `--target-drain-timeout`.
@@ -108,23 +110,19 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The same timing with every duration divided by `factor`.
+    /// The same timing with every period divided by `factor`. Safety ages stay as they are: on a slow computer a shorter
+    /// one would be over before AWS or the API server has answered.
     #[must_use]
-    pub fn divided_by(self, factor: u32) -> Self {
+    pub fn with_periods_divided_by(self, factor: u32) -> Self {
         let factor = factor.max(1);
         Self {
             listing_interval: self.listing_interval / factor,
             transition_interval: self.transition_interval / factor,
-            visibility_age: self.visibility_age / factor,
-            launch_lookup_age: self.launch_lookup_age / factor,
             lookup_gathering: self.lookup_gathering / factor,
             lookup_ahead: self.lookup_ahead / factor,
             lookup_age: self.lookup_age / factor,
-            lookup_spacing: self.lookup_spacing / factor,
-            confirmation_age: self.confirmation_age / factor,
             relaunch_backoff: self.relaunch_backoff / factor,
             capacity_retry: self.capacity_retry / factor,
-            token_age: self.token_age / factor,
             refusal_retry: self.refusal_retry / factor,
             refusal_retry_cap: self.refusal_retry_cap / factor,
             source_retry: self.source_retry / factor,
@@ -136,10 +134,10 @@ impl Timing {
             target_interval: self.target_interval / factor,
             target_poll: self.target_poll / factor,
             target_settling: self.target_settling / factor,
-            late_registration: self.late_registration / factor,
             drain_limit: self.drain_limit / factor,
             bootstrap_data_age: self.bootstrap_data_age / factor,
             rate_second: self.rate_second / factor,
+            ..self
         }
     }
 }

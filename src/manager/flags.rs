@@ -151,7 +151,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) webhook_key_name: Option<String>,
 
-    /// Divisor of every period and age of AWS access, for tests with real servers.
+    /// Divisor of every period of AWS access, but of no safety age, for tests with real servers.
     #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
     pub(crate) timing_divisor: u32,
 }
@@ -182,7 +182,7 @@ impl Flags {
         };
         Timing {
             target_interval: self.sync_period.into(),
-            ..timing.divided_by(self.timing_divisor)
+            ..timing.with_periods_divided_by(self.timing_divisor)
         }
     }
 
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(timing.listing_interval, Duration::from_secs(6));
         let divided = Timing {
             target_interval: Duration::from_mins(10),
-            ..Timing::default().divided_by(10)
+            ..Timing::default().with_periods_divided_by(10)
         };
         assert_eq!(timing, divided);
     }

@@ -204,9 +204,12 @@ impl Fake {
     }
 }
 
-/// A listing interval of 600 ms, a poll every 50 ms.
+/// A listing interval of 600 ms, a poll every 50 ms, and nothing takes effect late.
 fn fast() -> Timing {
-    Timing::default().divided_by(100)
+    Timing {
+        late_registration: Duration::from_millis(600),
+        ..Timing::default().with_periods_divided_by(100)
+    }
 }
 
 fn options(ec2: &str, sts: &str, timing: Timing) -> Options {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::InstanceInformer;
 use crate::Timing;
 
-/// Number of intervals without a complete listing after which an informer is overdue.
+/// Number of intervals without a complete listing after which an informer is overdue. With short intervals, it is not
+/// before [`Timing::visibility_age`].
 const INTERVALS: u32 = 5;
 
 /// The time since the last complete listing of an informer.
@@ -19,14 +20,15 @@ pub(super) struct Overdue {
 impl Overdue {
     /// The time at which the informer becomes overdue. `None` if the listing interval is zero.
     pub(super) fn due(&self, timing: &Timing) -> Option<Duration> {
-        let longest = timing.listing_interval * INTERVALS;
-        let since = self.since.filter(|_| !self.is_overdue && !longest.is_zero());
-        since.map(|since| since + longest)
+        let since = self
+            .since
+            .filter(|_| !self.is_overdue && !timing.listing_interval.is_zero());
+        since.map(|since| since + (timing.listing_interval * INTERVALS).max(timing.visibility_age))
     }
 }
 
 impl InstanceInformer {
-    /// Whether no listing has completed for five intervals. The listings fail, or wait for their turns.
+    /// Whether no listing has completed for five intervals and five minutes. The listings fail, or wait for their turns.
     pub fn is_overdue(&self) -> bool {
         self.overdue.is_overdue
     }

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use aws_sdk_elasticloadbalancing::types::Tag;
-use capa_e2e::{Story, eventually};
+use capa_e2e::{Story, eventually, mostly_waits};
 
 use super::machines::text;
 use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, story, tell};
@@ -26,6 +26,7 @@ impl Scenario {
 
 #[test]
 fn the_target_group_of_a_neighbour_is_refused_until_it_leaves() -> anyhow::Result<()> {
+    mostly_waits();
     story("neighbours-target", async |s| {
         let group = s.balancer().await?.target_group_arn;
         let targets = format!("[{{targetGroupARN: '{group}'}}]");
@@ -87,6 +88,7 @@ fn targets_that_another_cluster_owns_by_tag_are_refused() -> anyhow::Result<()> 
 
 #[test]
 fn a_tagged_target_serves_and_what_is_registered_stays() -> anyhow::Result<()> {
+    mostly_waits();
     tell(Story::new("tagged-target"), async |s| {
         let (group, user) = (s.balancer().await?.target_group_arn, &s.user);
         let start = || s.new_manager().flag(FASTER).flag("--control-plane-targets=Tagged");

@@ -1,6 +1,7 @@
 //! Whose instance is it? Tags are anybody's to write and names anybody's to use, so neither proves anything.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{LocalWorld, Story, eventually, moto};
@@ -110,75 +111,6 @@ fn owned_by(name: &str, uid: &str) -> Value {
 
 fn instance_of(machine: &DynamicObject) -> String {
     text(machine, "/spec/instanceID").to_owned()
-}
-
-#[test]
-fn a_copied_awsmachine_never_ends_the_originals_instance() -> anyhow::Result<()> {
-    story("copies", async |s| {
-        s.cluster("dev").await?;
-        s.machine("original", "dev", INLINE).await?;
-        let original = s.machine_ready("original").await?;
-        let id = instance_of(&original);
-        let owner = json!(original.owner_references().first().context("no owner")?);
-        let ids = json!({"providerID": text(&original, "/spec/providerID"), "instanceID": id});
-        s.forge("with-ids", owner.clone(), ids).await?;
-        s.forge("without-ids", owner, json!({})).await?;
-        let told = s.machine_lacks("with-ids", "InstanceReady", "NotOwned").await?;
-        assert!(told.contains(&id) && told.contains("abandon-instance"), "{told}");
-        let copies = ["with-ids", "without-ids"];
-        for copy in copies {
-            s.begin_deletion(OURS, "AWSMachine", copy).await?;
-        }
-        s.gone(OURS, "AWSMachine", &copies).await?;
-        for copy in copies {
-            s.event("AWSMachine", copy, "NotOwned").await?;
-        }
-        s.runs_untouched(&id).await?;
-        s.looked_again("original").await?;
-        s.machine_ready("original").await?;
-        s.assert_mutating(&[("RunInstances", 1)]);
-        // Its own deletion is not hindered.
-        s.begin_deletion(CORE, "Machine", "original").await?;
-        s.gone(OURS, "AWSMachine", &["original"]).await?;
-        assert_eq!(s.terminations(&id), 1);
-        Ok(())
-    })
-}
-
-#[test]
-fn an_awsmachine_with_a_forged_owner_ends_no_instance() -> anyhow::Result<()> {
-    story("forged-owners", async |s| {
-        s.cluster("dev").await?;
-        for name in ["one", "two"] {
-            s.machine(name, "dev", INLINE).await?;
-        }
-        let machines = s.machines_ready(2).await?;
-        let uid = s.get(CORE, "Machine", "one").await?.uid().context("no uid")?;
-        let nobody = "00000000-0000-4000-8000-000000000000";
-        let forged = [
-            ("pattern", "*", nobody),
-            ("characters", "on?", nobody),
-            ("missing", "three", nobody),
-            ("namesake", "one", nobody),
-            ("neighbour", "one", uid.as_str()),
-        ];
-        for (name, owner, uid) in forged {
-            s.forge(name, owned_by(owner, uid), json!({})).await?;
-        }
-        for (name, ..) in forged {
-            // The garbage collector may have been faster: it deletes what is owned by a UID that does not exist.
-            drop(s.begin_deletion(OURS, "AWSMachine", name).await);
-        }
-        s.gone(OURS, "AWSMachine", &forged.map(|(name, ..)| name)).await?;
-        for machine in &machines {
-            s.runs_untouched(&instance_of(machine)).await?;
-        }
-        s.assert_mutating(&[("RunInstances", 2)]);
-        let asked = s.aws().manager_journal().of("DescribeInstances");
-        let patterns = asked.matching(|call| call.parameters.values().any(|value| value.contains(['*', '?'])));
-        assert!(patterns.is_empty(), "{patterns}");
-        Ok(())
-    })
 }
 
 #[test]
@@ -321,4 +253,81 @@ fn a_backup_under_new_uids_adopts_what_its_specs_name() -> anyhow::Result<()> {
         }
         Ok(())
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    /// The time for which a deletion looks up an instance that may have been launched is 10 minutes.
+    const LOOKED_UP_WITHIN: Duration = Duration::from_mins(15);
+
+    #[test]
+    fn a_copied_awsmachine_never_ends_the_originals_instance() -> anyhow::Result<()> {
+        story("copies", async |s| {
+            s.cluster("dev").await?;
+            s.machine("original", "dev", INLINE).await?;
+            let original = s.machine_ready("original").await?;
+            let id = instance_of(&original);
+            let owner = json!(original.owner_references().first().context("no owner")?);
+            let ids = json!({"providerID": text(&original, "/spec/providerID"), "instanceID": id});
+            s.forge("with-ids", owner.clone(), ids).await?;
+            s.forge("without-ids", owner, json!({})).await?;
+            let told = s.machine_lacks("with-ids", "InstanceReady", "NotOwned").await?;
+            assert!(told.contains(&id) && told.contains("abandon-instance"), "{told}");
+            let copies = ["with-ids", "without-ids"];
+            for copy in copies {
+                s.begin_deletion(OURS, "AWSMachine", copy).await?;
+            }
+            s.gone_within(LOOKED_UP_WITHIN, OURS, "AWSMachine", &copies).await?;
+            for copy in copies {
+                s.event("AWSMachine", copy, "NotOwned").await?;
+            }
+            s.runs_untouched(&id).await?;
+            s.looked_again("original").await?;
+            s.machine_ready("original").await?;
+            s.assert_mutating(&[("RunInstances", 1)]);
+            // Its own deletion is not hindered.
+            s.begin_deletion(CORE, "Machine", "original").await?;
+            s.gone(OURS, "AWSMachine", &["original"]).await?;
+            assert_eq!(s.terminations(&id), 1);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn an_awsmachine_with_a_forged_owner_ends_no_instance() -> anyhow::Result<()> {
+        story("forged-owners", async |s| {
+            s.cluster("dev").await?;
+            for name in ["one", "two"] {
+                s.machine(name, "dev", INLINE).await?;
+            }
+            let machines = s.machines_ready(2).await?;
+            let uid = s.get(CORE, "Machine", "one").await?.uid().context("no uid")?;
+            let nobody = "00000000-0000-4000-8000-000000000000";
+            let forged = [
+                ("pattern", "*", nobody),
+                ("characters", "on?", nobody),
+                ("missing", "three", nobody),
+                ("namesake", "one", nobody),
+                ("neighbour", "one", uid.as_str()),
+            ];
+            for (name, owner, uid) in forged {
+                s.forge(name, owned_by(owner, uid), json!({})).await?;
+            }
+            for (name, ..) in forged {
+                // The garbage collector may have been faster: it deletes what is owned by a UID that does not exist.
+                drop(s.begin_deletion(OURS, "AWSMachine", name).await);
+            }
+            s.gone_within(LOOKED_UP_WITHIN, OURS, "AWSMachine", &forged.map(|(name, ..)| name))
+                .await?;
+            for machine in &machines {
+                s.runs_untouched(&instance_of(machine)).await?;
+            }
+            s.assert_mutating(&[("RunInstances", 2)]);
+            let asked = s.aws().manager_journal().of("DescribeInstances");
+            let patterns = asked.matching(|call| call.parameters.values().any(|value| value.contains(['*', '?'])));
+            assert!(patterns.is_empty(), "{patterns}");
+            Ok(())
+        })
+    }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use aws_sdk_elasticloadbalancingv2::types::TargetTypeEnum;
 use capa_e2e::aws_proxy::{Call, Fault, Journal};
 use capa_e2e::user::LoadBalancer;
-use capa_e2e::{Story, eventually};
+use capa_e2e::{Story, eventually, mostly_waits};
 use serde_json::json;
 
 use super::machines::{INLINE, at, counts, machine, text};
@@ -73,12 +73,16 @@ struct Life<'a> {
     classic: String,
 }
 
+/// A time for which a deletion shows what it waits for, even on a busy computer.
+const DRAINING: &str = "--target-drain-timeout=400s";
+
 /// The deregistration delay of the target group of addresses.
 const DRAINS: Duration = Duration::from_secs(2);
 
 // One story deliberately: each part needs the machine in the state after the part before.
 #[test]
 fn an_instance_is_a_target_while_it_runs_until_it_is_drained() -> anyhow::Result<()> {
+    mostly_waits();
     tell(Story::new("targets"), async |s| {
         let (user, network) = (&s.user, &s.network);
         let balancer = s.balancer().await?;
@@ -235,10 +239,12 @@ fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> 
 }
 
 #[test]
-fn endless_draining_is_waited_for_a_minute_and_no_longer() -> anyhow::Result<()> {
-    // The default of --target-drain-timeout, divided as all periods of the stories.
-    const LIMIT: Duration = Duration::from_secs(3);
-    story("stuck-draining", async |s| {
+fn endless_draining_is_waited_for_as_long_as_the_flag_says_and_no_longer() -> anyhow::Result<()> {
+    // DRAINING, divided as all periods of the stories.
+    const LIMIT: Duration = Duration::from_secs(20);
+    mostly_waits();
+    tell(Story::new("stuck-draining"), async |s| {
+        s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
         let aws = s.aws();
         aws.set_stuck_draining(true);
         let balancer = s.user.create_network_load_balancer(&s.network, "api").await?;
@@ -264,11 +270,12 @@ fn endless_draining_is_waited_for_a_minute_and_no_longer() -> anyhow::Result<()>
 
 #[test]
 fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result<()> {
+    mostly_waits();
     tell(Story::new("refused-target"), async |s| {
         let (user, aws) = (&s.user, s.aws());
         let balancer = s.balancer().await?;
         let group = &balancer.target_group_arn;
-        s.start_manager().await?;
+        s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
         s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
             .await?;
         let missing = "[{classicLoadBalancerName: nowhere}]";
@@ -297,10 +304,13 @@ fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result
         for name in ["refused", "lost"] {
             s.begin_deletion(CORE, "Machine", name).await?;
         }
-        s.gone(OURS, "AWSMachine", &["lost"]).await?;
-        let message = s.targets_say("refused", "False", "Unauthorized").await?;
-        assert!(message.contains("has not left target group api/"), "{message}");
-        s.gone(OURS, "AWSMachine", &["refused"]).await?;
+        eventually(WITHIN, "the target to be said to stay", async || {
+            let message = s.targets_say("refused", "False", "Unauthorized").await?;
+            ensure!(message.contains("has not left target group api/"), "{message}");
+            Ok(())
+        })
+        .await?;
+        s.gone(OURS, "AWSMachine", &["lost", "refused"]).await?;
         assert!(user.live_instances().await?.is_empty());
         Ok(())
     })

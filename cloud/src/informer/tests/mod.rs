@@ -20,8 +20,12 @@ struct Rig {
 }
 
 fn rig() -> Rig {
+    rig_with(Timing::default())
+}
+
+fn rig_with(timing: Timing) -> Rig {
     Rig {
-        informer: InstanceInformer::new(Timing::default()),
+        informer: InstanceInformer::new(timing),
         now: Duration::ZERO,
     }
 }
