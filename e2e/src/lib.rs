@@ -38,6 +38,7 @@ mod metrics;
 pub mod moto;
 pub mod nodes;
 pub mod objects;
+mod passes;
 mod pki;
 pub mod planted;
 mod ports;

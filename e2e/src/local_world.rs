@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use kube::Client;
@@ -24,7 +24,7 @@ use crate::{
     programs, provider,
     supervised::{Memory, Supervised},
     turn::{Turn, turn},
-    wait::http_get,
+    wait::{http_get, world_started_in},
 };
 
 /// A running world. It ends when it is stopped or dropped, and with its process, however that ends.
@@ -73,7 +73,9 @@ impl LocalWorld {
     async fn start_for(turn: Option<Turn>, core_flags: &[&str]) -> anyhow::Result<Self> {
         let directory = Directory::new()?;
         let endpoints = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let began = Instant::now();
         let processes = Self::processes(&directory, core_flags, endpoints).await;
+        world_started_in(began.elapsed());
         Self::of(processes, endpoints, directory, turn)
     }
 

@@ -18,6 +18,7 @@ use crate::{
     aws_proxy::AccessKey,
     environment::TestEnvironment,
     metrics::Metrics,
+    passes::Passes,
     ports::free_port,
     programs, provider,
     supervised::{Memory, Supervised, last_words},
@@ -106,6 +107,11 @@ impl<'a> ManagerBuilder<'a> {
             // secrets in the log, and for `Manager::looked_at`.
             "-v=5".to_owned(),
         ];
+        if self.leader_election {
+            // A leader keeps leading although a busy computer delays it.
+            arguments.push("--leader-elect-lease-duration=60s".to_owned());
+            arguments.push("--leader-elect-renew-deadline=45s".to_owned());
+        }
         let name = |flag: &str| flag.split('=').next().map(str::to_owned);
         arguments.retain(|given| !self.flags.iter().any(|flag| name(flag) == name(given)));
         arguments.insert(0, "manager".to_owned());
@@ -169,6 +175,7 @@ impl<'a> ManagerBuilder<'a> {
         process.ready(READY_WITHIN, ready).await?;
         let manager = Manager {
             log: process.log().to_owned(),
+            passes: Arc::default(),
             process: Arc::new(Mutex::new(Some(process))),
             health,
             diagnostics,
@@ -199,6 +206,7 @@ pub struct Manager {
     /// The process; `None` once the manager has ended.
     process: Arc<Mutex<Option<Supervised>>>,
     log: PathBuf,
+    passes: Arc<Mutex<Passes>>,
     health: String,
     diagnostics: String,
 }
@@ -234,15 +242,9 @@ impl Manager {
     /// The resource versions of an object in the finished passes of one controller, e.g. `awsmachine`. The versions
     /// come from the log in its text format at `-v=4` or more, because metrics name no objects.
     pub fn looked_at(&self, controller: &str, name: &str) -> anyhow::Result<Vec<u64>> {
-        let (controller, name) = (format!(" controller=\"{controller}\""), format!(" name=\"{name}\""));
-        let log = self.log()?;
-        let version = |line: &str| {
-            let (span, fields) = line.split_once(": reconciled ")?;
-            let of_object = format!(" {}", span.replace('{', " "));
-            let version = fields.split_once("version=\"")?.1.split_once('"')?.0.parse().ok()?;
-            (of_object.contains(&controller) && of_object.contains(&name)).then_some(version)
-        };
-        Ok(log.lines().filter_map(version).collect())
+        let mut passes = self.passes.lock();
+        passes.read_on(&self.log)?;
+        Ok(passes.versions(controller, name))
     }
 
     /// Whether the manager is ready; the error contains the readiness answer.

@@ -1,5 +1,6 @@
 //! Waiting for a condition, with a deadline and the last observation.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
@@ -12,13 +13,34 @@ const POLL: Duration = Duration::from_millis(100);
 /// The interval after a long wait. Every check costs time of the API server, which other tests need.
 const RARE_POLL: Duration = Duration::from_millis(500);
 
+/// The start of a world on an idle computer with two cores. Budgets of waits are for such a computer.
+const USUAL_START: Duration = Duration::from_secs(15);
+
+/// The highest factor by which budgets grow.
+const MOST_PATIENT: u32 = 4;
+
+/// The factor by which budgets grow, from the slowest start of a world.
+static PATIENCE: AtomicU32 = AtomicU32::new(1);
+
+/// Lets all later waits of this process last as many times longer as this start of a world took longer than usual.
+pub(crate) fn world_started_in(took: Duration) {
+    PATIENCE.fetch_max(patience(took), Ordering::Relaxed);
+}
+
+fn patience(start: Duration) -> u32 {
+    let factor = start.as_millis().div_ceil(USUAL_START.as_millis());
+    u32::try_from(factor).unwrap_or(MOST_PATIENT).clamp(1, MOST_PATIENT)
+}
+
 /// Calls `probe` until it succeeds, and returns its result. An error of the probe means *not yet*; after `within`, the
-/// returned error contains the last one. `what` completes the sentence "waited for …".
+/// returned error contains the last one. `within` is for an idle computer, and grows where worlds start slowly. `what`
+/// completes the sentence "waited for …".
 pub async fn eventually<T>(
     within: Duration,
     what: &str,
     mut probe: impl AsyncFnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    let within = within * PATIENCE.load(Ordering::Relaxed);
     let started = Instant::now();
     loop {
         // A probe that hangs must not outlive the deadline.
@@ -48,6 +70,12 @@ pub(crate) async fn http_get(url: &str) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn budgets_grow_with_the_start_of_a_world() {
+        let factors = [0, 15, 16, 31, 300].map(|seconds| patience(Duration::from_secs(seconds)));
+        assert_eq!(factors, [1, 1, 2, 3, 4]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn eventually_returns_the_result_of_the_probe() {
