@@ -218,7 +218,7 @@ impl Ec2UnderTest for OnTheWire {
                 let on = AttributeBooleanValue::builder().value(true).build();
                 protect.disable_api_termination(on).send().await.unwrap();
             }
-            Circumstance::Throttling => self.account.throttle(1),
+            Circumstance::Throttling => self.account.throttle(0),
         }
     }
 }

@@ -212,7 +212,7 @@ async fn an_unreachable_endpoint_answers_only_the_user() {
     assert_eq!(answer_of(&neighbour, "DescribeVpcs", &[]).await.0, 200);
     outage.lift();
     assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
-    let brief = account.fault(Fault::unreachable().lasting(Duration::from_secs(3)));
+    let brief = account.fault(Fault::unreachable().lasting(Duration::from_secs(20)));
     assert!(call(&account, "ec2", "DescribeVpcs", &[]).await.is_err());
     let over = eventually(WITHIN, "the outage to be over", async || {
         call(&account, "ec2", "DescribeVpcs", &[]).await.context("still down")

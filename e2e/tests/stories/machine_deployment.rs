@@ -6,7 +6,6 @@ use anyhow::ensure;
 use capa_e2e::eventually;
 use serde_json::json;
 
-use super::machines::spread;
 use super::scenario::{CORE, WITHIN, story};
 
 #[test]
@@ -19,9 +18,7 @@ fn machines_come_and_go_without_a_trace_on_a_brought_network() -> anyhow::Result
 
         s.patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": 3}}))
             .await?;
-        let machines = s.machines_ready(3).await?;
-        assert_eq!(spread(&machines), [1, 1, 1], "three zones are filled evenly");
-        s.launched_once()?;
+        s.machines_ready(3).await?;
 
         s.patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": 0}}))
             .await?;

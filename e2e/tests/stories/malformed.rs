@@ -44,11 +44,13 @@ fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Resul
         assert_eq!(healed["failureDomains"].as_array().map(Vec::len), Some(3), "{healed}");
         let unreadable = s.aws_cluster("unreadable").await?;
         assert_eq!(unreadable.data.get("status"), None);
-        let malformed = manager
-            .metrics()
-            .await?
-            .sum("capa_malformed_objects", &[("kind", "AWSCluster")]);
-        assert_eq!(malformed, Some(1.0));
+        eventually(WITHIN, "the cluster to be counted", async || {
+            let metrics = manager.metrics().await?;
+            let malformed = metrics.sum("capa_malformed_objects", &[("kind", "AWSCluster")]);
+            ensure!(malformed == Some(1.0), "{malformed:?} are");
+            Ok(())
+        })
+        .await?;
         let log = manager.log()?;
         let named = |line: &str| line.contains("/unreadable") && line.contains("malformed");
         assert!(log.lines().any(named), "{log}");

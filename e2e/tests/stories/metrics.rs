@@ -29,15 +29,13 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
         s.cluster("dev").await?;
         s.machine("counted", "dev", INLINE).await?;
         s.machine_ready("counted").await?;
-        eventually(WITHIN, "a listing", async || {
-            let metrics = manager.metrics().await?;
-            let age = metrics.sum("capa_instance_store_age_seconds", &[]);
-            ensure!(age.is_some(), "the metric has no sample yet");
-            Ok(())
+        // Gauges follow the caches of the manager.
+        let text = eventually(WITHIN, "one ready machine in the metrics", async || {
+            let text = manager.scrape().await?;
+            counts_one_ready_machine(&Metrics::parse(&text))?;
+            Ok(text)
         })
         .await?;
-
-        let text = manager.scrape().await?;
         let documented = documented()?;
         let types = |families: &Families| -> BTreeMap<String, String> {
             families
@@ -57,34 +55,6 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
             );
         }
 
-        let metrics = Metrics::parse(&text);
-        let value = |name: &str, labels: &[(&str, &str)]| metrics.sum(name, labels);
-        assert_eq!(value("capa_launch_attempts_total", &[("result", "success")]), Some(1.0));
-        assert_eq!(
-            value("capa_launch_attempts_total", &[("result", "throttled")]),
-            Some(0.0)
-        );
-        assert_eq!(value("capa_machines", &[("phase", "running")]), Some(1.0));
-        assert_eq!(value("capa_machines", &[]), Some(1.0), "each machine is in one phase");
-        for kind in ["AWSCluster", "AWSMachine"] {
-            let ready = [
-                ("kind", kind),
-                ("condition", "Ready"),
-                ("status", "True"),
-                ("reason", "Ready"),
-            ];
-            assert_eq!(value("capa_objects", &ready), Some(1.0), "{kind}");
-            assert_eq!(value("capa_objects", &ready[..2]), Some(1.0), "{kind} is Ready or not");
-        }
-        assert_eq!(value("capa_build_info", &[]), Some(1.0));
-        assert_eq!(value("leader_election_master_status", &[]), Some(1.0));
-        let launched = [
-            ("controller", "awsmachine"),
-            ("operation", "RunInstances"),
-            ("error_code", ""),
-        ];
-        assert_eq!(value("aws_api_requests_total", &launched), Some(1.0));
-        assert_eq!(value("aws_api_call_retries_sum", &launched[..2]), Some(0.0));
         for object in ["dev", "counted", s.namespace()] {
             assert!(!text.contains(&format!("\"{object}\"")), "{object} is a label");
         }
@@ -146,6 +116,41 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
         }
         Ok(())
     })
+}
+
+/// Fails unless the metrics show one cluster and one machine, both Ready, a launch at the first attempt, and a listing.
+fn counts_one_ready_machine(metrics: &Metrics) -> anyhow::Result<()> {
+    let is = |name: &str, labels: &[(&str, &str)], expected: f64| {
+        let value = metrics.sum(name, labels);
+        ensure!(value == Some(expected), "{name} of {labels:?} is {value:?}");
+        Ok(())
+    };
+    is("capa_launch_attempts_total", &[("result", "success")], 1.0)?;
+    is("capa_launch_attempts_total", &[("result", "throttled")], 0.0)?;
+    is("capa_machines", &[("phase", "running")], 1.0)?;
+    is("capa_machines", &[], 1.0)?;
+    for kind in ["AWSCluster", "AWSMachine"] {
+        let ready = [
+            ("kind", kind),
+            ("condition", "Ready"),
+            ("status", "True"),
+            ("reason", "Ready"),
+        ];
+        is("capa_objects", &ready, 1.0)?;
+        is("capa_objects", &ready[..2], 1.0)?;
+    }
+    is("capa_build_info", &[], 1.0)?;
+    is("leader_election_master_status", &[], 1.0)?;
+    let launched = [
+        ("controller", "awsmachine"),
+        ("operation", "RunInstances"),
+        ("error_code", ""),
+    ];
+    is("aws_api_requests_total", &launched, 1.0)?;
+    is("aws_api_call_retries_sum", &launched[..2], 0.0)?;
+    let age = metrics.sum("capa_instance_store_age_seconds", &[]);
+    ensure!(age.is_some(), "there was no listing yet");
+    Ok(())
 }
 
 /// The rows of the table in the documentation.

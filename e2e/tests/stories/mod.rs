@@ -28,6 +28,7 @@ mod hot_loops;
 mod identities;
 mod images;
 mod input;
+mod kustomizations;
 mod launch;
 mod lifetime;
 mod limits;

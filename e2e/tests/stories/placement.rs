@@ -1,15 +1,15 @@
 //! The subnets that machines are launched in.
 
-use capa_e2e::fixtures;
-
-use super::machines::{spread, text};
-use super::scenario::{story, template};
+use super::machines::{INLINE, machine, spread, text};
+use super::scenario::story;
 
 #[test]
 fn six_machines_fill_three_zones_evenly() -> anyhow::Result<()> {
     story("zones", async |s| {
         s.cluster("dev").await?;
-        s.machine_deployment("workers", "dev", 6).await?;
+        for number in 0..6 {
+            s.machine(&format!("worker-{number}"), "dev", INLINE).await?;
+        }
         let machines = s.machines_ready(6).await?;
 
         for machine in &machines {
@@ -30,35 +30,21 @@ fn six_machines_fill_three_zones_evenly() -> anyhow::Result<()> {
 fn a_machine_keeps_its_failure_domain_or_says_why_it_cannot() -> anyhow::Result<()> {
     story("failure-domain", async |s| {
         s.cluster("dev").await?;
-        for (name, zone, replicas) in [("nowhere", "eu-west-1z", 1), ("third", "eu-west-1c", 2)] {
-            let deployment = fixtures::machine_deployment(name, "dev", replicas);
-            let bootstrap = fixtures::bootstrap_secret(name, "#cloud-config");
-            for yaml in [
-                bootstrap,
-                template(name, ""),
-                format!("{deployment}      failureDomain: {zone}\n"),
-            ] {
-                s.apply(&yaml).await?;
-            }
+        for (name, zone) in [
+            ("nowhere", "eu-west-1z"),
+            ("third", "eu-west-1c"),
+            ("too", "eu-west-1c"),
+        ] {
+            s.bootstrap_secret(name).await?;
+            let machine = machine(name, "dev", INLINE);
+            s.apply(&format!("{machine}  failureDomain: {zone}\n")).await?;
         }
-        let mut placed = Vec::new();
-        let mut refused = Vec::new();
-        for name in s.names_of_machines(3).await? {
-            if name.starts_with("third") {
-                placed.push(s.machine_ready(&name).await?);
-            } else {
-                let reason = "NoSubnetInFailureDomain";
-                refused.push(s.machine_lacks(&name, "NetworkReady", reason).await?);
-            }
+        for name in ["third", "too"] {
+            let ready = s.machine_ready(name).await?;
+            assert_eq!(text(&ready, "/status/failureDomain"), "eu-west-1c");
         }
-        let zones: Vec<&str> = placed
-            .iter()
-            .map(|machine| text(machine, "/status/failureDomain"))
-            .collect();
-        assert_eq!(zones, ["eu-west-1c", "eu-west-1c"]);
-        let [refused] = refused.as_slice() else {
-            panic!("{refused:?}");
-        };
+        let reason = "NoSubnetInFailureDomain";
+        let refused = s.machine_lacks("nowhere", "NetworkReady", reason).await?;
         assert!(refused.contains("eu-west-1z"), "{refused}");
         for zone in &s.network.zones {
             let why = format!("{}: zone {}", zone.private_subnet_id, zone.name);

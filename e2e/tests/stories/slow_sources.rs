@@ -22,73 +22,6 @@ use super::scenario::{Scenario, WITHIN, story};
 /// Machines that wait for the object: more than the manager reconciles at once.
 const WAITING: usize = 15;
 
-#[test]
-fn a_conversion_webhook_that_hangs_holds_up_no_other_cluster() -> anyhow::Result<()> {
-    story("hanging", async |s| {
-        let kind = Kind::new("hanging.example.org", "Swamp");
-        let name = format!("{}.{}", kind.plural(), kind.group);
-        s.apply(&in_two_versions(&kind)).await?;
-        for (label, verbs) in [
-            (
-                "cluster.x-k8s.io/aggregate-to-manager",
-                "[get, list, watch, patch, update]",
-            ),
-            ("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]"),
-        ] {
-            s.apply(&kind.readable_by(label, verbs)).await?;
-        }
-        kind.cluster(s, "stuck", json!({"network": network(s)})).await?;
-        s.cluster("dev").await?;
-
-        for number in 0..WAITING {
-            s.apply(&machine(&format!("stuck-{number}"), "stuck", INLINE)).await?;
-        }
-        s.apply(&machine("free", "dev", INLINE)).await?;
-        for waiting in s.machines().await? {
-            s.machine_lacks(&waiting.name_any(), "BootstrapDataReady", "WaitingForBootstrapData")
-                .await?;
-        }
-
-        let webhook = Hanging::listen().await?;
-        convert(s, &name, webhook.conversion()).await?;
-        let swamps = s.api(&kind.api_version(), &kind.name).await?;
-        eventually(WITHIN, "reads of the object to hang", async || {
-            let read = tokio::time::timeout(Duration::from_secs(2), swamps.get("stuck")).await;
-            ensure!(read.is_err(), "it is read");
-            Ok(())
-        })
-        .await?;
-        // Without more than a Secret to come, all reads begin within moments: the API server gives them up after 10 s.
-        let stuck: Vec<String> = (0..WAITING).map(|number| format!("stuck-{number}")).collect();
-        try_join_all(stuck.iter().map(|name| s.bootstrap_secret(name))).await?;
-        s.bootstrap_secret("free").await?;
-        s.machine_ready("free").await?;
-        // Where their reads occupied all workers, the other machine would be launched after their first failure at
-        // best.
-        let machines = s.machines().await?;
-        let free = machines.iter().find(|machine| machine.name_any() == "free");
-        let launched_at = text(free.context("the machine free")?, "/status/launch/requestedAt");
-        ensure!(!launched_at.is_empty(), "the launch has no time");
-        for machine in &machines {
-            let failed_at = changed_at(machine, "NetworkReady");
-            let is_stuck = machine.name_any() != "free";
-            ensure!(
-                failed_at.is_none_or(|at| !is_stuck || at >= launched_at),
-                "{} failed at {failed_at:?}, before the launch at {launched_at}",
-                machine.name_any()
-            );
-        }
-        s.assert_mutating(&[("RunInstances", 1)]);
-
-        webhook.break_off().await;
-        let told = s.machine_lacks("stuck-0", "NetworkReady", "Failed").await?;
-        ensure!(told.contains("Swamp"), "{told}");
-        convert(s, &name, json!({"strategy": "None", "webhook": null})).await?;
-        s.machines_ready(WAITING + 1).await?;
-        kind.forget(s).await
-    })
-}
-
 /// The time of a condition's last transition.
 fn changed_at<'a>(machine: &'a DynamicObject, condition: &str) -> Option<&'a str> {
     let conditions = machine.data.pointer("/status/conditions")?.as_array()?;
@@ -150,5 +83,76 @@ impl Hanging {
     async fn break_off(self) {
         self.taking.abort();
         self.calls.lock().await.clear();
+    }
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_conversion_webhook_that_hangs_holds_up_no_other_cluster() -> anyhow::Result<()> {
+        story("hanging", async |s| {
+            let kind = Kind::new("hanging.example.org", "Swamp");
+            let name = format!("{}.{}", kind.plural(), kind.group);
+            s.apply(&in_two_versions(&kind)).await?;
+            for (label, verbs) in [
+                (
+                    "cluster.x-k8s.io/aggregate-to-manager",
+                    "[get, list, watch, patch, update]",
+                ),
+                ("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]"),
+            ] {
+                s.apply(&kind.readable_by(label, verbs)).await?;
+            }
+            kind.cluster(s, "stuck", json!({"network": network(s)})).await?;
+            s.cluster("dev").await?;
+
+            for number in 0..WAITING {
+                s.apply(&machine(&format!("stuck-{number}"), "stuck", INLINE)).await?;
+            }
+            s.apply(&machine("free", "dev", INLINE)).await?;
+            for waiting in s.machines().await? {
+                s.machine_lacks(&waiting.name_any(), "BootstrapDataReady", "WaitingForBootstrapData")
+                    .await?;
+            }
+
+            let webhook = Hanging::listen().await?;
+            convert(s, &name, webhook.conversion()).await?;
+            let swamps = s.api(&kind.api_version(), &kind.name).await?;
+            eventually(WITHIN, "reads of the object to hang", async || {
+                let read = tokio::time::timeout(Duration::from_secs(2), swamps.get("stuck")).await;
+                ensure!(read.is_err(), "it is read");
+                Ok(())
+            })
+            .await?;
+            // Without more than a Secret to come, all reads begin within moments: the API server gives them up after 10 s.
+            let stuck: Vec<String> = (0..WAITING).map(|number| format!("stuck-{number}")).collect();
+            try_join_all(stuck.iter().map(|name| s.bootstrap_secret(name))).await?;
+            s.bootstrap_secret("free").await?;
+            s.machine_ready("free").await?;
+            // Where their reads occupied all workers, the other machine would be launched after their first failure at
+            // best.
+            let machines = s.machines().await?;
+            let free = machines.iter().find(|machine| machine.name_any() == "free");
+            let launched_at = text(free.context("the machine free")?, "/status/launch/requestedAt");
+            ensure!(!launched_at.is_empty(), "the launch has no time");
+            for machine in &machines {
+                let failed_at = changed_at(machine, "NetworkReady");
+                let is_stuck = machine.name_any() != "free";
+                ensure!(
+                    failed_at.is_none_or(|at| !is_stuck || at >= launched_at),
+                    "{} failed at {failed_at:?}, before the launch at {launched_at}",
+                    machine.name_any()
+                );
+            }
+            s.assert_mutating(&[("RunInstances", 1)]);
+
+            webhook.break_off().await;
+            let told = s.machine_lacks("stuck-0", "NetworkReady", "Failed").await?;
+            ensure!(told.contains("Swamp"), "{told}");
+            convert(s, &name, json!({"strategy": "None", "webhook": null})).await?;
+            s.machines_ready(WAITING + 1).await?;
+            kind.forget(s).await
+        })
     }
 }

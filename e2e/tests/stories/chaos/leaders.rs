@@ -35,8 +35,8 @@ fn leaders(seed: u64) -> anyhow::Result<()> {
             .new_manager()
             .flag(format!("--timing-divisor={DIVISOR}"))
             .leader_election()
-            .flag("--leader-elect-lease-duration=10s")
-            .flag("--leader-elect-renew-deadline=8s")
+            .flag("--leader-elect-lease-duration=30s")
+            .flag("--leader-elect-renew-deadline=25s")
             .flag("--leader-elect-retry-period=1s");
         let first = builder.start().await?;
         eventually(WITHIN, "the first to lead", async || leads(&first, true).await).await?;

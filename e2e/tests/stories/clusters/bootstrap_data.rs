@@ -11,21 +11,6 @@ fn a_cluster_boots_from_secrets_manager_and_leaves_no_secret() -> anyhow::Result
 }
 
 #[test]
-fn a_cluster_boots_with_ignition_from_its_user_data() -> anyhow::Result<()> {
-    whole_clusters("ignition", async |s| {
-        let mut cluster = s.kubeadm_cluster("dev").await?;
-        // The keys of a control plane fit compressed only.
-        cluster.bootstrap =
-            "ignition: {version: '3.4', storageType: UnencryptedUserData}\n      uncompressedUserData: false";
-        cluster.control_plane(1).await?;
-        cluster.workers(1).await?;
-        cluster.ready(1, 1).await?;
-        ensure!(s.aws().nodes_journal().is_empty(), "the nodes have fetched something");
-        cluster.delete().await
-    })
-}
-
-#[test]
 fn a_cluster_boots_with_ignition_from_a_bucket() -> anyhow::Result<()> {
     // As in CAPA's template for Flatcar: the format alone says that the data is for Ignition.
     let profiles = "controlPlaneIAMInstanceProfile: control-plane, nodesIAMInstanceProfiles: [nodes]";
@@ -33,14 +18,31 @@ fn a_cluster_boots_with_ignition_from_a_bucket() -> anyhow::Result<()> {
 }
 
 mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_cluster_boots_with_ignition_from_its_user_data() -> anyhow::Result<()> {
+        whole_clusters("ignition", async |s| {
+            let mut cluster = s.kubeadm_cluster("dev").await?;
+            // The keys of a control plane fit compressed only.
+            cluster.bootstrap =
+                "ignition: {version: '3.4', storageType: UnencryptedUserData}\n      uncompressedUserData: false";
+            cluster.control_plane(1).await?;
+            cluster.workers(1).await?;
+            cluster.ready(1, 1).await?;
+            ensure!(s.aws().nodes_journal().is_empty(), "the nodes have fetched something");
+            cluster.delete().await
+        })
+    }
+
     #[test]
     fn a_cluster_boots_with_ignition_by_presigned_urls() -> anyhow::Result<()> {
-        super::boots_from_bucket("presigned", "ignition: {version: '3.4'}", "presignedURLDuration: 30m")
+        boots_from_bucket("presigned", "ignition: {version: '3.4'}", "presignedURLDuration: 30m")
     }
 
     #[test]
     fn a_cluster_boots_from_parameter_store_and_leaves_no_parameter() -> anyhow::Result<()> {
-        super::boots_from(
+        boots_from(
             "parameters",
             "cloudInit: {secureSecretsBackend: ssm-parameter-store}",
             ["PutParameter", "DeleteParameters"],
