@@ -110,8 +110,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The same timing with every period divided by `factor`. Safety ages stay as they are: on a slow computer a shorter
-    /// one would be over before AWS or the API server has answered.
+    /// The same timing with every period divided by `factor`. Safety ages stay as they are: on a slow computer a
+    /// shorter one would be over before AWS or the API server has answered.
     #[must_use]
     pub fn with_periods_divided_by(self, factor: u32) -> Self {
         let factor = factor.max(1);

@@ -1,6 +1,7 @@
 //! The manager under test as the real binary or inside the test, always with the permissions of its own ServiceAccount.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     process::{Command, ExitStatus},
     sync::Arc,
@@ -245,6 +246,13 @@ impl Manager {
         let mut passes = self.passes.lock();
         passes.read_on(&self.log)?;
         Ok(passes.versions(controller, name))
+    }
+
+    /// The number of finished passes over each object, by controller and name, from the same log.
+    pub fn passes_by_object(&self) -> anyhow::Result<BTreeMap<(String, String), usize>> {
+        let mut passes = self.passes.lock();
+        passes.read_on(&self.log)?;
+        Ok(passes.by_object())
     }
 
     /// Whether the manager is ready; the error contains the readiness answer.

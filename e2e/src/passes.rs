@@ -1,5 +1,6 @@
 //! The finished passes of a manager over objects, from its log: metrics name no objects.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -17,7 +18,8 @@ pub(crate) struct Passes {
 struct Pass {
     controller: String,
     name: String,
-    version: u64,
+    /// Absent where the object could not be read.
+    version: Option<u64>,
 }
 
 impl Passes {
@@ -40,20 +42,30 @@ impl Passes {
         let passes = self.found.iter();
         passes
             .filter(|pass| pass.controller == controller && pass.name == name)
-            .map(|pass| pass.version)
+            .filter_map(|pass| pass.version)
             .collect()
+    }
+
+    /// The number of passes over each object, by controller and name.
+    pub(crate) fn by_object(&self) -> BTreeMap<(String, String), usize> {
+        let mut passes = BTreeMap::new();
+        for pass in &self.found {
+            *passes.entry((pass.controller.clone(), pass.name.clone())).or_default() += 1;
+        }
+        passes
     }
 }
 
 impl Pass {
-    /// The pass that a line of the log in its text format tells of: `…{controller="…" name="…" …}: … reconciled version="…"`.
+    /// The pass that a line of the log in its text format tells of:
+    /// `…{controller="…" name="…" …}: … reconciled version="…"`.
     fn parse(line: &str) -> Option<Self> {
         let (span, fields) = line.split_once(": reconciled ")?;
         let span = span.replace('{', " ");
         Some(Self {
             controller: quoted(&span, " controller=\"")?.to_owned(),
             name: quoted(&span, " name=\"")?.to_owned(),
-            version: quoted(fields, "version=\"")?.parse().ok()?,
+            version: quoted(fields, "version=\"").and_then(|version| version.parse().ok()),
         })
     }
 }
@@ -97,5 +109,8 @@ mod tests {
         assert_eq!(passes.versions("awsmachine", "one"), [7, 8]);
         assert_eq!(passes.versions("awsmachine", "two"), [9]);
         assert!(passes.versions("awscluster", "one").is_empty());
+        let object = |name: &str| ("awsmachine".to_owned(), name.to_owned());
+        let counts = BTreeMap::from([(object("one"), 2), (object("two"), 1)]);
+        assert_eq!(passes.by_object(), counts);
     }
 }

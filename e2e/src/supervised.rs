@@ -48,9 +48,8 @@ struct Recipe {
 }
 
 impl Supervised {
-    /// Starts the program of `command` with its arguments and exactly its environment (plus `PATH` and Go's
-    /// `GOGC`), so that the
-    /// developer's own AWS and Kubernetes settings do not reach it. Its output goes to `<name>.log` in `logs`.
+    /// Starts the program of `command` with its arguments and exactly its environment (plus `PATH` and Go's `GOGC`), so
+    /// that the developer's own AWS and Kubernetes settings do not reach it. Its output goes to `<name>.log` in `logs`.
     pub fn start(directory: &Directory, logs: &Path, name: &str, command: &Command) -> anyhow::Result<Self> {
         let environment = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let recipe = Recipe {

@@ -33,9 +33,9 @@ for run in $(seq "$runs"); do
   make test >"$log" 2>&1 </dev/null || { status=1 result=FAILED; }
   calm
   phases="$(sed -n '/^phases:$/,$ s/^\([a-z-]*\) *\([0-9]*\) s .*/\1 \2 s/p' "$log" | paste -sd, | sed 's/,/, /g')"
-  flaky="$(sed -n 's/^FLAKY //p' "$log" | paste -sd' ')"
-  flaky_stories=$((flaky_stories + $(grep -c '^FLAKY ' "$log")))
-  line="run $run$beside: $result; $phases${flaky:+; flaky: $flaky}"
+  mapfile -t flaky < <(sed -n 's/^FLAKY //p' "$log")
+  flaky_stories=$((flaky_stories + ${#flaky[@]}))
+  line="run $run$beside: $result; $phases${flaky:+; flaky: ${flaky[*]}}"
   echo "$line"
   table+="$line"$'\n'
 done

@@ -4,7 +4,8 @@
 #
 # A story that fails is run once more, alone, after all others. If it passes then, its name is printed behind `FLAKY`,
 # added to flaky-stories in the cache folder, and the run is green. More than two such stories are red, and so is a failure
-# of any other test, or a program that does not run to its end. A flaky story is a bug to be mended: it says nothing about the computer.
+# of any other test, or a program that does not run to its end. A flaky story is a bug to be mended: it says nothing about
+# the computer.
 set -euo pipefail
 
 most_flaky=2

@@ -28,7 +28,8 @@ impl Overdue {
 }
 
 impl InstanceInformer {
-    /// Whether no listing has completed for five intervals and five minutes. The listings fail, or wait for their turns.
+    /// Whether no listing has completed for five intervals and five minutes. The listings fail, or wait for their
+    /// turns.
     pub fn is_overdue(&self) -> bool {
         self.overdue.is_overdue
     }

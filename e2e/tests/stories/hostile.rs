@@ -346,7 +346,7 @@ async fn is_unharmed(manager: &Manager) -> anyhow::Result<()> {
 
 /// Fails if an object was reconciled too often, or if there were more AWS calls than objects that need them.
 fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize) -> anyhow::Result<()> {
-    let passes = passes_by_object(&manager.log()?);
+    let passes = manager.passes_by_object()?;
     let busiest = passes
         .iter()
         .max_by_key(|(_, passes)| **passes)
@@ -355,21 +355,6 @@ fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize) -> any
     let calls = scenario.calls();
     ensure!(calls.values().sum::<usize>() <= MOST_CALLS * objects, "{calls:?}");
     Ok(())
-}
-
-/// The number of passes over each object.
-fn passes_by_object(log: &str) -> BTreeMap<String, usize> {
-    let mut passes = BTreeMap::new();
-    for line in log.lines() {
-        let Some((span, _)) = line.split_once(": reconciled ") else {
-            continue;
-        };
-        let field = |name: &str| Some(span.split_once(&format!("{name}=\""))?.1.split_once('"')?.0);
-        if let Some((controller, name)) = field("controller").zip(field("name")) {
-            *passes.entry(format!("{controller} {name}")).or_default() += 1;
-        }
-    }
-    passes
 }
 
 /// Deletes all objects of a kind and waits until they are gone.

@@ -44,13 +44,7 @@ fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Resul
         assert_eq!(healed["failureDomains"].as_array().map(Vec::len), Some(3), "{healed}");
         let unreadable = s.aws_cluster("unreadable").await?;
         assert_eq!(unreadable.data.get("status"), None);
-        eventually(WITHIN, "the cluster to be counted", async || {
-            let metrics = manager.metrics().await?;
-            let malformed = metrics.sum("capa_malformed_objects", &[("kind", "AWSCluster")]);
-            ensure!(malformed == Some(1.0), "{malformed:?} are");
-            Ok(())
-        })
-        .await?;
+        one_is_counted(&manager, "AWSCluster").await?;
         let log = manager.log()?;
         let named = |line: &str| line.contains("/unreadable") && line.contains("malformed");
         assert!(log.lines().any(named), "{log}");
@@ -95,13 +89,7 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
         api.patch_status("forgetful", &PatchParams::default(), &status).await?;
         replace_schema(s, MACHINES, ours).await?;
 
-        eventually(WITHIN, "the machine to be counted", async || {
-            let metrics = manager.metrics().await?;
-            let malformed = metrics.sum("capa_malformed_objects", &[("kind", "AWSMachine")]);
-            ensure!(malformed == Some(1.0), "{malformed:?} are");
-            Ok(())
-        })
-        .await?;
+        one_is_counted(&manager, "AWSMachine").await?;
         reported(s, "AWSMachine", "spec.ami", "nothing is done for it").await?;
         // A status write by another client triggers no pass. The next pass for any reason corrects the status.
         let tags = json!({"spec": {"additionalTags": {"team": "another"}}});
@@ -152,6 +140,17 @@ fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Resu
         manager.stop().await?;
         says_that_no_policy_is_in_force(&s.start_manager().await?).await
     })
+}
+
+/// Waits until the metric of unreadable objects counts one of this kind.
+async fn one_is_counted(manager: &Manager, kind: &str) -> anyhow::Result<()> {
+    eventually(WITHIN, &format!("one unreadable {kind} to be counted"), async || {
+        let metrics = manager.metrics().await?;
+        let malformed = metrics.sum("capa_malformed_objects", &[("kind", kind)]);
+        ensure!(malformed == Some(1.0), "{malformed:?} are");
+        Ok(())
+    })
+    .await
 }
 
 /// Waits for the log to name each policy, and fails if it names one twice.

@@ -20,12 +20,8 @@ struct Rig {
 }
 
 fn rig() -> Rig {
-    rig_with(Timing::default())
-}
-
-fn rig_with(timing: Timing) -> Rig {
     Rig {
-        informer: InstanceInformer::new(timing),
+        informer: InstanceInformer::new(Timing::default()),
         now: Duration::ZERO,
     }
 }

@@ -48,7 +48,8 @@ fn an_informer_without_machines_is_never_overdue() {
 
 #[test]
 fn listings_with_a_short_interval_are_overdue_after_five_minutes() {
-    let mut rig = rig_with(Timing::default().with_periods_divided_by(20));
+    let informer = InstanceInformer::new(Timing::default().with_periods_divided_by(20));
+    let mut rig = Rig { informer, ..rig() };
     rig.watch("i-1");
     rig.call();
     assert_eq!(rig.informer.next_due(), Some(Duration::from_mins(5)));
