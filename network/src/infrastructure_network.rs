@@ -6,28 +6,55 @@ use serde_json::{Map, Value, json};
 /// The kind whose objects may publish their network in CAPA's fields while another controller manages them.
 const CAPA_KIND: (&str, &str) = (GROUP, "AWSCluster");
 
-/// The network that an object publishes: its `status.network`; without one, CAPA's fields of an AWSCluster that another
-/// controller manages. The types of the fields are not checked here.
+/// The network that an object publishes: its `status.network`. An AWSCluster that another controller manages also
+/// publishes CAPA's fields, each where `status.network` does not have it. The types of the fields are not checked here.
 pub(crate) fn infrastructure_network(group: &str, kind: &str, object: &Value) -> Option<Value> {
-    let network = object.pointer("/status/network").filter(|network| !network.is_null());
-    network.cloned().or_else(|| {
-        let pointer = format!("/metadata/annotations/{}", MANAGED_BY_ANNOTATION.replace('/', "~1"));
-        let is_managed_elsewhere = (group, kind) == CAPA_KIND && object.pointer(&pointer).is_some();
-        is_managed_elsewhere.then(|| from_capa_fields(object)).flatten()
-    })
+    let published = object.pointer("/status/network").filter(|network| !network.is_null());
+    let pointer = format!("/metadata/annotations/{}", MANAGED_BY_ANNOTATION.replace('/', "~1"));
+    let is_managed_elsewhere = (group, kind) == CAPA_KIND && object.pointer(&pointer).is_some();
+    match published {
+        Some(published) if is_managed_elsewhere => Some(completed(published, from_capa_fields(object))),
+        Some(published) => Some(published.clone()),
+        None => is_managed_elsewhere.then(|| Value::Object(from_capa_fields(object))),
+    }
 }
 
-/// `spec.region`, `spec.network` and `status.networkStatus` as the contract has them; nothing without a subnet.
-fn from_capa_fields(object: &Value) -> Option<Value> {
-    let subnets = object.pointer("/spec/network/subnets")?;
-    let subnets = match subnets.as_array() {
-        Some(subnets) if subnets.is_empty() => return None,
-        Some(subnets) => subnets.iter().map(subnet).collect(),
-        None => subnets.clone(),
+/// The published network, with the CAPA fields that it lacks. The security groups of each role are a field of their own.
+fn completed(published: &Value, capa: Map<String, Value>) -> Value {
+    let Some(fields) = published.as_object() else {
+        return published.clone();
     };
+    let mut network = fields.clone();
+    for (field, value) in capa {
+        match (network.get(&field), value) {
+            (Some(groups @ Value::Object(_)), Value::Object(of_capa)) if field == "securityGroups" => {
+                let groups = completed(groups, of_capa);
+                network.insert(field, groups);
+            }
+            (Some(present), _) if !is_absent(present) => {}
+            (_, value) => {
+                network.insert(field, value);
+            }
+        }
+    }
+    Value::Object(network)
+}
+
+/// Whether the network contract counts a value as absent.
+fn is_absent(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// CAPA's fields as the contract has them: those of `spec`, and `status.networkStatus`. A field that is absent is absent
+/// here too, and stops none of the others.
+fn from_capa_fields(object: &Value) -> Map<String, Value> {
     let mut network = Map::new();
-    network.insert("subnets".to_owned(), subnets);
-    network.insert("securityGroups".to_owned(), security_groups(object));
     let same = [
         "region",
         "controlPlaneTargets",
@@ -38,13 +65,27 @@ fn from_capa_fields(object: &Value) -> Option<Value> {
     for field in same {
         copy(object, &format!("/spec/{field}"), &mut network, field);
     }
-    if let Some(id) = object.pointer("/spec/network/vpc/id") {
+    if let Some(subnets) = object.pointer("/spec/network/subnets") {
+        let of_contract = |subnets: &Vec<Value>| subnets.iter().map(subnet).collect();
+        let subnets = subnets.as_array().map_or_else(|| subnets.clone(), of_contract);
+        network.insert("subnets".to_owned(), subnets);
+    }
+    network.insert("securityGroups".to_owned(), security_groups(object));
+    let mut lookup = Map::new();
+    for (given, field) in [("Format", "format"), ("Org", "org"), ("BaseOS", "baseOS")] {
+        copy(object, &format!("/spec/imageLookup{given}"), &mut lookup, field);
+    }
+    if !lookup.is_empty() {
+        network.insert("imageLookup".to_owned(), Value::Object(lookup));
+    }
+    let id = object.pointer("/spec/network/vpc/id").filter(|id| !is_absent(id));
+    if let Some(id) = id {
         network.insert("vpc".to_owned(), json!({ "id": id }));
     }
     if let Some(bucket) = object.pointer("/spec/s3Bucket").filter(|bucket| bucket.is_object()) {
         network.insert("bootstrapStorage".to_owned(), json!({ "s3": bootstrap_bucket(bucket) }));
     }
-    Some(Value::Object(network))
+    network
 }
 
 fn bootstrap_bucket(given: &Value) -> Value {
@@ -72,17 +113,22 @@ fn subnet(given: &Value) -> Value {
     Value::Object(subnet)
 }
 
-/// The security groups by role, as CAPA attaches them: `node` and `lb` to every machine.
+/// The security groups by role, as CAPA attaches them: `node` and `lb` to every machine. A role that the status does not
+/// show has the group that `securityGroupOverrides` names.
 fn security_groups(object: &Value) -> Value {
-    let of = |role: &str| object.pointer(&format!("/status/networkStatus/securityGroups/{role}/id"));
+    let at = |pointer: String| object.pointer(&pointer).filter(|id| !is_absent(id));
+    let of = |role: &str| {
+        let in_use = at(format!("/status/networkStatus/securityGroups/{role}/id"));
+        in_use.or_else(|| at(format!("/spec/network/securityGroupOverrides/{role}")))
+    };
     let all: Vec<_> = ["node", "lb"].iter().filter_map(|role| of(role)).collect();
     let control_plane: Vec<_> = of("controlplane").into_iter().collect();
     json!({"all": all, "controlPlane": control_plane})
 }
 
-/// Copies a field unless it is empty.
+/// Copies a field unless it is absent.
 fn copy(from: &Value, pointer: &str, into: &mut Map<String, Value>, field: &str) {
-    let found = from.pointer(pointer).filter(|value| !value.is_null() && *value != "");
+    let found = from.pointer(pointer).filter(|value| !is_absent(value));
     if let Some(value) = found {
         into.insert(field.to_owned(), value.clone());
     }
@@ -159,19 +205,98 @@ mod tests {
             infrastructure_network("example.org", "AWSCluster", &managed_by(true)),
             None
         );
-        let mut without_subnets = managed_by(true);
-        without_subnets["spec"]["network"]["subnets"] = json!([]);
-        assert_eq!(infrastructure_network(GROUP, "AWSCluster", &without_subnets), None);
+        let mut ours = managed_by(false);
+        ours["status"]["network"] = json!({"region": "us-east-1"});
+        assert_eq!(
+            infrastructure_network(GROUP, "AWSCluster", &ours),
+            Some(json!({"region": "us-east-1"}))
+        );
     }
 
     #[test]
-    fn the_network_in_the_status_takes_precedence() {
+    fn each_capa_field_stands_for_itself() {
+        let rows = [
+            ("region", json!({"region": "r"}), json!({"region": "r"})),
+            (
+                "identityRef",
+                json!({"identityRef": {"kind": "AWSClusterRoleIdentity", "name": "i"}}),
+                json!({"identityRef": {"kind": "AWSClusterRoleIdentity", "name": "i"}}),
+            ),
+            (
+                "network.vpc.id",
+                json!({"network": {"vpc": {"id": "vpc-00000001"}}}),
+                json!({"vpc": {"id": "vpc-00000001"}}),
+            ),
+            (
+                "additionalTags",
+                json!({"additionalTags": {"team": "a"}}),
+                json!({"additionalTags": {"team": "a"}}),
+            ),
+            ("sshKeyName", json!({"sshKeyName": "k"}), json!({"sshKeyName": "k"})),
+            (
+                "imageLookupFormat",
+                json!({"imageLookupFormat": "f"}),
+                json!({"imageLookup": {"format": "f"}}),
+            ),
+            (
+                "imageLookupOrg",
+                json!({"imageLookupOrg": "1"}),
+                json!({"imageLookup": {"org": "1"}}),
+            ),
+            (
+                "imageLookupBaseOS",
+                json!({"imageLookupBaseOS": "b"}),
+                json!({"imageLookup": {"baseOS": "b"}}),
+            ),
+            (
+                "network.securityGroupOverrides",
+                json!({"network": {"securityGroupOverrides": {"node": "sg-1", "lb": "sg-2", "controlplane": "sg-3"}}}),
+                json!({"securityGroups": {"all": ["sg-1", "sg-2"], "controlPlane": ["sg-3"]}}),
+            ),
+            (
+                "s3Bucket",
+                json!({"s3Bucket": {"name": "b"}}),
+                json!({"bootstrapStorage": {"s3": {"bucket": "b"}}}),
+            ),
+            (
+                "controlPlaneTargets",
+                json!({"controlPlaneTargets": [{"classicLoadBalancerName": "api"}]}),
+                json!({"controlPlaneTargets": [{"classicLoadBalancerName": "api"}]}),
+            ),
+        ];
+        for (field, spec, expected) in rows {
+            let object = json!({"metadata": {"annotations": {MANAGED_BY_ANNOTATION: ""}}, "spec": spec});
+            let mut read = infrastructure_network(GROUP, "AWSCluster", &object).unwrap();
+            if expected.get("securityGroups").is_none() {
+                read.as_object_mut().unwrap().remove("securityGroups");
+            }
+            assert_eq!(read, expected, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_the_status_precedes_the_capa_field() {
         let mut object = managed_by(true);
-        object["status"]["network"] = json!({"region": "us-east-1"});
-        assert_eq!(
-            infrastructure_network(GROUP, "AWSCluster", &object),
-            Some(json!({"region": "us-east-1"}))
-        );
+        object["status"]["network"] = json!({
+            "region": "us-east-1", "subnets": [], "sshKeyName": "", "securityGroups": {"all": ["sg-0000000e"]},
+        });
+        let read = infrastructure_network(GROUP, "AWSCluster", &object).unwrap();
+        let network: MachineNetwork = serde_json::from_value(read).unwrap();
+        assert_eq!(network.region.as_deref(), Some("us-east-1"));
+        assert_eq!(network.subnets.len(), 2, "an empty list counts as absent");
+        assert_eq!(network.control_plane_targets.len(), 1);
+        let groups = network.security_groups.unwrap();
+        assert_eq!(groups.all, ["sg-0000000e"]);
+        assert_eq!(groups.control_plane, ["sg-0000000c"]);
+    }
+
+    #[test]
+    fn a_group_in_use_precedes_an_override() {
+        let mut object = managed_by(true);
+        object["spec"]["network"]["securityGroupOverrides"] = json!({"node": "sg-0000000e"});
+        object["status"]["networkStatus"]["securityGroups"]["lb"] = json!({"id": ""});
+        let read = infrastructure_network(GROUP, "AWSCluster", &object).unwrap();
+        assert_eq!(read["securityGroups"]["all"], json!(["sg-0000000a"]));
     }
 
     #[test]
