@@ -209,8 +209,9 @@ impl TestEnvironment {
 
     /// Stops the managers that still run, and checks the test's leftovers. Fails if a manager does not end with
     /// success, if the leftovers show a secret or an undocumented condition, or if a call was made that no published
-    /// policy allows. No evidence is kept; the namespace is deleted, and this provider's finalizers are removed from
-    /// it.
+    /// policy allows. No evidence is kept. The Clusters of the namespace are deleted, and this provider's finalizers are
+    /// removed. The namespace itself stays as long as its world, because the deletion of a namespace costs the API
+    /// server more requests than most tests.
     pub async fn finish(&self) -> anyhow::Result<()> {
         if self.finished.load(Ordering::Relaxed) {
             return Ok(());
@@ -225,10 +226,6 @@ impl TestEnvironment {
         }
         self.check_what_is_left().await?;
         self.finished.store(true, Ordering::Relaxed);
-        let deleted = Api::<Namespace>::all(self.client())
-            .delete(&self.namespace, &DeleteParams::default())
-            .await;
-        unless_not_found(deleted)?;
         self.release_objects().await?;
         std::fs::remove_dir_all(&self.folder)?;
         Self::tell_how_long_it_took()
@@ -267,9 +264,14 @@ impl TestEnvironment {
         Ok(())
     }
 
-    /// Removes this provider's finalizers from the remaining objects: the managers that would remove them have ended,
-    /// and the namespace would otherwise stay in deletion.
+    /// Deletes the Clusters, so that Cluster API has nothing left to do in the namespace, and removes this provider's
+    /// finalizers from the remaining objects: the managers that would remove them have ended.
     async fn release_objects(&self) -> anyhow::Result<()> {
+        if self.world.has_provider() {
+            let clusters = self.api("cluster.x-k8s.io/v1beta2", "Cluster").await?;
+            let all = ListParams::default();
+            clusters.delete_collection(&DeleteParams::background(), &all).await?;
+        }
         for object in self.written_objects().await? {
             // This provider's finalizers end with its API group.
             let theirs = |finalizer: &&String| !finalizer.ends_with(GROUP);

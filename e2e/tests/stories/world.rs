@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::DeleteParams};
 
 use super::machines::INLINE;
-use super::scenario::{WITHIN, story};
+use super::scenario::{OURS, WITHIN, story};
 
 const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
 
@@ -33,21 +33,20 @@ fn namespaces_come_and_go() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_finished_test_leaves_no_finalizer_in_its_namespace() -> anyhow::Result<()> {
+fn a_finished_test_leaves_no_cluster_in_its_namespace() -> anyhow::Result<()> {
     story("left-machines", async |s| {
         s.cluster("dev").await?;
         s.machine("left", "dev", INLINE).await?;
         let machine = s.machine_ready("left").await?;
         assert!(machine.metadata.finalizers.is_some_and(|held| !held.is_empty()));
-        let namespaces: Api<Namespace> = Api::all(s.environment.client());
-        let name = s.namespace().to_owned();
+        let clusters = s.api(CLUSTER_API, "Cluster").await?;
+        let machines = s.api(OURS, "AWSMachine").await?;
         s.environment.finish().await?;
-        eventually(WITHIN, "the namespace to be gone", async || {
-            let namespace = namespaces.get_opt(&name).await?;
+        eventually(WITHIN, "the Cluster and its machine to be gone", async || {
+            let (cluster, machine) = (clusters.get_opt("dev").await?, machines.get_opt("left").await?);
             ensure!(
-                namespace.is_none(),
-                "the status of the namespace is {:?}",
-                namespace.and_then(|namespace| namespace.status)
+                cluster.is_none() && machine.is_none(),
+                "the Cluster is {cluster:?}, and the AWSMachine {machine:?}"
             );
             Ok(())
         })
