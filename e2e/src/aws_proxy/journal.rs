@@ -233,6 +233,20 @@ impl Journal {
         self.matching(Call::is_mutating)
     }
 
+    /// The calls without repetitions: of calls that are alike in everything but key and answer, the last one.
+    #[must_use]
+    pub fn distinct(&self) -> Self {
+        let mut seen = BTreeSet::new();
+        let mut distinct = Vec::new();
+        for call in self.0.iter().rev() {
+            if seen.insert((&call.service, &call.region, &call.action, &call.parameters)) {
+                distinct.push(call.clone());
+            }
+        }
+        distinct.reverse();
+        Self(distinct)
+    }
+
     /// The number of calls by action.
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let actions: BTreeSet<&str> = self.0.iter().map(|call| call.action.as_str()).collect();
@@ -359,6 +373,23 @@ mod tests {
             BTreeMap::from([("CreateVpc".to_owned(), 1)])
         );
         assert_eq!(journal.of("CreateVpc").len(), 1);
+    }
+
+    #[test]
+    fn of_repeated_calls_the_last_one_is_distinct() {
+        let launch = |token: &str, status: u16| {
+            let mut launch = call("RunInstances", "us");
+            launch.parameters.insert("ClientToken".into(), token.into());
+            launch.status = status;
+            launch
+        };
+        let journal = Journal::new(vec![launch("a-1", 503), launch("b-1", 200), launch("a-1", 200)]);
+        let distinct = journal.distinct();
+        let told = distinct
+            .calls()
+            .iter()
+            .map(|call| (call.parameter("ClientToken"), call.status));
+        assert_eq!(told.collect::<Vec<_>>(), [(Some("b-1"), 200), (Some("a-1"), 200)]);
     }
 
     #[test]

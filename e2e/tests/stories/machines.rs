@@ -143,10 +143,11 @@ impl Scenario {
         .await
     }
 
-    /// All calls of the manager that may have changed something, counted by action. Terminations count by instance: how
-    /// many share a call depends on when they come.
+    /// All calls of the manager that may have changed something, counted by action. A call that was repeated counts once:
+    /// how often it was depends on the computer. Terminations count by instance: how many share a call depends on when
+    /// they come.
     pub(crate) fn mutating(&self) -> Vec<(String, usize)> {
-        let counts = self.aws().manager_journal().mutating().counts();
+        let counts = self.aws().manager_journal().mutating().distinct().counts();
         let terminated = self.terminated().len();
         let by_instance = |(action, calls): (String, usize)| match action.as_str() {
             "TerminateInstances" => (action, terminated),
@@ -162,16 +163,16 @@ impl Scenario {
         assert_eq!(self.mutating(), counts(expected));
     }
 
-    /// All RunInstances calls.
+    /// The launches: all RunInstances calls, of repetitions of one launch the last one.
     pub(crate) fn launches(&self) -> Journal {
-        self.aws().manager_journal().of("RunInstances")
+        self.aws().manager_journal().of("RunInstances").distinct()
     }
 
     /// The instances that were launched. Fails unless each AWSMachine has one client token and at most one instance, and
     /// the manager has changed nothing in AWS but by launches and terminations. A busy Cluster API makes a Machine of a
     /// MachineDeployment too many at times, and deletes it: their number says nothing about the manager.
     pub(crate) fn launched_once(&self) -> anyhow::Result<BTreeSet<String>> {
-        let launches = self.launches();
+        let launches = self.aws().manager_journal().of("RunInstances");
         let mut by_machine: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&String>)> = BTreeMap::new();
         for call in launches.calls() {
             let token = call.parameter("ClientToken").context("a launch has no token")?;
@@ -207,13 +208,13 @@ impl Scenario {
         Ok(call.clone())
     }
 
-    /// The number of the manager's calls that terminate an instance.
-    pub(crate) fn terminations(&self, instance_id: &str) -> usize {
-        self.terminated().iter().filter(|id| *id == instance_id).count()
+    /// Whether the manager has called for the termination of an instance.
+    pub(crate) fn has_terminated(&self, instance_id: &str) -> bool {
+        self.terminated().contains(instance_id)
     }
 
-    /// The instances that the manager has terminated, each once for every call.
-    pub(crate) fn terminated(&self) -> Vec<String> {
+    /// The instances for whose termination the manager has called.
+    pub(crate) fn terminated(&self) -> BTreeSet<String> {
         let journal = self.aws().manager_journal().of("TerminateInstances");
         let ids = journal.calls().iter().flat_map(|call| call.values("InstanceId"));
         ids.map(str::to_owned).collect()

@@ -54,7 +54,7 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
             .await?;
         s.gone(OURS, "AWSMachine", &["single"]).await?;
         s.assert_mutating(&[("RunInstances", 1), ("TerminateInstances", 1)]);
-        assert_eq!(s.terminated(), [text(&ready, "/spec/instanceID")]);
+        assert!(s.has_terminated(text(&ready, "/spec/instanceID")));
         Ok(())
     })
 }
@@ -95,7 +95,7 @@ fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Result<(
 
         pause(s, "asleep", json!(null)).await?;
         s.gone(OURS, "AWSMachine", &["asleep"]).await?;
-        assert_eq!(s.terminations(&id), 1);
+        assert!(s.has_terminated(&id));
         Ok(())
     })
 }

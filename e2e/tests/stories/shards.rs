@@ -162,8 +162,8 @@ impl Shard {
     /// else.
     fn launched_only(&self, scenario: &Scenario, numbers: Range<usize>) -> anyhow::Result<()> {
         let changes = scenario.aws().journal().by(&self.key.access_key_id).mutating();
-        // A call that AWS throttles is repeated, and changes nothing.
-        let changes = changes.matching(|call| call.error.is_none());
+        // A call that AWS throttles changes nothing, and a launch that is repeated is the same launch.
+        let changes = changes.matching(|call| call.error.is_none()).distinct();
         let named: Vec<_> = changes
             .calls()
             .iter()

@@ -57,7 +57,7 @@ fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> 
         s.begin_deletion(CORE, "Machine", "leaves").await?;
         s.gone(OURS, "AWSMachine", &["stays", "leaves"]).await?;
         s.assert_mutating(&[("RunInstances", 3), ("TerminateInstances", 1)]);
-        assert_eq!(s.terminated(), [text(&stays, "/spec/instanceID")]);
+        assert!(s.has_terminated(text(&stays, "/spec/instanceID")));
         Ok(())
     })
 }
@@ -176,7 +176,7 @@ fn a_rotated_secret_replaces_the_old_key_at_the_next_pass() -> anyhow::Result<()
         )
         .await?;
         s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 1)]);
-        assert_eq!(s.terminated(), [text(&one, "/spec/instanceID")]);
+        assert!(s.has_terminated(text(&one, "/spec/instanceID")));
         Ok(())
     })
 }

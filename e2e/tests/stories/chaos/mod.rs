@@ -109,7 +109,7 @@ impl Scenario {
 
     /// The ids of all instances that the manager has launched, including those of unanswered launches.
     fn ever_launched(&self) -> BTreeSet<String> {
-        let launches = self.launches();
+        let launches = self.aws().manager_journal().of("RunInstances");
         let ids = launches.calls().iter().flat_map(|call| call.instance_ids.iter());
         ids.cloned().collect()
     }
