@@ -1,5 +1,7 @@
 //! The credentials of a cluster: identities of all three kinds, missing, refused and corrected.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::AccessKey;
 use capa_e2e::{Story, eventually, objects};
@@ -133,7 +135,7 @@ fn a_static_identity_is_mended_with_its_secret_and_its_key() -> anyhow::Result<(
         s.own_secret("key", &valid).await?;
         s.is_whole().await?;
         let by_valid = aws.manager_journal().by(&valid.access_key_id);
-        assert_eq!(by_valid.of("DescribeSubnets").len(), 1);
+        assert!(!by_valid.of("DescribeSubnets").is_empty(), "{by_valid}");
         assert!(aws.manager_journal().by(&aws.key().access_key_id).is_empty());
         Ok(())
     })
@@ -228,16 +230,19 @@ fn a_role_is_assumed_with_its_external_id_once_aws_allows_it() -> anyhow::Result
 
         let journal = aws.manager_journal();
         let assumed = journal.matching(|call| call.action == "AssumeRole" && call.error.is_none());
-        assert_eq!(assumed.len(), 1, "one session for all calls: {journal}");
+        let of_session = journal.matching(|call| call.service == "ec2");
+        assert!(assumed.len() < of_session.len(), "calls share a session: {journal}");
         let session = format!("capa-rs-{}-dev", s.namespace());
-        for (parameter, value) in [
-            ("RoleArn", role.as_str()),
-            ("ExternalId", "agreed"),
-            ("RoleSessionName", session.as_str()),
-        ] {
-            assert_eq!(assumed.calls()[0].parameter(parameter), Some(value));
+        for call in assumed.calls() {
+            for (parameter, value) in [
+                ("RoleArn", role.as_str()),
+                ("ExternalId", "agreed"),
+                ("RoleSessionName", session.as_str()),
+            ] {
+                assert_eq!(call.parameter(parameter), Some(value));
+            }
         }
-        for call in journal.matching(|call| call.service == "ec2").calls() {
+        for call in of_session.calls() {
             let acting = call
                 .role
                 .as_ref()
@@ -284,7 +289,7 @@ fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
         s.is_whole().await?;
         let journal = aws.manager_journal();
         let hops = journal.of("AssumeRole");
-        let assumed: Vec<_> = hops
+        let assumed: BTreeSet<_> = hops
             .calls()
             .iter()
             .map(|call| {
@@ -294,18 +299,13 @@ fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
                 )
             })
             .collect();
-        assert_eq!(
-            assumed,
-            [(Some(hub.as_str()), None), (Some(leaf.as_str()), Some(hub.as_str()))]
-        );
-        assert_eq!(hops.calls()[0].access_key_id, key.access_key_id);
-        assert_eq!(
-            journal.of("DescribeSubnets").calls()[0]
-                .role
-                .as_ref()
-                .map(|role| &role.arn),
-            Some(&leaf)
-        );
+        let expected = [(Some(hub.as_str()), None), (Some(leaf.as_str()), Some(hub.as_str()))];
+        assert_eq!(assumed, BTreeSet::from(expected));
+        let by_key = hops.matching(|call| call.role.is_none());
+        assert!(by_key.except(&key.access_key_id).is_empty(), "{by_key}");
+        let looks = journal.of("DescribeSubnets");
+        let by_leaf = looks.matching(|call| call.role.as_ref().is_some_and(|role| role.arn == leaf));
+        assert!(!looks.is_empty() && by_leaf.len() == looks.len(), "{looks}");
         Ok(())
     })
 }
