@@ -2,7 +2,7 @@
 //! each gets a condition about its errors.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use capa_e2e::hostile::{Hostile, remove};
@@ -42,10 +42,11 @@ const SEED: u64 = 20_240_601;
 /// The limit for a thousand objects on a busy computer with two cores.
 const WITHIN: Duration = Duration::from_mins(10);
 
-/// The most passes over one object: some dozen for its life, and its retries at growing intervals.
+/// The most passes over one object for each minute of the manager: some dozen for its life, and its retries at growing
+/// intervals. An object that keeps the manager busy has more in a few seconds.
 const MOST_PASSES: usize = 40;
 
-/// The most calls to AWS for each object.
+/// The most calls to AWS for each object and minute.
 const MOST_CALLS: usize = 5;
 
 /// The number of concurrent requests.
@@ -72,6 +73,7 @@ fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
     tell(Story::new("hostile").in_its_own_world(&[]), async |s| {
         s.environment.world().install_provider().await?;
         s.forgo_policies().await?;
+        let began = Instant::now();
         let manager = s.new_manager().start().await?;
         s.cluster("dev").await?;
         let data = fixtures::bootstrap_secret("data", "#cloud-config");
@@ -92,7 +94,7 @@ fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
             }
         }
         is_unharmed(&manager).await?;
-        was_not_busied(s, &manager, hundreds * 100)?;
+        was_not_busied(s, &manager, hundreds * 100, began)?;
         manager.stop().await?;
 
         // With shortened periods: the result of a launch without an answer takes ten minutes to find out.
@@ -344,16 +346,22 @@ async fn is_unharmed(manager: &Manager) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails if an object was reconciled too often, or if there were more AWS calls than objects that need them.
-fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize) -> anyhow::Result<()> {
+/// Fails if an object was reconciled too often, or if there were more AWS calls than objects that need them. A manager
+/// that a slow computer has run for longer may have made more of both.
+fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize, began: Instant) -> anyhow::Result<()> {
     let passes = manager.passes_by_object()?;
+    let minutes = 1 + usize::try_from(began.elapsed().as_secs() / 60)?;
     let busiest = passes
         .iter()
         .max_by_key(|(_, passes)| **passes)
         .context("no pass at all")?;
-    ensure!(*busiest.1 <= MOST_PASSES, "{busiest:?} passes");
+    ensure!(
+        *busiest.1 <= MOST_PASSES * minutes,
+        "{busiest:?} passes in {minutes} minutes"
+    );
     let calls = scenario.calls();
-    ensure!(calls.values().sum::<usize>() <= MOST_CALLS * objects, "{calls:?}");
+    let most = MOST_CALLS * objects * minutes;
+    ensure!(calls.values().sum::<usize>() <= most, "{calls:?} in {minutes} minutes");
     Ok(())
 }
 
