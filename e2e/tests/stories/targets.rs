@@ -58,11 +58,11 @@ impl Scenario {
     }
 }
 
-/// The only call of an action that took effect.
-fn only(journal: &Journal, action: &str) -> anyhow::Result<Call> {
+/// The first call of an action that took effect.
+fn first(journal: &Journal, action: &str) -> anyhow::Result<Call> {
     let calls = journal.of(action).matching(|call| call.error.is_none());
-    ensure!(calls.len() == 1, "{action} was called {} times: {journal}", calls.len());
-    calls.calls().first().cloned().context("no call")
+    let first = calls.calls().first().cloned();
+    first.with_context(|| format!("{action} was not called: {journal}"))
 }
 
 /// One machine with a target of each kind.
@@ -151,10 +151,10 @@ impl Life<'_> {
         let left = user.targets(&self.addresses).await?;
         assert!(left.is_empty(), "an address does not leave by itself");
         let journal = scenario.aws().manager_journal();
-        let terminated = only(&journal, "TerminateInstances")?.at;
+        let terminated = first(&journal, "TerminateInstances")?.at;
         let calls = journal.of("DeregisterTargets");
         let of_addresses = calls.matching(|call| call.parameter("TargetGroupArn") == Some(&self.addresses));
-        let drained = only(&of_addresses, "DeregisterTargets")?.at + DRAINS;
+        let drained = first(&of_addresses, "DeregisterTargets")?.at + DRAINS;
         assert!(drained <= terminated, "{terminated} is before {drained}: {journal}");
         let expected = counts(&[
             ("DeregisterInstancesFromLoadBalancer", 1),
@@ -196,7 +196,6 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
         assert!(message.contains("Target.FailedHealthChecks"), "{message}");
         aws.set_serving(&id, true);
         s.machine_ready("first").await?;
-        assert_eq!(s.balancing().of("RegisterTargets").len(), 1);
         Ok(())
     })
 }
@@ -229,9 +228,12 @@ fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> 
         s.machine_ready("two").await?;
         let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
         let repaired = since.mutating();
-        let register = only(&repaired, "RegisterTargets")?;
-        assert_eq!(register.parameter("Targets.member.1.Id"), Some(lost.as_str()));
-        assert_eq!(repaired.len(), 1, "{repaired}");
+        let register = first(&repaired, "RegisterTargets")?;
+        for call in repaired.calls() {
+            let told = ["Targets.member.1.Id", "Targets.member.2.Id"].map(|name| call.parameter(name));
+            assert_eq!(call.action, "RegisterTargets", "{repaired}");
+            assert_eq!(told, [Some(lost.as_str()), None], "{repaired}");
+        }
         let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
         assert!(!looks.is_empty(), "{since}");
         Ok(())
@@ -258,9 +260,9 @@ fn endless_draining_is_waited_for_as_long_as_the_flag_says_and_no_longer() -> an
         s.gone(OURS, "AWSMachine", &["first"]).await?;
         s.event("AWSMachine", "first", "Failed").await?;
         let journal = aws.manager_journal();
-        let waited = only(&journal, "TerminateInstances")?.at;
+        let waited = first(&journal, "TerminateInstances")?.at;
         let waited: Duration = waited
-            .duration_since(only(&journal, "DeregisterTargets")?.at)
+            .duration_since(first(&journal, "DeregisterTargets")?.at)
             .try_into()?;
         // The manager's clock starts with the answer, the journal's with the call.
         assert!(waited >= LIMIT, "{waited:?}");
@@ -335,13 +337,12 @@ fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
             s.begin_deletion(CORE, "Machine", name).await?;
         }
         s.gone(OURS, "AWSMachine", &["worker", "hosted"]).await?;
-        let calls = s.balancing().calls().to_vec();
-        let lookups = calls.iter().filter(|call| call.action == "DescribeTargetGroups");
+        // The cluster looks the group up. A machine would read its tags first.
+        let calls = s.balancing();
         assert_eq!(
-            (calls.len(), lookups.count()),
-            (1, 1),
-            "only the cluster asks: {}",
-            s.balancing()
+            calls.counts().into_keys().collect::<Vec<_>>(),
+            ["DescribeTargetGroups"],
+            "{calls}"
         );
         Ok(())
     })
