@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -130,13 +130,10 @@ impl Connections {
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    tls: Option<TlsAcceptor>,
-    router: Router,
-    activity: Activity,
-    stop: CancellationToken,
-) {
+async fn connection<S>(stream: S, tls: Option<TlsAcceptor>, router: Router, activity: Activity, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let Some(tls) = tls else {
         return requests(stream, router, activity, stop).await;
     };
@@ -183,7 +180,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::net::TcpStream;
     use tokio::sync::Notify;
 
     use super::*;
@@ -192,7 +190,22 @@ mod tests {
     /// More than the buffers of a connection hold.
     const LARGE: usize = 64 * 1024 * 1024;
 
-    /// A server that answers `/` at once, `/large` with much, and `/slow` when it is told to.
+    /// Answers `/` at once and `/large` with much.
+    fn router() -> Router {
+        Router::new()
+            .route("/", get(async || "ok"))
+            .route("/large", get(async || "a".repeat(LARGE)))
+    }
+
+    /// The client's end of a connection in memory. With sockets, paused time would go on while the kernel has the data.
+    fn connect_in_memory() -> DuplexStream {
+        let (client, server) = duplex(BUFFER);
+        let connection = connection(server, None, router(), Activity::default(), CancellationToken::new());
+        tokio::spawn(connection);
+        client
+    }
+
+    /// A server that answers `/` at once, and `/slow` when it is told to.
     struct Scene {
         address: SocketAddr,
         go_on: Arc<Notify>,
@@ -211,12 +224,8 @@ mod tests {
             slow.notified().await;
             "slow"
         };
-        let router = Router::new()
-            .route("/", get(async || "ok"))
-            .route("/large", get(async || "a".repeat(LARGE)))
-            .route("/slow", get(slow));
         let stop = CancellationToken::new();
-        let server = tokio::spawn(serve(listener, None, router, stop.clone()));
+        let server = tokio::spawn(serve(listener, None, router().route("/slow", get(slow)), stop.clone()));
         Scene {
             address,
             go_on,
@@ -226,13 +235,13 @@ mod tests {
         }
     }
 
-    async fn ask(stream: &mut TcpStream, path: &str) {
+    async fn ask(stream: &mut (impl AsyncWrite + Unpin), path: &str) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
     }
 
     /// Reads until the server closes the connection.
-    async fn rest(stream: &mut TcpStream) -> String {
+    async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> String {
         let mut bytes = Vec::new();
         // A connection that is dropped may be reset.
         let _ = stream.read_to_end(&mut bytes).await;
@@ -305,9 +314,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_finish_its_head_is_cut_off() {
-        let scene = scene().await;
         let began = Instant::now();
-        let mut stream = TcpStream::connect(scene.address).await.unwrap();
+        let mut stream = connect_in_memory();
         stream.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
         rest(&mut stream).await;
         assert_eq!(began.elapsed().as_secs(), HEADER_TIMEOUT.as_secs());
@@ -315,9 +323,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_closed() {
-        let scene = scene().await;
         let began = Instant::now();
-        let mut stream = TcpStream::connect(scene.address).await.unwrap();
+        let mut stream = connect_in_memory();
         ask(&mut stream, "/").await;
         assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200 OK"));
         assert_eq!(began.elapsed().as_secs(), HEADER_TIMEOUT.as_secs());
@@ -325,9 +332,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_not_waited_for_for_ever() {
-        let scene = scene().await;
         let began = Instant::now();
-        let mut stream = TcpStream::connect(scene.address).await.unwrap();
+        let mut stream = connect_in_memory();
         ask(&mut stream, "/large").await;
         tokio::time::sleep(LONGEST + GRACE + GRACE).await;
         assert!(rest(&mut stream).await.len() < LARGE);
