@@ -38,7 +38,7 @@ fn machines_that_were_never_launched_go_without_a_call() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_pending_machine_is_terminated_once_and_waited_for() -> anyhow::Result<()> {
+fn a_pending_machine_is_terminated_and_waited_for() -> anyhow::Result<()> {
     story("delete-pending", async |s| {
         let aws = s.aws();
         aws.set_pending(HOUR);
@@ -56,7 +56,7 @@ fn a_pending_machine_is_terminated_once_and_waited_for() -> anyhow::Result<()> {
             Ok(())
         })
         .await?;
-        // A second pass does not terminate the instance again.
+        // A second pass waits as well.
         s.looked_again("slow").await?;
         assert_eq!(s.state_of(&id).await?, "shutting-down");
         assert!(s.has_terminated(&id));

@@ -94,6 +94,8 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
         s.begin_deletion(CORE, "Machine", "leaving").await?;
         eventually(WITHIN, "the outage to be over", async || {
             ensure!(began.elapsed() >= lasting, "the outage is not over yet");
+            let lost = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            ensure!(!lost.is_empty(), "the outage has lost no call yet");
             Ok(())
         })
         .await?;
@@ -103,8 +105,6 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
             "an outage says nothing about instances: {running} are Ready"
         );
         s.manager().ready().await?;
-        let lost = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-        ensure!(!lost.is_empty(), "the outage lost no call");
         outage.lift();
         s.machines_ready(usize::try_from(2 * machines)?).await?;
         s.gone(OURS, "AWSMachine", &["leaving"]).await?;
