@@ -114,12 +114,7 @@ async fn a_vanished_instance_is_absent_after_a_listing_and_a_lookup() {
     shown.lock().pop();
     assert_eq!(woken(&mut changes).await, "two");
     assert_eq!(machines.observe_instance(&machine("two"), "i-2"), Observation::Absent);
-    let lookups = fake
-        .calls()
-        .iter()
-        .filter(|call| call.filter_values() == ["i-2"])
-        .count();
-    assert_eq!(lookups, 1);
+    assert!(fake.calls().iter().any(|call| call.filter_values() == ["i-2"]));
 }
 
 #[tokio::test]

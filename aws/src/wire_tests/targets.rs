@@ -234,9 +234,10 @@ async fn tags_of_both_kinds_give_the_owner_of_a_group() {
             machines.ask_for_targets(&machine("one"), std::slice::from_ref(&target)) == [refused.clone()]
         })
         .await;
-        let calls = fake.calls_of("DescribeTags");
-        assert_eq!(calls[0].field(asked.0), asked.1);
-        assert_eq!(fake.calls().len(), calls.len(), "nothing else is asked for");
+        for call in fake.calls() {
+            let told = (call.action.as_str(), call.field(asked.0));
+            assert_eq!(told, ("DescribeTags", asked.1), "nothing else is asked for");
+        }
     }
 }
 
