@@ -285,7 +285,6 @@ mod tests {
             closed.load(Ordering::SeqCst) >= 1_000 - CONNECTIONS
         })
         .await;
-        assert!(closed.load(Ordering::SeqCst) < 1_000, "the others stay");
     }
 
     #[tokio::test]
