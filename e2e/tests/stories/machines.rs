@@ -194,18 +194,14 @@ impl Scenario {
         Ok(by_machine.into_values().flat_map(|(_, ids)| ids).cloned().collect())
     }
 
-    /// The call that launched an instance.
+    /// The call that launched an instance. A call may be repeated, but with no other parameter.
     pub(crate) fn launch_of(&self, instance_id: &str) -> anyhow::Result<Call> {
-        let launches = self.launches();
-        let mut calls = launches
-            .calls()
-            .iter()
-            .filter(|call| call.instance_ids.iter().any(|id| id == instance_id));
-        let call = calls
-            .next()
-            .with_context(|| format!("{instance_id} was not launched"))?;
-        ensure!(calls.next().is_none(), "{instance_id} was launched twice: {launches}");
-        Ok(call.clone())
+        let calls = self.aws().manager_journal().of("RunInstances");
+        let calls = calls.matching(|call| call.instance_ids.iter().any(|id| id == instance_id));
+        let launches = calls.distinct();
+        ensure!(launches.len() <= 1, "{instance_id} was launched twice: {launches}");
+        let launch = launches.calls().first().cloned();
+        launch.with_context(|| format!("{instance_id} was not launched"))
     }
 
     /// Whether the manager has called for the termination of an instance.

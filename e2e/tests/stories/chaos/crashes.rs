@@ -92,7 +92,7 @@ fn crashes(seed: u64, storage: &Storage) -> anyhow::Result<()> {
             "{MACHINES} machines, {KILLS} kills with {unanswered:?} launches unanswered, {} RunInstances \
          sent, {launched} instances launched for {machines} AWSMachines, {live} live, {left} left after \
          deletion; {stored} {store} sent, {secrets} secrets left; calls: {calls:?}",
-            s.launches().len(),
+            s.aws().manager_journal().of("RunInstances").len(),
         ))?;
         assert_eq!((launched, live, left), (machines, MACHINES as usize, 0));
         assert!(stored >= machines, "{stored} secrets for {machines} machines");

@@ -83,7 +83,7 @@ fn leaders(seed: u64) -> anyhow::Result<()> {
          of its successor, {} refusals in {zone}, {} RunInstances sent, {launched} instances launched for \
          {machines} AWSMachines, {live} live, {left} left after deletion",
             no_capacity.hits(),
-            s.launches().len(),
+            s.aws().manager_journal().of("RunInstances").len(),
         ))?;
         assert_eq!((launched, live, left), (machines, MACHINES as usize, 0));
         Ok(())

@@ -118,7 +118,7 @@ impl Scenario {
     /// `<uid>-<attempt>`. A MachineDeployment can make more of them than it has replicas: Cluster API repeats the
     /// creation of a Machine whose answer it did not receive in time.
     fn machines_ever_launched(&self) -> BTreeSet<String> {
-        let launches = self.launches();
+        let launches = self.aws().manager_journal().of("RunInstances");
         let effective = launches.calls().iter().filter(|call| !call.instance_ids.is_empty());
         let uid = |token: &str| token.rsplit_once('-').map_or(token, |(uid, _)| uid).to_owned();
         effective
