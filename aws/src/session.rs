@@ -125,6 +125,7 @@ pub(crate) struct Session {
     subnets: SharedAnswers<Query, Vec<Subnet>>,
     security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
     images: SharedAnswers<Query, Vec<Image>>,
+    load_balancers: SharedAnswers<String, Option<ApiLoadBalancer>>,
     /// The values of parameters that AWS publishes.
     parameters: SharedAnswers<String, String>,
     instance_types: SharedAnswers<String, InstanceType>,
@@ -156,6 +157,7 @@ impl Session {
             subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
+            load_balancers: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             parameters: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
             secrets: OnceLock::new(),
@@ -311,6 +313,14 @@ impl SessionDriver for ControllerSession {
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
         let ask = async |ec2: Ec2Calls, query: Query| ec2.images(&query).await;
         self.shared(&self.session.images, query, ask).await
+    }
+
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        let ask = || {
+            let (elb, name) = (self.calls.elb.clone(), name.to_owned());
+            async move { elb.load_balancer(&name).await }.boxed()
+        };
+        self.session.load_balancers.get(name.to_owned(), ask).await
     }
 
     async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {

@@ -70,6 +70,8 @@ pub trait MachineCloud: Send + Sync {
     async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError>;
     /// Images; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
+    /// The load balancer of this name that is no classic one; none where there is none. Shared like subnets.
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
     /// The value of a parameter that AWS publishes in Parameter Store; shared like subnets.
     ///
     /// # Errors

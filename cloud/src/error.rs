@@ -93,7 +93,7 @@ impl CloudError {
     /// An error that AWS answered with a code.
     pub fn answered(operation: &'static str, code: &str, message: &str) -> Self {
         let subject = error_text::subject(code, message);
-        let own = is_withheld(code).then(|| own_words(code, subject.as_ref()));
+        let own = is_withheld(code).then(|| own_words(subject.as_ref()));
         Self {
             operation,
             code: Some(code.to_owned()),
@@ -187,23 +187,21 @@ impl fmt::Display for CloudError {
 impl std::error::Error for CloudError {}
 
 /// AWS's words to an error of this code, where a [`CloudError`] withholds them; for the log of the manager. They are
-/// not for tenants: refusals name the caller by its ARN, which is the manager's role, and of unknown codes nobody knows
-/// what they say.
+/// not for tenants: denials name the caller by its ARN, which is the manager's role.
 pub fn withheld_words(code: &str, message: &str) -> Option<String> {
     is_withheld(code).then(|| error_text::without_request_id(message).to_owned())
 }
 
 /// Whether a [`CloudError`] withholds AWS's own words to an error of this code.
 fn is_withheld(code: &str) -> bool {
-    error_text::is_denial(code) || known_class(code).is_none()
+    error_text::is_denial(code)
 }
 
 /// The text in place of AWS's own words.
-fn own_words(code: &str, subject: Option<&Subject>) -> String {
+fn own_words(subject: Option<&Subject>) -> String {
     let denied = match subject {
         Some(Subject::Permission(action)) => action.as_str(),
-        _ if error_text::is_denial(code) => "this call",
-        _ => return "AWS's own words are in the log of the manager".to_owned(),
+        _ => "this call",
     };
     format!("AWS does not allow {denied} to the identity; its own words are in the log of the manager")
 }
@@ -212,12 +210,7 @@ fn own_words(code: &str, subject: Option<&Subject>) -> String {
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>). With server-side and unknown codes
 /// the outcome of the call is unknown.
 pub fn classify(code: &str) -> ErrorClass {
-    known_class(code).unwrap_or(ErrorClass::NoAnswer)
-}
-
-/// The class of a code that the table has.
-fn known_class(code: &str) -> Option<ErrorClass> {
-    Some(match code {
+    match code {
         "RequestLimitExceeded"
         | "Throttling"
         | "ThrottlingException"
@@ -226,7 +219,8 @@ fn known_class(code: &str) -> Option<ErrorClass> {
         | "RequestThrottled"
         | "RequestThrottledException"
         | "TooManyRequestsException"
-        | "SlowDown" => ErrorClass::Throttled,
+        | "SlowDown"
+        | "ConcurrentTagAccess" => ErrorClass::Throttled,
         "AuthFailure"
         | "UnauthorizedOperation"
         | "AccessDenied"
@@ -247,16 +241,41 @@ fn known_class(code: &str) -> Option<ErrorClass> {
         | "InsufficientHostCapacity"
         | "InsufficientCapacity"
         | "InsufficientReservedInstanceCapacity"
+        | "InsufficientReservedInstancesCapacity"
+        | "InsufficientCapacityOnHost"
+        | "IncompatibleHostRequirements"
+        | "UnavailableHostRequirements"
+        | "ReservationCapacityExceeded"
         | "InsufficientVolumeCapacity"
         | "InsufficientAddressCapacity"
         | "InsufficientFreeAddressesInSubnet"
         | "SpotMaxPriceTooLow"
         | "Unsupported" => ErrorClass::InsufficientCapacity,
-        "MaxSpotInstanceCountExceeded" => ErrorClass::QuotaExceeded,
-        "VolumeTypeNotAvailableInZone"
+        "MaxSpotInstanceCountExceeded"
+        | "RequestResourceCountExceeded"
+        | "ResourceCountExceeded"
+        | "VolumeIOPSLimit" => ErrorClass::QuotaExceeded,
+        "BootForVolumeTypeUnsupported"
+        | "CustomerKeyHasBeenRevoked"
+        | "DefaultVpcDoesNotExist"
+        | "DependencyViolation"
+        | "DisallowedForDedicatedTenancyNetwork"
+        | "EncryptedVolumesNotSupported"
+        | "Gateway.NotAttached"
+        | "InaccessibleStorageLocation"
+        | "InstanceCreditSpecification.NotSupported"
+        | "LegacySecurityGroup"
+        | "NetworkInterfaceNotSupportedException"
+        | "NonEBSInstance"
+        | "PermanentRedirect"
+        | "Resource.AlreadyAssigned"
+        | "Resource.AlreadyAssociated"
         | "TagPolicyViolation"
-        | "UnsupportedHostConfiguration"
-        | "PermanentRedirect" => ErrorClass::Invalid,
+        | "VPCIdNotSpecified"
+        | "VPCResourceNotSpecified"
+        | "VolumeInUse"
+        | "VolumeTypeNotAvailableInZone"
+        | "ZonesMismatched" => ErrorClass::Invalid,
         "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
         "ResourceExistsException" | "ParameterAlreadyExists" => ErrorClass::AlreadyExists,
         // The name is that of a secret which Secrets Manager is still deleting: it will be free.
@@ -284,12 +303,12 @@ fn known_class(code: &str) -> Option<ErrorClass> {
             || code.starts_with("ValidationError")
             || code.starts_with("MalformedPolicyDocument")
             || code.starts_with("DryRun")
-            || code.starts_with("UnsupportedOperation") =>
+            || code.starts_with("Unsupported") =>
         {
             ErrorClass::Invalid
         }
-        _ => return None,
-    })
+        _ => ErrorClass::NoAnswer,
+    }
 }
 
 #[cfg(test)]
@@ -304,6 +323,48 @@ mod tests {
             ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),
             ("InsufficientFreeAddressesInSubnet", ErrorClass::InsufficientCapacity),
             ("InsufficientHostCapacity", ErrorClass::InsufficientCapacity),
+            ("InsufficientCapacityOnHost", ErrorClass::InsufficientCapacity),
+            ("IncompatibleHostRequirements", ErrorClass::InsufficientCapacity),
+            ("UnavailableHostRequirements", ErrorClass::InsufficientCapacity),
+            ("ReservationCapacityExceeded", ErrorClass::InsufficientCapacity),
+            (
+                "InsufficientReservedInstancesCapacity",
+                ErrorClass::InsufficientCapacity,
+            ),
+            // EC2 says so of a type that a zone does not have; the other codes are about the content of the request.
+            ("Unsupported", ErrorClass::InsufficientCapacity),
+            ("UnsupportedOperation", ErrorClass::Invalid),
+            ("UnsupportedTenancy", ErrorClass::Invalid),
+            ("UnsupportedInstanceTypeOnHost", ErrorClass::Invalid),
+            ("UnsupportedHibernationConfiguration", ErrorClass::Invalid),
+            ("BootForVolumeTypeUnsupported", ErrorClass::Invalid),
+            ("CustomerKeyHasBeenRevoked", ErrorClass::Invalid),
+            ("DefaultVpcDoesNotExist", ErrorClass::Invalid),
+            ("DependencyViolation", ErrorClass::Invalid),
+            ("DisallowedForDedicatedTenancyNetwork", ErrorClass::Invalid),
+            ("EncryptedVolumesNotSupported", ErrorClass::Invalid),
+            ("Gateway.NotAttached", ErrorClass::Invalid),
+            ("InaccessibleStorageLocation", ErrorClass::Invalid),
+            ("InstanceCreditSpecification.NotSupported", ErrorClass::Invalid),
+            ("LegacySecurityGroup", ErrorClass::Invalid),
+            ("NetworkInterfaceNotSupportedException", ErrorClass::Invalid),
+            ("NonEBSInstance", ErrorClass::Invalid),
+            ("OperationNotPermitted", ErrorClass::Invalid),
+            ("Resource.AlreadyAssigned", ErrorClass::Invalid),
+            ("Resource.AlreadyAssociated", ErrorClass::Invalid),
+            ("VPCIdNotSpecified", ErrorClass::Invalid),
+            ("VPCResourceNotSpecified", ErrorClass::Invalid),
+            ("VolumeInUse", ErrorClass::Invalid),
+            ("VolumeTypeNotAvailableInZone", ErrorClass::Invalid),
+            ("UnknownVolumeType", ErrorClass::Invalid),
+            ("ZonesMismatched", ErrorClass::Invalid),
+            ("InvalidPlacementGroup.Unknown", ErrorClass::Invalid),
+            ("InvalidCapacityReservationIdNotFoundException", ErrorClass::NotFound),
+            ("NetworkInterfaceLimitExceeded", ErrorClass::QuotaExceeded),
+            ("RequestResourceCountExceeded", ErrorClass::QuotaExceeded),
+            ("ResourceCountExceeded", ErrorClass::QuotaExceeded),
+            ("VolumeIOPSLimit", ErrorClass::QuotaExceeded),
+            ("ConcurrentTagAccess", ErrorClass::Throttled),
             ("HostLimitExceeded", ErrorClass::QuotaExceeded),
             ("UnsupportedHostConfiguration", ErrorClass::Invalid),
             ("InvalidHostID.NotFound", ErrorClass::NotFound),
@@ -386,20 +447,15 @@ mod tests {
     fn words_that_name_the_caller_are_withheld_and_kept_for_the_log() {
         let words = "User: arn:aws:sts::111122223333:assumed-role/capa-manager/i-0 is not authorized to perform: \
                      ec2:RunInstances. Encoded authorization failure message: abc";
-        for code in [
-            "UnauthorizedOperation",
-            "AccessDenied",
-            "AccessDeniedException",
-            "SomethingNew",
-        ] {
+        for code in ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"] {
             let error = CloudError::answered("RunInstances", code, words).to_string();
             assert!(
                 error.starts_with(&format!("RunInstances: {code}: ")) && !error.contains("arn:"),
                 "{error}"
             );
-            assert_eq!(
+            assert!(
                 error.contains("AWS does not allow ec2:RunInstances to the identity"),
-                code != "SomethingNew"
+                "{error}"
             );
             let withheld = withheld_words(code, words).unwrap_or_default();
             assert!(withheld.ends_with("ec2:RunInstances."), "{withheld}");
@@ -409,8 +465,12 @@ mod tests {
             "OptInRequired",
             "InternalError",
             "RequestLimitExceeded",
+            "SomethingNew",
         ] {
             assert_eq!(withheld_words(code, words), None, "{code}");
+            let error = CloudError::answered("RunInstances", code, words).to_string();
+            assert!(!error.contains("arn:"), "{error}");
+            assert!(error.contains("is not authorized to perform"), "{error}");
         }
     }
 }

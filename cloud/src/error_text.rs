@@ -179,7 +179,10 @@ fn denied_action(text: &str) -> Option<&str> {
     (is_word(service) && is_word(name)).then_some(action)
 }
 
-/// AWS's text for conditions: without what changes with every call, and without the names of callers. Request ids and
+/// The longest text of AWS in a condition, in characters.
+const LONGEST: usize = 400;
+
+/// AWS's text for conditions, shortened: without what changes with every call, and without the names of callers. Request ids and
 /// the encoded authorization message, which has several kilobytes, stand at the end. The ARN of a caller is that of the
 /// manager's role.
 pub(crate) fn shown(text: &str) -> String {
@@ -187,7 +190,11 @@ pub(crate) fn shown(text: &str) -> String {
     let shown: Vec<&str> = words
         .map(|word| if is_principal(word) { "(an IAM principal)" } else { word })
         .collect();
-    shown.join(" ")
+    let text = shown.join(" ");
+    match text.char_indices().nth(LONGEST) {
+        None => text,
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
 }
 
 /// AWS's text without what changes with every call.

@@ -3,13 +3,26 @@
 use std::collections::BTreeMap;
 
 use capa_api::conditions::Reason;
+use capa_api::meta;
 use capa_cloud::identifying_tag;
 use capa_network::Problem;
 
-/// A problem for each reserved tag at this path. Reserved tags are AWS's tags and the ownership tags, which determine
-/// the resources that are deleted.
-pub(crate) fn refused<'a>(path: &'a str, tags: &'a BTreeMap<String, String>) -> impl Iterator<Item = Problem> + 'a {
-    tags.keys().filter(|key| is_reserved(key)).map(move |key| {
+/// A problem for each reserved tag at this path that the provider does not set anyway on the instances of this cluster.
+/// `cluster_tag` is the name of the cluster in tags.
+pub(crate) fn refused<'a>(
+    path: &'a str,
+    tags: &'a BTreeMap<String, String>,
+    cluster_tag: &str,
+) -> impl Iterator<Item = Problem> + 'a {
+    let own = [
+        meta::cluster_tag(cluster_tag),
+        meta::kubernetes_cluster_tag(cluster_tag),
+    ];
+    let is_own = move |key: &String, value: &String| own.contains(key) && value == meta::OWNED_TAG_VALUE;
+    let refused = tags
+        .iter()
+        .filter(move |(key, value)| is_reserved(key) && !is_own(key, value));
+    refused.map(move |(key, _)| {
         Problem::new(
             Reason::Conflict,
             format!("{path}: {key} is a tag of the provider or of AWS: remove it"),
@@ -17,6 +30,7 @@ pub(crate) fn refused<'a>(path: &'a str, tags: &'a BTreeMap<String, String>) -> 
     })
 }
 
-fn is_reserved(key: &str) -> bool {
+/// Whether the tag is AWS's, or an ownership tag, which determines the resources that are deleted.
+pub(crate) fn is_reserved(key: &str) -> bool {
     identifying_tag(key) || key.starts_with("kubernetes.io/cluster/") || key.starts_with("aws:")
 }

@@ -29,10 +29,13 @@ pub fn drift(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: Machi
     (!differences.is_empty()).then(|| differences.join("; "))
 }
 
-/// The differences of the load balancer targets. Their order does not matter.
+/// The differences of the load balancer targets. Their order does not matter. Targets behind the name of a load balancer
+/// are not compared.
 fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) -> Vec<String> {
     let (now, then) = (&network.control_plane_targets, &in_use.control_plane_targets);
-    if now.is_empty() {
+    // Only AWS knows the target groups behind the name of a load balancer.
+    let are_behind_names = now.iter().any(|target| target.load_balancer_name.is_some());
+    if now.is_empty() || are_behind_names {
         return vec![];
     }
     let missing = now.iter().filter(|target| !then.contains(target)).map(described);

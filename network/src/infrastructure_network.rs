@@ -65,6 +65,11 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
     for field in same {
         copy(object, &format!("/spec/{field}"), &mut network, field);
     }
+    if network.get("controlPlaneTargets").is_none() {
+        let balancers = ["controlPlaneLoadBalancer", "secondaryControlPlaneLoadBalancer"];
+        let targets: Vec<_> = balancers.iter().filter_map(|field| target(object, field)).collect();
+        network.insert("controlPlaneTargets".to_owned(), Value::Array(targets));
+    }
     if let Some(subnets) = object.pointer("/spec/network/subnets") {
         let of_contract = |subnets: &Vec<Value>| subnets.iter().map(subnet).collect();
         let subnets = subnets.as_array().map_or_else(|| subnets.clone(), of_contract);
@@ -86,6 +91,26 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
         network.insert("bootstrapStorage".to_owned(), json!({ "s3": bootstrap_bucket(bucket) }));
     }
     network
+}
+
+/// The target that a load balancer's name stands for. A block without a name is none: other tools store such a block in
+/// every AWSCluster.
+fn target(object: &Value, field: &str) -> Option<Value> {
+    let balancer = object.pointer(&format!("/spec/{field}"))?;
+    let name = balancer.get("name").filter(|name| !is_absent(name))?;
+    let kind = balancer.get("loadBalancerType").and_then(Value::as_str);
+    match kind.unwrap_or("classic") {
+        "disabled" => None,
+        "classic" => Some(json!({ "classicLoadBalancerName": name })),
+        _ => {
+            let mut target = Map::from_iter([("loadBalancerName".to_owned(), name.clone())]);
+            let port = object.pointer("/spec/controlPlaneEndpoint/port");
+            if let Some(port) = port.filter(|port| port.as_i64() != Some(0)) {
+                target.insert("port".to_owned(), port.clone());
+            }
+            Some(Value::Object(target))
+        }
+    }
 }
 
 fn bootstrap_bucket(given: &Value) -> Value {
@@ -259,6 +284,38 @@ mod tests {
                 json!({"bootstrapStorage": {"s3": {"bucket": "b"}}}),
             ),
             (
+                "controlPlaneLoadBalancer",
+                json!({"controlPlaneLoadBalancer": {"name": "api", "loadBalancerType": "classic"}}),
+                json!({"controlPlaneTargets": [{"classicLoadBalancerName": "api"}]}),
+            ),
+            (
+                "both load balancers",
+                json!({
+                    "controlPlaneEndpoint": {"host": "h", "port": 443},
+                    "controlPlaneLoadBalancer": {"name": "int", "loadBalancerType": "nlb"},
+                    "secondaryControlPlaneLoadBalancer": {"name": "ext", "loadBalancerType": "nlb"},
+                }),
+                json!({"controlPlaneTargets": [
+                    {"loadBalancerName": "int", "port": 443}, {"loadBalancerName": "ext", "port": 443},
+                ]}),
+            ),
+            (
+                "a load balancer that is disabled, and one without a name",
+                json!({
+                    "controlPlaneLoadBalancer": {"name": "api", "loadBalancerType": "disabled"},
+                    "secondaryControlPlaneLoadBalancer": {"loadBalancerType": "nlb"},
+                }),
+                json!({}),
+            ),
+            (
+                "targets beside a load balancer",
+                json!({
+                    "controlPlaneTargets": [{"classicLoadBalancerName": "mine"}],
+                    "controlPlaneLoadBalancer": {"name": "api", "loadBalancerType": "nlb"},
+                }),
+                json!({"controlPlaneTargets": [{"classicLoadBalancerName": "mine"}]}),
+            ),
+            (
                 "controlPlaneTargets",
                 json!({"controlPlaneTargets": [{"classicLoadBalancerName": "api"}]}),
                 json!({"controlPlaneTargets": [{"classicLoadBalancerName": "api"}]}),
@@ -267,8 +324,11 @@ mod tests {
         for (field, spec, expected) in rows {
             let object = json!({"metadata": {"annotations": {MANAGED_BY_ANNOTATION: ""}}, "spec": spec});
             let mut read = infrastructure_network(GROUP, "AWSCluster", &object).unwrap();
-            if expected.get("securityGroups").is_none() {
-                read.as_object_mut().unwrap().remove("securityGroups");
+            let fields = read.as_object_mut().unwrap();
+            for field in ["securityGroups", "controlPlaneTargets"] {
+                if expected.get(field).is_none() {
+                    fields.remove(field);
+                }
             }
             assert_eq!(read, expected, "{field}");
         }

@@ -44,6 +44,9 @@ impl ClusterUse {
         let images = machines().filter_map(|spec| spec.ami.as_ref()?.id.clone());
         let by_name = spec.control_plane_load_balancer.as_ref();
         let by_name = by_name.is_some_and(|balancer| balancer.name.is_some());
+        let of_machines = machines().flat_map(|spec| &spec.control_plane_targets);
+        let mut targets = demand.network.control_plane_targets.iter().chain(of_machines);
+        let by_name = by_name || targets.any(|target| target.load_balancer_name.is_some());
         let groups: BTreeSet<&str> = demand.target_group_arns();
         let classic = demand.network.control_plane_targets.iter();
         let classic: BTreeSet<String> = classic

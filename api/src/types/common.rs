@@ -135,15 +135,15 @@ pub struct Volume {
     /// Size in GiB, at least 8. A root volume must not be smaller than the snapshot of its image.
     #[schemars(range(min = 8))]
     pub size: i64,
-    /// Volume type as EC2 names it: `gp3`, `gp2`, `io2`, `io1`, `st1`, `sc1`. Absent: EC2's default, which is the type
-    /// in the image or `gp2`.
+    /// Volume type as EC2 names it: `gp3`, `gp2`, `io2`, `io1`, `st1`, `sc1`. Absent or empty: EC2's default, which is
+    /// the type in the image or `gp2`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub volume_type: Option<String>,
     /// Provisioned I/O operations per second. Required for `io1` and `io2`, optional for `gp3`, refused by EC2 for
-    /// other types.
+    /// other types. Absent or 0: EC2's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops: Option<i64>,
-    /// Provisioned throughput in MiB/s, 125 to 2000; for `gp3` only.
+    /// Provisioned throughput in MiB/s, 125 to 2000; for `gp3` only. Absent or 0: EC2's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<i64>,
     /// Whether the volume is encrypted. Absent: the image and the default of the AWS account decide. A volume with
@@ -165,15 +165,20 @@ impl Volume {
     }
 }
 
-/// A load balancer target in which control plane instances are registered: a target group, or a Classic Load Balancer.
+/// A load balancer target in which control plane instances are registered: a target group, the target groups behind a
+/// Network or Application Load Balancer, or a Classic Load Balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "has(self.targetGroupARN) != has(self.classicLoadBalancerName)",
-        "message": "exactly one of targetGroupARN and classicLoadBalancerName must be set",
+        "rule": "[has(self.targetGroupARN), has(self.loadBalancerName), has(self.classicLoadBalancerName)]\
+                 .exists_one(set, set)",
+        "message": "exactly one of targetGroupARN, loadBalancerName and classicLoadBalancerName must be set",
     },
-    { "rule": "!has(self.port) || has(self.targetGroupARN)", "message": "port needs targetGroupARN" },
+    {
+        "rule": "!has(self.port) || !has(self.classicLoadBalancerName)",
+        "message": "port needs targetGroupARN or loadBalancerName",
+    },
 ]))]
 pub struct ControlPlaneTarget {
     /// ARN of the target group (target type `instance` or `ip`) of a Network or Application Load Balancer, in the
@@ -182,7 +187,15 @@ pub struct ControlPlaneTarget {
     #[serde(default, rename = "targetGroupARN", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub target_group_arn: Option<String>,
-    /// Port under which instances are registered in the target group. Absent: the target group's own port.
+    /// Name of a Network or Application Load Balancer in the region and account of the machine. Instances are registered
+    /// in the target groups to which its listener on `port` forwards. The target groups are looked up before the launch;
+    /// the machine keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub load_balancer_name: Option<String>,
+    /// With `targetGroupARN`: the port under which instances are registered in the target group. Absent: the target
+    /// group's own port. With `loadBalancerName`: the port of the listener. Absent: 6443. The only listener of a load
+    /// balancer counts on any port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,

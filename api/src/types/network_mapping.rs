@@ -130,8 +130,8 @@ pub struct MappedFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub image_lookup: Option<String>,
-    /// Expression for the load balancer targets of control plane machines: a list of objects with `targetGroupARN` or
-    /// `classicLoadBalancerName`. Needs `authority: Allowed`.
+    /// Expression for the load balancer targets of control plane machines: a list of objects with `targetGroupARN`,
+    /// `loadBalancerName` or `classicLoadBalancerName`. Needs `authority: Allowed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub control_plane_targets: Option<String>,

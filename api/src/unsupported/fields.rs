@@ -70,7 +70,7 @@ pub(super) const FIELDS: &[Field] = &[
     managed("controlPlaneLoadBalancer.preserveClientIP").but(&["false"]),
     managed("controlPlaneLoadBalancer.targetGroupIPType"),
     managed("controlPlaneLoadBalancer.dnsResolutionCheck"),
-    managed("secondaryControlPlaneLoadBalancer"),
+    managed("secondaryControlPlaneLoadBalancer").or("name both load balancers in `controlPlaneTargets`"),
     managed("bastion"),
     managed("s3Bucket.controlPlaneIAMInstanceProfile").or(ALLOW_READING),
     managed("s3Bucket.nodesIAMInstanceProfiles").or(ALLOW_READING),

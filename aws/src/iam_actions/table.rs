@@ -201,13 +201,13 @@ pub const ACTIONS: &[Action] = &[
         "DescribeLoadBalancers",
         AccessLevel::Read,
         &[READ],
-        "finds the load balancer that an AWSCluster names",
+        "finds the load balancers that clusters name",
     ),
     load_balancing(
         "DescribeListeners",
         AccessLevel::Read,
         &[READ],
-        "finds the target groups behind that load balancer",
+        "finds the target groups behind these load balancers",
     ),
     load_balancing(
         "DescribeTargetGroups",

@@ -143,6 +143,16 @@ pub struct ApiLoadBalancer {
     pub listeners: BTreeMap<i32, Vec<String>>,
 }
 
+impl ApiLoadBalancer {
+    /// ARNs of the target groups of the API server, which listens on `port`. A load balancer with a single listener
+    /// serves the API server on that listener, on any port.
+    pub fn target_groups(&self, port: i32) -> &[String] {
+        let only = || self.listeners.values().next().filter(|_| self.listeners.len() == 1);
+        let groups = self.listeners.get(&port).or_else(only);
+        groups.map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
 /// A machine image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {

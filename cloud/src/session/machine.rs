@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, DnsRecords, ErrorClass, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineCloud,
-    MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, SecretActions,
-    SecretStore, SecurityGroup, StoredSecret, Subnet,
+    ApiLoadBalancer, CloudError, DnsRecords, ErrorClass, Host, HostRequest, Image, Instance, InstanceType,
+    LaunchRequest, MachineCloud, MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl,
+    PrimaryInterface, Query, SecretActions, SecretStore, SecurityGroup, StoredSecret, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -49,6 +49,9 @@ pub trait SessionDriver: Send + Sync {
 
     /// DescribeImages; shared like subnets.
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
+
+    /// DescribeLoadBalancers and DescribeListeners for one load balancer; shared like subnets.
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
 
     /// GetParameter of a parameter of AWS's own; shared like subnets.
     async fn public_parameter(&self, name: &str) -> Result<String, CloudError>;
@@ -200,6 +203,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
         self.driver.images(query).await
+    }
+
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        self.driver.load_balancer(name).await
     }
 
     async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {

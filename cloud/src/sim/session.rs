@@ -22,9 +22,9 @@ use crate::session::{
 };
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
 use crate::{
-    CloudError, ClusterKey, DnsRecords, Host, HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest,
-    MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, SecretActions, SecretStore, SecurityGroup,
-    StoredSecret, Subnet, Timing,
+    ApiLoadBalancer, CloudError, ClusterKey, DnsRecords, Host, HostRequest, Image, Instance, InstanceState,
+    InstanceType, LaunchRequest, MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, SecretActions,
+    SecretStore, SecurityGroup, StoredSecret, Subnet, Timing,
 };
 
 use super::client::Client;
@@ -322,6 +322,14 @@ impl<T: Transport> SessionDriver for SimSession<T> {
             client.describe_images(now, query)
         })
         .await
+    }
+
+    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        let turn = CallRequest::load_balancer(&self.flow, name);
+        let permit = self.rates.acquire(&turn, self.now())?;
+        let (about, name) = (name.to_owned(), name.to_owned());
+        let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
+        self.call(permit, false, about, effect).await
     }
 
     async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {

@@ -145,17 +145,14 @@ fn is_of_type(shown: &ApiLoadBalancer, said: LoadBalancerType) -> bool {
     }
 }
 
-/// The target groups behind the port of the API server. A load balancer with a single listener serves the API server on
-/// that listener, on any port.
+/// The target groups behind the port of the API server.
 fn target_groups_on(
     shown: &ApiLoadBalancer,
     name: &str,
     port: i32,
     problems: &mut NetworkProblems,
 ) -> Vec<ControlPlaneTarget> {
-    let only = || shown.listeners.values().next().filter(|_| shown.listeners.len() == 1);
-    let groups = shown.listeners.get(&port).or_else(only);
-    let groups = groups.map(Vec::as_slice).unwrap_or_default();
+    let groups = shown.target_groups(port);
     if groups.is_empty() {
         let message = format!(
             "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \

@@ -15,6 +15,7 @@ use capa_runtime::reconcile::Next;
 use super::account;
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
+use super::named_targets;
 use super::read;
 use super::scope::MachineScope;
 use crate::identity::{self, IdentityError, IdentityRequest};
@@ -34,7 +35,8 @@ pub(super) struct InstanceLocation {
     pub(super) role: MachineRole,
     /// The load balancer targets of the instance.
     pub(super) targets: Vec<ControlPlaneTarget>,
-    /// The problem of the source that shall supply the targets, if they are not known yet.
+    /// Why the targets are not known yet: the problem of the source that shall supply them, or of the load balancer
+    /// behind which they are.
     pub(super) pending_targets: Option<Problem>,
     /// The AWS session of the identity in the region.
     pub(super) cloud: Arc<dyn MachineCloud>,
@@ -252,15 +254,18 @@ async fn connect(
     let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
     let account_id = account_id(scope, cloud.as_ref(), &identity_ref, &region).await?;
     validate_account(scope, &account_id).map_err(not_ready)?;
+    let role = scope.owners.role(&scope.machine);
+    let named = named_targets::resolve(inputs.targets, role, cloud.as_ref(), &region, &account_id).await;
+    let (targets, problem) = named.map_or_else(|problem| (vec![], Some(problem)), |targets| (targets, None));
     Ok(InstanceLocation {
         region,
         identity_ref,
         account_id,
         cluster_name,
         cluster_tag,
-        role: scope.owners.role(&scope.machine),
-        targets: inputs.targets,
-        pending_targets: inputs.pending_targets,
+        role,
+        targets,
+        pending_targets: inputs.pending_targets.or(problem),
         cloud,
         identity_key: resolved.key,
     })

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use capa_api::common::{IdentityReference, ResourceReference};
+use capa_api::common::IdentityReference;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::{AWSMachine, AWSMachineSpec};
+use capa_api::machine::AWSMachine;
 use capa_api::meta;
-use capa_api::network::{MachineNetwork, NetworkSubnet};
-use capa_cloud::{CloudError, Instance, MachineCloud, MachineKey, Query, Subnet, zone_type};
+use capa_cloud::{Instance, MachineKey};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
@@ -16,7 +15,6 @@ use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::ownership::{self, Claim, Evidence, OwnerProblem, Ownership, verified_owner};
 use super::scope::{MachineScope, Owners, key};
-use super::spec::given_id;
 use crate::identity::identity_group;
 use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::bootstrap::{self, BootstrapData, Format};
@@ -134,199 +132,7 @@ pub(super) async fn bootstrap_format(scope: &MachineScope, context: &MachineCont
     bootstrap::format_of(&secret)
 }
 
-/// The inputs of a launch that are looked up in AWS.
-pub(super) struct ResolvedInputs {
-    /// The network with the machine's own subnet resolved and missing zones filled in.
-    pub(super) network: MachineNetwork,
-    /// `additionalSecurityGroups` as ids.
-    pub(super) additional_security_group_ids: Vec<String>,
-}
-
-/// The reason why the inputs of a launch cannot be resolved.
-enum LookupError {
-    /// The spec names a resource that does not exist.
-    Problem(Problem),
-    /// A call failed.
-    Cloud(CloudError),
-}
-
-impl From<CloudError> for LookupError {
-    fn from(error: CloudError) -> Self {
-        Self::Cloud(error)
-    }
-}
-
-impl LookupError {
-    fn blocks(self, condition: ConditionType, region: &str) -> Blocked {
-        match self {
-            Self::Problem(problem) => Blocked::new(condition.is_false(problem.reason, problem.message), Next::Retry),
-            Self::Cloud(error) => {
-                let message = format!("a lookup in {region} failed: {error}");
-                Blocked::by_call(condition, message, &error)
-            }
-        }
-    }
-}
-
 /// `NetworkReady` of a machine whose network has this problem.
 pub(super) fn network_not_ready(problem: &Problem) -> ConditionUpdate {
     ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone())
-}
-
-/// Resolves filters and zones. The function makes a call only for inputs that the spec does not
-/// contain.
-pub(super) async fn resolve_inputs(
-    spec: &AWSMachineSpec,
-    network: &MachineNetwork,
-    cloud: &dyn MachineCloud,
-) -> Result<ResolvedInputs, Blocked> {
-    let found = look_up_inputs(spec, network, cloud).await;
-    found.map_err(|error| error.blocks(ConditionType::NetworkReady, region_of(network)))
-}
-
-/// Resolves `additionalSecurityGroups` for an instance that runs.
-pub(super) async fn additional_security_groups(
-    spec: &AWSMachineSpec,
-    network: &MachineNetwork,
-    cloud: &dyn MachineCloud,
-) -> Result<Vec<String>, Blocked> {
-    let found = additional_groups(spec, network, cloud).await;
-    found.map_err(|error| error.blocks(ConditionType::SecurityGroupsReady, region_of(network)))
-}
-
-/// The region of a network; empty without one.
-fn region_of(network: &MachineNetwork) -> &str {
-    network.region.as_deref().unwrap_or_default()
-}
-
-async fn look_up_inputs(
-    spec: &AWSMachineSpec,
-    network: &MachineNetwork,
-    cloud: &dyn MachineCloud,
-) -> Result<ResolvedInputs, LookupError> {
-    let mut network = network.clone();
-    if let Some(subnets) = filtered_subnets(spec, &network, cloud).await? {
-        network.subnets = subnets;
-    }
-    let without_zone: Vec<String> = network
-        .subnets
-        .iter()
-        .filter(|subnet| subnet.availability_zone.is_none())
-        .map(|subnet| subnet.id.clone())
-        .collect();
-    if !without_zone.is_empty() {
-        let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
-        let region = region_of(&network).to_owned();
-        for subnet in &mut network.subnets {
-            if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
-                subnet.zone_type = subnet
-                    .zone_type
-                    .or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
-                subnet.availability_zone = Some(seen.availability_zone.clone());
-            }
-        }
-    }
-    Ok(ResolvedInputs {
-        additional_security_group_ids: additional_groups(spec, &network, cloud).await?,
-        network,
-    })
-}
-
-/// The subnets that match the machine's own filters and id. `None` for a machine without filters.
-async fn filtered_subnets(
-    spec: &AWSMachineSpec,
-    network: &MachineNetwork,
-    cloud: &dyn MachineCloud,
-) -> Result<Option<Vec<NetworkSubnet>>, LookupError> {
-    let Some(reference) = &spec.subnet else {
-        return Ok(None);
-    };
-    let Some(query) = filter_query(reference, "subnet-id", network) else {
-        return Ok(None);
-    };
-    let mut found = cloud.subnets(&query).await?;
-    found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
-    if found.is_empty() {
-        let region = region_of(network);
-        let message = match given_id(reference) {
-            Some(id) => format!(
-                "subnet {id} of spec.subnet.id does not exist in {region}, or does not match spec.subnet.filters: tag \
-                 it, or name another in a new template"
-            ),
-            None => format!(
-                "no subnet in {region}{} matches spec.subnet.filters: tag one, or name other filters in a new template",
-                in_vpc(network)
-            ),
-        };
-        return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
-    }
-    Ok(Some(found.iter().map(|subnet| as_network(subnet, network)).collect()))
-}
-
-async fn additional_groups(
-    spec: &AWSMachineSpec,
-    network: &MachineNetwork,
-    cloud: &dyn MachineCloud,
-) -> Result<Vec<String>, LookupError> {
-    let mut ids = Vec::new();
-    for (index, reference) in spec.additional_security_groups.iter().enumerate() {
-        let Some(query) = filter_query(reference, "group-id", network) else {
-            ids.extend(given_id(reference).cloned());
-            continue;
-        };
-        let mut found: Vec<String> = cloud
-            .security_groups(&query)
-            .await?
-            .into_iter()
-            .map(|group| group.id)
-            .filter(|found| given_id(reference).is_none_or(|id| id == found))
-            .collect();
-        if found.is_empty() {
-            let message = format!(
-                "no security group in {}{} matches spec.additionalSecurityGroups[{index}]: tag one, or name other \
-                 filters in a new template",
-                region_of(network),
-                in_vpc(network)
-            );
-            return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
-        }
-        found.sort();
-        ids.extend(found);
-    }
-    Ok(ids)
-}
-
-/// The VPC that narrows a query for filters, for messages.
-fn in_vpc(network: &MachineNetwork) -> String {
-    let vpc = network.vpc.as_ref();
-    vpc.map_or_else(String::new, |vpc| format!(" ({})", vpc.id))
-}
-
-/// The query for the filters of a reference. `None` for a reference without filters.
-fn filter_query(reference: &ResourceReference, id_filter: &str, network: &MachineNetwork) -> Option<Query> {
-    if reference.filters.is_empty() {
-        return None;
-    }
-    let filters = reference.filters.iter();
-    let filters = filters.map(|filter| (filter.name.clone(), filter.values.clone()));
-    let query = Query {
-        filters: filters.collect(),
-    };
-    Some(match (given_id(reference), &network.vpc) {
-        (Some(id), _) => query.and(id_filter, [id]),
-        // Names and tags repeat from VPC to VPC: only resources of the machine's own VPC can be used.
-        (None, Some(vpc)) => query.and("vpc-id", [vpc.id.clone()]),
-        (None, None) => query,
-    })
-}
-
-fn as_network(subnet: &Subnet, network: &MachineNetwork) -> NetworkSubnet {
-    NetworkSubnet {
-        id: subnet.id.clone(),
-        availability_zone: Some(subnet.availability_zone.clone()),
-        zone_type: zone_type(network.region.as_deref().unwrap_or_default(), &subnet.availability_zone)
-            .parse()
-            .ok(),
-        ..NetworkSubnet::default()
-    }
 }

@@ -101,13 +101,15 @@ pub(super) fn given_id(reference: &ResourceReference) -> Option<&String> {
     reference.id.as_ref().filter(|id| !id.is_empty())
 }
 
-/// Refuses tags that only the manager may set, because these tags decide which instances are deleted.
-pub(super) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Option<Problem> {
+/// Refuses tags that only the manager may set, because these tags decide which instances are deleted. `cluster_tag` is the
+/// name of the cluster in tags.
+pub(super) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork, cluster_tag: &str) -> Option<Problem> {
+    let refused = |path, tags| tags::refused(path, tags, cluster_tag);
     let path = "additionalTags";
     let of_host = spec.dynamic_host_allocation.iter();
-    let of_host = of_host.flat_map(|host| tags::refused("dynamicHostAllocation.tags", &host.tags));
-    let refused = tags::refused(path, &spec.additional_tags).chain(tags::refused(path, &network.additional_tags));
-    refused.chain(of_host).next()
+    let of_host = of_host.flat_map(|host| refused("dynamicHostAllocation.tags", &host.tags));
+    let of_instance = refused(path, &spec.additional_tags).chain(refused(path, &network.additional_tags));
+    of_instance.chain(of_host).next()
 }
 
 /// Refuses a spec that cannot be launched, and names the field.
@@ -196,15 +198,17 @@ mod tests {
             "MachineName",
         ] {
             let tags = format!("additionalTags: {{'{key}': owned}}");
-            let of_machine = validate_tags(&machine(&tags).spec, &MachineNetwork::default()).unwrap();
-            let of_network = validate_tags(&machine("").spec, &read(&format!("{{{tags}}}"))).unwrap();
+            let of_machine = validate_tags(&machine(&tags).spec, &MachineNetwork::default(), "dev").unwrap();
+            let of_network = validate_tags(&machine("").spec, &read(&format!("{{{tags}}}")), "dev").unwrap();
             for problem in [of_machine, of_network] {
                 assert_eq!(problem.reason, Reason::Conflict);
                 assert!(problem.message.contains(key), "{}", problem.message);
             }
         }
-        let own = machine("additionalTags: {team: a, Name: mine}").spec;
-        assert_eq!(validate_tags(&own, &MachineNetwork::default()), None);
+        let own = machine("additionalTags: {team: a, Name: mine, kubernetes.io/cluster/dev: owned}").spec;
+        assert_eq!(validate_tags(&own, &MachineNetwork::default(), "dev"), None);
+        let shared = machine("additionalTags: {kubernetes.io/cluster/dev: shared}").spec;
+        assert!(validate_tags(&shared, &MachineNetwork::default(), "dev").is_some());
     }
 
     #[test]

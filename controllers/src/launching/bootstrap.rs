@@ -35,9 +35,11 @@ pub(crate) enum Format {
     CloudConfig,
     /// Ignition.
     Ignition,
+    /// Another program, which reads the user data as the bootstrap provider writes it: of Windows, Talos or Bottlerocket.
+    Other,
 }
 
-/// The format of the bootstrap data in the Secret; `None` without data, and for a format that no machine can use.
+/// The format of the bootstrap data in the Secret; `None` without data.
 pub(crate) fn format_of(secret: &Secret) -> Option<Format> {
     let data = secret.data.as_ref().filter(|data| data.contains_key("value"))?;
     match data
@@ -46,7 +48,7 @@ pub(crate) fn format_of(secret: &Secret) -> Option<Format> {
     {
         format if format == CLOUD_CONFIG.as_bytes() => Some(Format::CloudConfig),
         format if format == IGNITION.as_bytes() => Some(Format::Ignition),
-        _ => None,
+        _ => Some(Format::Other),
     }
 }
 
@@ -78,16 +80,14 @@ pub(crate) fn bootstrap_data(
     match (format_of(secret), &spec.ignition) {
         (Some(Format::CloudConfig), None) => cloud_config(spec, data, name),
         (Some(Format::Ignition), ignition) => for_ignition(spec, ignition.as_ref(), data, name),
-        (Some(Format::CloudConfig), Some(_)) => Err(not_ready(
+        (Some(Format::Other) | None, None) => inline(data.to_vec(), name, || Packing::AsItIs),
+        (_, Some(_)) => Err(not_ready(
             Reason::UnsupportedFormat,
             format!(
-                "the bootstrap data in Secret {name} is for cloud-init, and spec.ignition is for machines with Ignition: \
-                 leave it out of a new AWSMachineTemplate, or set format: ignition in the bootstrap configuration"
+                "the bootstrap data in Secret {name} is not for Ignition, and spec.ignition is for machines with \
+                 Ignition: leave it out of a new AWSMachineTemplate, or set format: ignition in the bootstrap \
+                 configuration"
             ),
-        )),
-        (None, _) => Err(not_ready(
-            Reason::UnsupportedFormat,
-            format!("the bootstrap data in Secret {name} is neither for cloud-init nor for Ignition"),
         )),
     }
 }
@@ -152,6 +152,8 @@ enum Packing {
     Possible(usize),
     /// Ignition of this version reads no compressed data.
     Unread,
+    /// Only cloud-init and Ignition are known to read compressed data.
+    AsItIs,
 }
 
 impl Packing {
@@ -181,6 +183,10 @@ impl fmt::Display for TooLarge<'_> {
         let shorten = format!("shorten the bootstrap data in Secret {secret}");
         match self.packing {
             Packing::Done => write!(formatter, "it is compressed, so {shorten}"),
+            Packing::AsItIs => write!(
+                formatter,
+                "data that is neither for cloud-init nor for Ignition is sent as it is, so {shorten}"
+            ),
             Packing::Unread => write!(
                 formatter,
                 "Ignition reads compressed data from version 3.1 on, so {shorten}, or set \
@@ -260,12 +266,32 @@ mod tests {
         assert_eq!(refusal(INLINE, None), Reason::WaitingForBootstrapData);
         assert_eq!(refusal(INLINE, Some(&secret(&[]))), Reason::WaitingForBootstrapData);
         let other = secret(&[("value", b"[settings]"), ("format", b"bottlerocket")]);
-        assert_eq!(refusal(INLINE, Some(&other)), Reason::UnsupportedFormat);
-        assert_eq!(
-            refusal("ignition: {version: '3.4'}", Some(&good)),
-            Reason::UnsupportedFormat
-        );
+        for not_for_ignition in [&good, &other] {
+            assert_eq!(
+                refusal("ignition: {version: '3.4'}", Some(not_for_ignition)),
+                Reason::UnsupportedFormat
+            );
+        }
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
+    }
+
+    #[test]
+    fn data_of_another_format_is_sent_as_it_is() {
+        let script: &[u8] = b"<powershell>Join-Cluster</powershell>";
+        let windows = secret(&[("value", script), ("format", b"powershell-xml")]);
+        for delivery in ["", INLINE, "uncompressedUserData: false"] {
+            let sent = bootstrap_data(&spec(delivery), Some(&windows), "boot").unwrap();
+            assert_eq!(
+                sent,
+                BootstrapData::Inline(UserData::new(script.to_vec())),
+                "{delivery}"
+            );
+        }
+        let large = vec![b'x'; UserData::MAX_BYTES + 1];
+        let large = secret(&[("value", &large), ("format", b"powershell-xml")]);
+        let told = bootstrap_data(&spec(""), Some(&large), "boot").unwrap_err();
+        assert_eq!(told.reason, Reason::TooLarge);
+        assert!(told.message.contains("sent as it is, so shorten"), "{}", told.message);
     }
 
     #[test]

@@ -15,6 +15,10 @@ const CLUSTER_SECRET: &str = "cluster.x-k8s.io/secret";
 /// The API group of bootstrap providers. Objects of other groups own Secrets for other purposes.
 const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
 
+/// Rancher's bootstrap provider has an API group that is also Rancher's for other purposes, and its objects own other
+/// Secrets too: a Secret has to have the type of bootstrap data.
+const RANCHER: (&str, &str, &str) = ("rke.cattle.io", "RKEBootstrap", "rke.cattle.io/bootstrap");
+
 /// The purposes of Secrets of this type, whose names are the name of a cluster and one of these. All but the last
 /// are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
 const PURPOSES: [&str; 8] = [
@@ -69,7 +73,9 @@ fn is_owned_by(secret: &Secret, source: Option<&ContractReference>) -> bool {
     let Some(ContractReference { api_group, kind, name }) = source else {
         return false;
     };
-    if api_group != BOOTSTRAP_GROUP {
+    let (group, of_kind, type_) = RANCHER;
+    let is_of_rancher = api_group == group && kind == of_kind && secret.type_.as_deref() == Some(type_);
+    if api_group != BOOTSTRAP_GROUP && !is_of_rancher {
         return false;
     }
     let owner = meta::owner(&secret.metadata, api_group, kind);
@@ -174,6 +180,55 @@ mod tests {
         };
         let secret = secret("db", "Opaque", None, Some("external-secrets.io/v1/ExternalSecret/db"));
         assert!(validate(&secret, Some(&source)).is_err());
+    }
+
+    #[test]
+    fn of_ranchers_secrets_only_bootstrap_data_is_delivered() {
+        let source = |kind: &str, name: &str| ContractReference {
+            api_group: "rke.cattle.io".into(),
+            kind: kind.into(),
+            name: name.into(),
+        };
+        let owner = Some("rke.cattle.io/v1/RKEBootstrap/w0");
+        let data = "rke.cattle.io/bootstrap";
+        let table = [
+            ("w0-machine-bootstrap", data, owner, "RKEBootstrap", "w0", true),
+            (
+                "w0-machine-plan",
+                "rke.cattle.io/machine-plan",
+                owner,
+                "RKEBootstrap",
+                "w0",
+                false,
+            ),
+            (
+                "w0-machine-token",
+                "kubernetes.io/service-account-token",
+                owner,
+                "RKEBootstrap",
+                "w0",
+                false,
+            ),
+            ("dev-kubeconfig", data, owner, "RKEBootstrap", "w0", false),
+            ("w0-machine-bootstrap", data, owner, "RKEBootstrap", "another", false),
+            ("w0-machine-bootstrap", data, None, "RKEBootstrap", "w0", false),
+            (
+                "w0",
+                data,
+                Some("rke.cattle.io/v1/RKEControlPlane/w0"),
+                "RKEControlPlane",
+                "w0",
+                false,
+            ),
+        ];
+        for (name, type_, owner, kind, named, is_delivered) in table {
+            let answer = validate(&secret(name, type_, None, owner), Some(&source(kind, named)));
+            assert_eq!(
+                answer.is_ok(),
+                is_delivered,
+                "{name} {type_} {kind}/{named}: {answer:?}"
+            );
+        }
     }
 
     #[test]

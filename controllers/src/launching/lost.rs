@@ -26,7 +26,7 @@ pub(crate) fn assumed(lost: &LostMachine<'_>) -> Vec<KeptData> {
     let mut kept = Vec::new();
     if let BootstrapDelivery::Secrets(backend) = spec.effective_bootstrap_delivery()
         && spec.ignition.is_none()
-        && lost.format != Some(Format::Ignition)
+        && !matches!(lost.format, Some(Format::Ignition | Format::Other))
     {
         kept.push(KeptData::Secrets(secrets::assumed(spec, backend, lost.uid)));
     }
@@ -40,7 +40,7 @@ pub(crate) fn assumed(lost: &LostMachine<'_>) -> Vec<KeptData> {
 
 /// Whether the cluster's bucket may keep the bootstrap data of a machine.
 pub(crate) fn may_be_in_bucket(spec: &AWSMachineSpec, format: Option<Format>) -> bool {
-    spec.may_use_bucket() && format != Some(Format::CloudConfig)
+    spec.may_use_bucket() && !matches!(format, Some(Format::CloudConfig | Format::Other))
 }
 
 #[cfg(test)]

@@ -109,8 +109,21 @@ fn private_dns_name(name: &PrivateDnsName) -> Option<PrivateDnsNameOptions> {
     (name != &PrivateDnsName::default()).then_some(options)
 }
 
-/// Says which options of a spec exclude each other. The message names the fields and the way out.
+/// Says which options of a spec exclude each other or the start of a node. The message names the fields and the way out.
 pub(crate) fn contradiction(spec: &AWSMachineSpec) -> Option<&'static str> {
+    let metadata = spec.effective_metadata_options();
+    if metadata.instance_metadata_tags == Switch::Enabled {
+        return Some(
+            "EC2 refuses instances with instanceMetadataTags: enabled and a slash in the keys of their tags, as the tags \
+             of the provider have: leave it out, and read tags from the EC2 API",
+        );
+    }
+    if metadata.http_endpoint == Switch::Disabled {
+        return Some(
+            "httpEndpoint: disabled leaves a node that can never fetch its bootstrap data: leave it out, and restrict \
+             the metadata service by httpTokens and httpPutResponseHopLimit",
+        );
+    }
     if spec.placement_group_partition.is_some() && placement_group(spec).is_none() {
         return Some("placementGroupPartition needs placementGroupName: name the placement group, or leave it out");
     }

@@ -10,6 +10,7 @@ use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 use capa_network::Placement;
 
 use super::options::launch_options;
+use crate::tags::is_reserved;
 
 /// The inputs of a request besides the machine and its placement.
 pub(crate) struct RequestInputs<'a> {
@@ -100,18 +101,20 @@ fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVol
     Some(LaunchVolume {
         device_name: device_name.to_owned(),
         size: volume.size,
-        volume_type: volume.volume_type.clone(),
-        iops: volume.iops,
-        throughput: volume.throughput,
+        volume_type: volume.volume_type.clone().filter(|kind| !kind.is_empty()),
+        iops: volume.iops.filter(|iops| *iops != 0),
+        throughput: volume.throughput.filter(|throughput| *throughput != 0),
         encrypted: volume.effective_encrypted(),
         encryption_key: volume.encryption_key.clone().filter(|key| !key.is_empty()),
     })
 }
 
-/// The tags that machine and network ask for. Those of the machine take precedence.
+/// The tags that machine and network ask for, without those that the provider sets in any case. Those of the machine
+/// take precedence.
 pub(crate) fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags {
     let mut tags = network.additional_tags.clone();
     tags.extend(spec.additional_tags.clone());
+    tags.retain(|key, _| !is_reserved(key));
     tags
 }
 

@@ -20,6 +20,11 @@ pub(crate) fn spec_with(smallest: &str, row: &Row) -> String {
 pub(crate) fn laid_over(smallest: &str, set: &str) -> String {
     let mut spec: Value = read(&format!("{{{smallest}}}"));
     overlay(&mut spec, read(&format!("{{{set}}}")));
+    inner(&spec)
+}
+
+/// A spec in the form between its braces.
+pub(crate) fn inner(spec: &Value) -> String {
     let text = spec.to_string();
     let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     inner.expect("a spec is an object").to_owned()

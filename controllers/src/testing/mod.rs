@@ -1,6 +1,7 @@
 //! Doubles of the reconcilers' traits: Kubernetes and AWS in memory. A test sets their objects and failures, and one
 //! journal records all calls of a pass.
 
+pub(crate) mod absent;
 mod aws;
 pub(crate) mod fields;
 mod kubernetes;

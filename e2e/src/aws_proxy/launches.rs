@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::answer::{Answer, Refusal};
 use super::faults::{Ending, FaultEffect, Stage};
 use super::instances::{self, Death};
+use super::launch_rules;
 use super::pipeline::{CallerIdentity, Outcome, injected, unreadable};
 use super::request::Request;
 use super::state::Shared;
@@ -54,6 +55,9 @@ async fn launch(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
     let FaultEffect { ending, delay } = shared.apply_faults(caller, request, zone, Stage::Launch);
     if let Ending::Refused(code) = &ending {
         return Ok(Outcome::after(injected(code, &request.scope.service), delay));
+    }
+    if let Some(refusal) = launch_rules::refusal(&request.parameters) {
+        return Err(refusal);
     }
     let transitions = shared.transitions(&caller.account);
     let _transition = transitions.write().await;

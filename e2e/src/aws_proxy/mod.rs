@@ -26,6 +26,7 @@ mod held;
 mod hosts;
 mod instances;
 mod journal;
+mod launch_rules;
 mod launches;
 mod limits;
 mod load_balancing;

@@ -76,14 +76,22 @@ fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
                 json!({"controlPlaneTargets": [target, {"classicLoadBalancerName": "api"}]}),
                 None,
             ),
+            (
+                json!({"controlPlaneTargets": [{"loadBalancerName": "api", "port": 443}]}),
+                None,
+            ),
             (json!({"controlPlaneTargets": [{}]}), Some("exactly one of")),
+            (
+                json!({"controlPlaneTargets": [{"loadBalancerName": "a", "classicLoadBalancerName": "b"}]}),
+                Some("exactly one of"),
+            ),
             (
                 json!({"controlPlaneTargets": [{"targetGroupARN": "arn:a", "classicLoadBalancerName": "api"}]}),
                 Some("exactly one of"),
             ),
             (
                 json!({"controlPlaneTargets": [{"classicLoadBalancerName": "api", "port": 80}]}),
-                Some("port needs targetGroupARN"),
+                Some("port needs targetGroupARN or loadBalancerName"),
             ),
             (
                 json!({"controlPlaneTargets": [{"targetGroupARN": "arn:a", "port": 65536}]}),

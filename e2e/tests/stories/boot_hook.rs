@@ -52,8 +52,12 @@ fn a_node_reads_its_data(backend: SecretsBackend, padding: usize, count: usize) 
         let names: BTreeSet<String> = stored.parts().map(|(name, _)| name).collect();
         for action in [get, delete] {
             let calls = journal.of(action);
-            let named = calls.calls().iter().filter_map(|call| call.parameter(id_of_part));
-            assert_eq!(named.map(str::to_owned).collect::<BTreeSet<_>>(), names, "{journal}");
+            let called_for = calls.calls().iter().filter_map(|call| call.parameter(id_of_part));
+            assert_eq!(
+                called_for.map(str::to_owned).collect::<BTreeSet<_>>(),
+                names,
+                "{journal}"
+            );
         }
         assert!(account.manager_journal().is_empty(), "{}", account.manager_journal());
         let shown = account.journal().to_string();

@@ -28,11 +28,10 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
         s.says("dev", "NetworkReady", "True", "Ready").await?;
         s.infrastructure_provisioned("dev").await?;
 
-        let other = fixtures::bootstrap_secret("first", "{}").replace("cloud-config", "bottlerocket");
-        s.apply(&other).await?;
+        let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
+        s.apply(&fixtures::bootstrap_secret("first", &large)).await?;
         s.apply(&machine("first", "dev", INLINE)).await?;
-        s.machine_lacks("first", "BootstrapDataReady", "UnsupportedFormat")
-            .await?;
+        s.machine_lacks("first", "BootstrapDataReady", "TooLarge").await?;
         s.bootstrap_secret("first").await?;
         let first = s.machine_ready("first").await?;
         s.user.terminate(text(&first, "/spec/instanceID")).await?;
@@ -50,7 +49,7 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
             ("AWSCluster", "dev", "Warning", "NotFound"),
             ("AWSCluster", "dev", "Warning", "RulesFailing"),
             ("AWSCluster", "other", "Warning", "NotManagedYet"),
-            ("AWSMachine", "first", "Warning", "UnsupportedFormat"),
+            ("AWSMachine", "first", "Warning", "TooLarge"),
             ("AWSMachine", "first", "Normal", "SuccessfulCreate"),
             ("AWSMachine", "first", "Warning", "Terminated"),
             ("AWSMachine", "second", "Normal", "SuccessfulCreate"),

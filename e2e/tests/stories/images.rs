@@ -7,7 +7,7 @@ use super::machines::{INLINE, machine, text};
 use super::scenario::{OURS, REGION, Scenario, WITHIN, story};
 
 /// A copy of moto's image with this name: its id and the time of its creation.
-async fn publish(s: &Scenario, name: &str) -> anyhow::Result<(String, String)> {
+pub(super) async fn publish(s: &Scenario, name: &str) -> anyhow::Result<(String, String)> {
     let ec2 = s.user.ec2();
     let copy = ec2.copy_image().name(name).source_image_id(moto::IMAGE_ID);
     let copy = copy.source_region(REGION).send().await?;

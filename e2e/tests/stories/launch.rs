@@ -44,7 +44,7 @@ fn a_launch_has_everything_that_the_spec_names() -> anyhow::Result<()> {
          additionalSecurityGroups: [{{id: {}}}, {{filters: [{{name: 'tag:purpose', values: [storage]}}]}}],
          rootVolume: {{size: 40, type: gp3, iops: 4000, throughput: 250, encrypted: true}},
          nonRootVolumes: [{{deviceName: /dev/sdf, size: 100, type: gp2}}],
-         instanceMetadataOptions: {{httpTokens: optional, httpPutResponseHopLimit: 3, instanceMetadataTags: enabled}},
+         instanceMetadataOptions: {{httpTokens: optional, httpPutResponseHopLimit: 3, httpProtocolIpv6: enabled}},
          additionalTags: {{team: storage, Name: shown-in-console}}",
             network.node_security_group_id
         );
@@ -68,10 +68,10 @@ fn a_launch_has_everything_that_the_spec_names() -> anyhow::Result<()> {
             ("IamInstanceProfile.Name", "nodes"),
             ("KeyName", "ops"),
             ("MetadataOptions.HttpEndpoint", "enabled"),
-            ("MetadataOptions.HttpProtocolIpv6", "disabled"),
+            ("MetadataOptions.HttpProtocolIpv6", "enabled"),
             ("MetadataOptions.HttpPutResponseHopLimit", "3"),
             ("MetadataOptions.HttpTokens", "optional"),
-            ("MetadataOptions.InstanceMetadataTags", "enabled"),
+            ("MetadataOptions.InstanceMetadataTags", "disabled"),
             ("NetworkInterface.1.AssociatePublicIpAddress", "true"),
             // A group that is named twice is attached once.
             ("NetworkInterface.1.SecurityGroupId.1", &network.node_security_group_id),

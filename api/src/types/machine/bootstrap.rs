@@ -10,9 +10,9 @@ use strum::{Display, EnumString, IntoStaticStr};
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "!has(self.insecureSkipSecretsManager) || !self.insecureSkipSecretsManager || \
-                 (!has(self.secureSecretsBackend) && (!has(self.secretPrefix) || self.secretPrefix == '') && \
+                 ((!has(self.secretPrefix) || self.secretPrefix == '') && \
                  (!has(self.secretCount) || self.secretCount == 0))",
-        "message": "insecureSkipSecretsManager: true excludes secureSecretsBackend, secretPrefix and secretCount",
+        "message": "insecureSkipSecretsManager: true excludes secretPrefix and secretCount",
     },
     {
         "rule": "(has(self.secretPrefix) && self.secretPrefix != '') == (has(self.secretCount) && self.secretCount != \
@@ -36,7 +36,8 @@ pub struct CloudInit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_prefix: Option<String>,
     /// AWS service that keeps the bootstrap data until the instance has fetched it: `secrets-manager` or
-    /// `ssm-parameter-store`. Absent: `secrets-manager`. Mutable.
+    /// `ssm-parameter-store`. Absent: `secrets-manager`. Without effect beside `insecureSkipSecretsManager: true`.
+    /// Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_secrets_backend: Option<SecretsBackend>,
 }

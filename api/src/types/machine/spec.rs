@@ -170,7 +170,7 @@ pub struct AWSMachineSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_interface_type: Option<NetworkInterfaceType>,
     /// Whether the first IPv6 address is a primary IPv6 address, which cannot be removed and can be a load balancer
-    /// target. Absent: enabled if both the subnet and the VPC have IPv6.
+    /// target. Absent: enabled if the subnet has IPv6 and the cluster's network uses it.
     #[serde(default, rename = "assignPrimaryIPv6", skip_serializing_if = "Option::is_none")]
     pub assign_primary_ipv6: Option<Switch>,
     /// DNS names of the instance inside the VPC. Absent: the settings of the subnet.

@@ -40,12 +40,7 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
     }
 
     async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        let turn = CallRequest::load_balancer(&self.flow, name);
-        let permit = self.rates.acquire(&turn, self.now())?;
-        let about = name.to_owned();
-        let name = name.to_owned();
-        let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
-        self.call(permit, false, about, effect).await
+        SessionDriver::load_balancer(self, name).await
     }
 
     async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {

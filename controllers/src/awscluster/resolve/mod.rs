@@ -81,7 +81,7 @@ pub(super) fn resolve(
 ) -> Resolution {
     let mut problems = NetworkProblems::default();
     // With a refused tag no machine is launched, because all machines get the cluster's tags.
-    for refused in tags::refused("spec.additionalTags", &spec.additional_tags) {
+    for refused in tags::refused("spec.additionalTags", &spec.additional_tags, cluster_name) {
         problems.add_blocking(Blocked::All, refused.reason, refused.message);
     }
     if let NetworkLookup::Recorded(network, failure_domains) = lookup {
@@ -318,14 +318,19 @@ fn vpc(
             ),
         );
     }
-    found.vpcs.first().map(as_network_vpc)
+    let mut vpc = found.vpcs.first().map(as_network_vpc);
+    if let (Some(vpc), Some(seen), true) = (&mut vpc, found.vpcs.first(), subnets::uses_ipv6(spec)) {
+        vpc.ipv6_cidr_blocks.clone_from(&seen.ipv6_cidr_blocks);
+    }
+    vpc
 }
 
+/// A VPC that AWS shows, without its IPv6 ranges: they are for clusters that use IPv6.
 fn as_network_vpc(vpc: &Vpc) -> NetworkVpc {
     NetworkVpc {
         id: vpc.id.clone(),
         cidr_blocks: vpc.cidr_blocks.clone(),
-        ipv6_cidr_blocks: vpc.ipv6_cidr_blocks.clone(),
+        ipv6_cidr_blocks: vec![],
     }
 }
 

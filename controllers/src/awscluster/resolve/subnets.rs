@@ -56,9 +56,17 @@ pub(super) fn resolve(
                 ),
             );
         }
-        subnets.push(from_lookup(declared, seen, region, &found.route_tables));
+        let mut subnet = from_lookup(declared, seen, region, &found.route_tables);
+        // Only in a cluster that uses IPv6: otherwise its instances would get addresses that nobody asked for.
+        subnet.ipv6 = declared.is_ipv6.or_else(|| uses_ipv6(spec).then_some(seen.ipv6));
+        subnets.push(subnet);
     }
     subnets
+}
+
+/// Whether the spec says that the cluster uses IPv6. A VPC that also has IPv6 says nothing about its clusters.
+pub(super) fn uses_ipv6(spec: &AWSClusterSpec) -> bool {
+    spec.subnets().iter().any(|subnet| subnet.is_ipv6 == Some(true))
 }
 
 /// The VPC of the spec, or else of `spec.discovery`, with the part of the spec that names it.
@@ -113,7 +121,7 @@ fn from_spec(declared: &SubnetSpec, id: &str, region: &str, known: Option<&Netwo
     }
 }
 
-/// A subnet that AWS shows, with the properties that the spec declares.
+/// A subnet that AWS shows, with the properties that the spec declares. Whether it has IPv6 is not said.
 pub(super) fn from_lookup(
     declared: &SubnetSpec,
     seen: &Subnet,
@@ -124,7 +132,7 @@ pub(super) fn from_lookup(
         id: seen.id.clone(),
         availability_zone: Some(seen.availability_zone.clone()),
         public: declared.is_public.or_else(|| seen.is_public(route_tables)),
-        ipv6: Some(seen.ipv6).filter(|ipv6| *ipv6).or(declared.is_ipv6),
+        ipv6: None,
         zone_type: declared
             .zone_type
             .or_else(|| edge_zone_type(region, &seen.availability_zone)),

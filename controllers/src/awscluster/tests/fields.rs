@@ -255,6 +255,12 @@ async fn control_plane_targets_come_from_spec_or_load_balancer() {
             json!(443),
         ),
         (
+            "controlPlaneTargets[].loadBalancerName",
+            "controlPlaneTargets: [{loadBalancerName: api}]",
+            "/status/network/controlPlaneTargets/0/loadBalancerName",
+            json!("api"),
+        ),
+        (
             "controlPlaneTargets[].classicLoadBalancerName",
             "controlPlaneTargets: [{classicLoadBalancerName: api}]",
             "/status/network/controlPlaneTargets/0/classicLoadBalancerName",

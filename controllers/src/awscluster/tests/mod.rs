@@ -1,5 +1,6 @@
 //! Tests of the AWSCluster reconciler with doubles of Kubernetes and AWS.
 
+mod absent;
 mod controller;
 mod discovery;
 mod fields;

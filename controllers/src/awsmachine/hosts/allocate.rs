@@ -269,7 +269,9 @@ impl Allocation<'_> {
                 hosts.called(&uid, token, progress, now);
                 if error.class == ErrorClass::InsufficientCapacity {
                     let zone = CapacityLocation::Zone(request.availability_zone.clone());
-                    self.context.memory.refused_capacity(&self.wanted.pool, zone, now);
+                    self.context
+                        .memory
+                        .refused_capacity(&self.wanted.pool, zone, error.code.as_deref(), now);
                 }
                 let record = scope.status.dedicated_host.as_mut();
                 if let Some(record) = record.filter(|_| progress == Progress::Refused) {

@@ -190,7 +190,7 @@ fn ended_early(
                 let zone = CapacityLocation::Zone(instance.availability_zone.clone());
                 context
                     .memory
-                    .refused_capacity(&pool, zone, context.kubernetes.uptime());
+                    .refused_capacity(&pool, zone, None, context.kubernetes.uptime());
             }
             scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
             context.memory.forget_stored(scope.uid());

@@ -6,7 +6,7 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord, RecordedRequest};
 use capa_api::network::NetworkSubnet;
 use capa_cloud::lookups::InstanceLookup;
-use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest};
+use capa_cloud::{CapacityReservation, CloudError, ErrorClass, Instance, LaunchRequest};
 use capa_runtime::reconcile::{EventDraft, Next};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -342,7 +342,10 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
             context.memory.called(&uid, token, progress, now);
             if error.class == ErrorClass::InsufficientCapacity {
                 let place = short_place(&error, subnet_of(decision));
-                context.memory.refused_capacity(&pool(scope, prepared), place, now);
+                let code = error.code.as_deref();
+                context
+                    .memory
+                    .refused_capacity(&pool(scope, prepared), place, code, now);
             }
             if progress == Progress::Refused {
                 hosts::give_up(scope, &error);
@@ -455,14 +458,28 @@ fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecis
         ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
         ErrorClass::InsufficientCapacity if !refused.is_about_a_field() => {
             let zone = prepared.zone_of(&request.subnet_id);
-            let message = format!(
-                "no capacity for instance type {} in {}: {error}",
-                request.instance_type,
-                zone.unwrap_or(&request.subnet_id)
-            );
+            let lacking = lacking_capacity(request, error.code.as_deref());
+            let message = format!("{lacking} in {}: {error}", zone.unwrap_or(&request.subnet_id));
             (Reason::InsufficientCapacity, message)
         }
         class => (class.reason(), refused.to_string()),
     };
     Blocked::by_error(ConditionType::InstanceReady.is_false(reason, message), error)
+}
+
+/// What has no capacity for a launch, by EC2's code: the reservation or the host that the call names, or else the type.
+fn lacking_capacity(request: &LaunchRequest, code: Option<&str>) -> String {
+    let options = &request.options;
+    match (code, &options.capacity_reservation, &options.host) {
+        (Some("ReservationCapacityExceeded"), Some(CapacityReservation::Id(id)), _) => {
+            format!("capacity reservation {id} has no free instance")
+        }
+        (Some("InsufficientCapacityOnHost" | "IncompatibleHostRequirements"), _, Some(host)) => {
+            format!("Dedicated Host {} has no room for an instance", host.id)
+        }
+        (Some("UnavailableHostRequirements" | "IncompatibleHostRequirements"), ..) => {
+            format!("no Dedicated Host has room for instance type {}", request.instance_type)
+        }
+        _ => format!("no capacity for instance type {}", request.instance_type),
+    }
 }

@@ -1,6 +1,7 @@
 //! Gathers everything that a launch needs. Each wait is a condition.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,8 @@ use crate::awsmachine::image::{self, ImageRequest, LaunchImage};
 use crate::awsmachine::interfaces::{InterfaceError, OwnInterfaces};
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::memory::{LaunchKind, Pool, SubnetQuery};
-use crate::awsmachine::read::{self, ResolvedInputs, network_not_ready};
+use crate::awsmachine::read::{self, network_not_ready};
+use crate::awsmachine::references::{self, ResolvedInputs};
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
 use crate::awsmachine::spec;
@@ -79,13 +81,16 @@ pub(super) async fn prepare(
     let merged = network(scope, owner, cluster, context).await?;
     let location = locate::for_launch(scope, &merged, context).await?;
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    if let Some(problem) = &location.pending_targets {
+        return Err(Blocked::new(network_not_ready(problem), Next::Retry).into());
+    }
     let (user_data, secrets) = delivered(scope, bootstrap_data, &merged, &location)?;
     // Not from a presigned URL, which is another one in each pass.
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let kind = refusal::kind_of_launch(scope, owner, &merged, &location);
     refusal::await_kind(scope, kind, context)?;
-    let inputs = read::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
+    let inputs = references::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
     let wanted = ImageRequest {
         spec: &scope.machine.spec,
         network: &merged.network,
@@ -165,8 +170,9 @@ async fn network(
 ) -> Result<Merged, FlowError> {
     let merged = read::network(scope, cluster, context).await?;
     let problem = merged.problem.clone();
-    let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network));
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let cluster_tag = merged.network.cluster_tag.as_deref().unwrap_or(cluster_name);
+    let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network, cluster_tag));
     let problem = problem.or_else(|| spec::validate_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
         let missing = || MissingField::region(merged.unlabelled.as_ref()).into();
@@ -351,14 +357,25 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, 
         context.kubernetes.uptime(),
         context.timing.capacity_retry,
     );
-    Blocked::new(without_capacity(scope, problem), Next::Requeue(remaining))
+    let codes = context.memory.codes_of_capacity(&pool(scope, prepared));
+    Blocked::new(without_capacity(scope, problem, codes), Next::Requeue(remaining))
 }
 
-fn without_capacity(scope: &MachineScope, problem: &Problem) -> ConditionUpdate {
+/// Says that no subnet has capacity, in words and with EC2's codes.
+fn without_capacity(scope: &MachineScope, problem: &Problem, codes: BTreeSet<String>) -> ConditionUpdate {
+    let spec = &scope.machine.spec;
+    let given = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
+    let within = match (given(&spec.capacity_reservation_id), given(&spec.host_id)) {
+        (Some(id), _) => format!(" in capacity reservation {id}"),
+        (None, Some(id)) => format!(" on Dedicated Host {id}"),
+        (None, None) => String::new(),
+    };
+    let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
+    let codes = if codes.is_empty() { codes } else { format!(" ({codes})") };
     let message = format!(
-        "{} for instance type {}: it is tried again; machines of another type or with more zones to choose from may \
-         find some",
-        problem.message, scope.machine.spec.instance_type
+        "{} for instance type {}{within}{codes}: it is tried again; machines of another type or with more zones to \
+         choose from may find some",
+        problem.message, spec.instance_type
     );
     ConditionType::InstanceReady.is_false(Reason::InsufficientCapacity, message)
 }
@@ -442,7 +459,7 @@ impl Prepared {
             subnet_id: Some(request.subnet_id.clone()),
             security_group_ids: request.security_group_ids.clone(),
             identity_ref: Some(self.location.identity_ref.clone()),
-            control_plane_targets: self.merged.network.control_plane_targets.clone(),
+            control_plane_targets: self.location.targets.clone(),
             cluster_tag: Some(self.location.cluster_tag.clone()),
             sources,
         }

@@ -72,6 +72,8 @@ struct Shortage {
     at: Duration,
     /// UID of the machine that retries. It may need several passes until its call.
     tried_by: Option<String>,
+    /// EC2's code of the last refusal.
+    code: Option<String>,
 }
 
 impl Shortage {
@@ -85,10 +87,14 @@ impl Shortage {
 pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>);
 
 impl Shortages {
-    /// Records a location without capacity.
-    pub(super) fn refused(&mut self, pool: &Pool, location: CapacityLocation, at: Duration) {
+    /// Records a location without capacity, and EC2's code.
+    pub(super) fn refused(&mut self, pool: &Pool, location: CapacityLocation, code: Option<&str>, at: Duration) {
         self.forget_old(at);
-        let shortage = Shortage { at, tried_by: None };
+        let shortage = Shortage {
+            at,
+            tried_by: None,
+            code: code.map(str::to_owned),
+        };
         self.0.entry(pool.clone()).or_default().insert(location, shortage);
     }
 
@@ -127,6 +133,12 @@ impl Shortages {
             .collect()
     }
 
+    /// EC2's codes for the locations without capacity.
+    pub(super) fn codes(&self, pool: &Pool) -> BTreeSet<String> {
+        let locations = self.0.get(pool).into_iter().flatten();
+        locations.filter_map(|(_, short)| short.code.clone()).collect()
+    }
+
     /// The time until a machine retries one of the locations.
     pub(super) fn remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
         let locations = self.0.get(pool).into_iter().flatten();
@@ -140,10 +152,8 @@ impl Shortages {
         let locations = self.0.get_mut(pool).into_iter().flatten();
         for (_, short) in locations.filter(|(location, _)| location.holds(subnet)) {
             if short.tried_by.as_deref() != Some(uid) {
-                *short = Shortage {
-                    at: now,
-                    tried_by: Some(uid.to_owned()),
-                };
+                short.at = now;
+                short.tried_by = Some(uid.to_owned());
             }
         }
     }
@@ -191,7 +201,7 @@ mod tests {
     #[test]
     fn a_short_zone_is_avoided_by_machines_of_the_same_type() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         assert_eq!(avoided(&shortages, "t3.large", 59), ["a1", "a2"]);
         assert_eq!(avoided(&shortages, "t3.large", 60), [""; 0]);
         assert_eq!(avoided(&shortages, "m5.large", 0), [""; 0]);
@@ -204,22 +214,31 @@ mod tests {
     #[test]
     fn a_full_subnet_is_no_shortage_of_its_zone() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), at(0));
+        let full = Some("InsufficientFreeAddressesInSubnet");
+        shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), full, at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
+        assert_eq!(
+            shortages
+                .codes(&pool("t3.large"))
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>(),
+            full.as_slice()
+        );
     }
 
     #[test]
     fn a_lack_of_spare_capacity_is_none_at_the_on_demand_price() {
         let mut shortages = Shortages::default();
         let spot = Pool::new("team-a", "dev", &read("{instanceType: t3.large, marketType: Spot}"));
-        shortages.refused(&spot, CapacityLocation::Zone("a".into()), at(0));
+        shortages.refused(&spot, CapacityLocation::Zone("a".into()), None, at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);
     }
 
     #[test]
     fn one_machine_tries_a_short_zone_and_the_others_wait() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(60));
         assert_eq!(avoided(&shortages, "t3.large", 61), ["a1", "a2"]);
         shortages.relieved(&pool("t3.large"), &subnet("a1", "a"));
@@ -229,18 +248,18 @@ mod tests {
     #[test]
     fn the_machine_that_tries_may_take_several_passes() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         shortages.tried("m", &pool("t3.large"), &subnet("a1", "a"), at(60));
         assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0]);
-        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(62));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(62));
         assert_eq!(avoided(&shortages, "t3.large", 63), ["a1", "a2"]);
     }
 
     #[test]
     fn an_old_shortage_is_forgotten() {
         let mut shortages = Shortages::default();
-        shortages.refused(&pool("m5.large"), CapacityLocation::Zone("a".into()), at(0));
-        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), at(3600));
+        shortages.refused(&pool("m5.large"), CapacityLocation::Zone("a".into()), None, at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(3600));
         assert_eq!(shortages.entries(), 1);
         shortages.tried("m", &pool("c5.large"), &subnet("b1", "b"), at(7200));
         assert_eq!(shortages.entries(), 0, "whichever machine is placed next");

@@ -281,8 +281,13 @@ impl LaunchMemory {
     }
 
     /// Records a location without capacity.
-    pub(super) fn refused_capacity(&self, pool: &Pool, location: CapacityLocation, at: Duration) {
-        self.state().shortages.refused(pool, location, at);
+    pub(super) fn refused_capacity(&self, pool: &Pool, location: CapacityLocation, code: Option<&str>, at: Duration) {
+        self.state().shortages.refused(pool, location, code, at);
+    }
+
+    /// EC2's codes for the locations without capacity.
+    pub(super) fn codes_of_capacity(&self, pool: &Pool) -> BTreeSet<String> {
+        self.state().shortages.codes(pool)
     }
 
     /// Records that a subnet has capacity.

@@ -87,7 +87,7 @@ fn deleted_machines_do_not_count_for_a_subnet() {
 fn one_machine_of_many_tries_a_short_zone_again() {
     let memory = LaunchMemory::new("one");
     for zone in ["a", "b"] {
-        memory.refused_capacity(&pool(), CapacityLocation::Zone(zone.into()), Duration::ZERO);
+        memory.refused_capacity(&pool(), CapacityLocation::Zone(zone.into()), None, Duration::ZERO);
     }
     assert!(try_place(&memory, "m", &[], 59).is_err());
     assert_eq!(try_place(&memory, "m", &[], 60).unwrap(), "subnet-0000000a");

@@ -32,6 +32,41 @@ async fn a_refusal_for_capacity_leads_to_the_next_zone() {
 }
 
 #[tokio::test]
+async fn a_full_reservation_or_host_is_named_with_the_code() {
+    let reservation = "capacityReservationId: cr-0123456789abcdef0";
+    let host = "tenancy: host, hostID: h-0123456789abcdef0";
+    for (code, field, names) in [
+        (
+            "ReservationCapacityExceeded",
+            reservation,
+            "capacity reservation cr-0123456789abcdef0",
+        ),
+        ("InsufficientCapacityOnHost", host, "Dedicated Host h-0123456789abcdef0"),
+        (
+            "IncompatibleHostRequirements",
+            host,
+            "Dedicated Host h-0123456789abcdef0",
+        ),
+        ("UnavailableHostRequirements", "tenancy: host", "no Dedicated Host"),
+    ] {
+        let scene = Scene::with_spec(&format!("{SPEC}, {field}"));
+        let refused = scene.refused_with(code).await;
+        assert_eq!(refused.says(INSTANCE_READY), "False/InsufficientCapacity");
+        let message = refused.message(INSTANCE_READY);
+        assert!(message.contains(names) && message.contains(code), "{message}");
+        scene.refused_with(code).await;
+        assert_eq!(
+            subnets(&scene),
+            ["subnet-0000000a", "subnet-0000000b"],
+            "each zone is tried"
+        );
+        let exhausted = scene.pass().await;
+        let message = exhausted.message(INSTANCE_READY);
+        assert!(message.contains(code), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_machine_without_a_usable_zone_waits_with_a_reason() {
     let scene = Scene::new();
     scene.refused_with(SHORT).await;

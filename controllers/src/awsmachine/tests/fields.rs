@@ -57,6 +57,12 @@ async fn the_spec_decides_the_instance_and_its_location() {
             json!(443),
         ),
         (
+            "controlPlaneTargets[].loadBalancerName",
+            "controlPlaneTargets: [{loadBalancerName: api}]",
+            "/status/network/controlPlaneTargets/0/loadBalancerName",
+            json!("api"),
+        ),
+        (
             "controlPlaneTargets[].classicLoadBalancerName",
             "controlPlaneTargets: [{classicLoadBalancerName: api}]",
             "/status/network/controlPlaneTargets/0/classicLoadBalancerName",
@@ -289,8 +295,8 @@ async fn the_spec_configures_the_metadata_service() {
         (
             "instanceMetadataOptions.httpEndpoint",
             "instanceMetadataOptions: {httpEndpoint: disabled}",
-            "/call/metadata_options/http_endpoint",
-            json!("disabled"),
+            "/conditions/InstanceReady/is",
+            json!("False/InvalidSpec"),
         ),
         (
             "instanceMetadataOptions.httpProtocolIpv6",
@@ -313,8 +319,8 @@ async fn the_spec_configures_the_metadata_service() {
         (
             "instanceMetadataOptions.instanceMetadataTags",
             "instanceMetadataOptions: {instanceMetadataTags: enabled}",
-            "/call/metadata_options/instance_metadata_tags",
-            json!("enabled"),
+            "/conditions/InstanceReady/is",
+            json!("False/InvalidSpec"),
         ),
     ])
     .await;

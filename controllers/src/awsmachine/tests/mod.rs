@@ -1,6 +1,7 @@
 //! Tests of the AWSMachine reconciler with doubles of Kubernetes and AWS.
 
 mod abandonment;
+mod absent;
 mod capacity;
 mod clocks;
 mod controller;
@@ -20,6 +21,7 @@ mod options;
 mod ownership;
 mod pending_deaths;
 mod recovery;
+mod references;
 mod refusals;
 mod restored_records;
 mod secrets;

@@ -128,6 +128,27 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
 }
 
 #[tokio::test]
+async fn the_name_of_a_load_balancer_is_resolved_before_the_launch() {
+    let scene = scene("[{loadBalancerName: api}]");
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(ConditionType::NetworkReady), "False/NotFound");
+    let message = pass.message(ConditionType::NetworkReady);
+    assert!(message.starts_with("load balancer api does not exist"), "{message}");
+    assert_eq!(scene.aws.launches().len(), 0);
+    scene.aws.load_balancer("api", 6443, GROUP);
+    scene.pass().await;
+    scene.after(CHECKED_AFTER).await;
+    let scene = run(scene).await;
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
+    scene.aws.load_balancer("api", 6443, "arn:another");
+    let pass = scene.pass().await;
+    let network = pass.status().network.clone().expect("a network in use");
+    let named: Vec<_> = network.control_plane_targets.iter().filter_map(Group::of).collect();
+    assert_eq!(named, [group()], "a machine keeps its targets");
+    assert_eq!(pass.says(ConditionType::NetworkUpToDate), "True/Ready");
+}
+
+#[tokio::test]
 async fn nothing_is_registered_before_its_address_is_on_record() {
     let scene = scene(&target_group());
     launch(&scene).await;

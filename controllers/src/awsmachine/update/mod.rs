@@ -21,7 +21,7 @@ use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::freshness;
 use super::locate::InstanceLocation;
-use super::read;
+use super::references;
 use super::scope::MachineScope;
 use super::spec;
 use super::write;
@@ -83,7 +83,7 @@ async fn update_tags(
     network: &MachineNetwork,
     location: &InstanceLocation,
 ) -> Result<(), Blocked> {
-    if let Some(problem) = spec::validate_tags(&scope.machine.spec, network) {
+    if let Some(problem) = spec::validate_tags(&scope.machine.spec, network, &location.cluster_tag) {
         let message = format!(
             "the tags of instance {} do not change: {}",
             instance.id, problem.message
@@ -214,7 +214,13 @@ async fn update_groups(
     }
     let wanted = AppliedSecurityGroups {
         references: references.clone(),
-        ids: read::additional_security_groups(&scope.machine.spec, network, location.cloud.as_ref()).await?,
+        ids: references::additional_security_groups(
+            &scope.machine.spec,
+            network,
+            instance.subnet_id.as_deref(),
+            location.cloud.as_ref(),
+        )
+        .await?,
     };
     let applied = recorded.or_else(|| taken_over::security_groups(&scope.machine));
     let facts = GroupFacts {

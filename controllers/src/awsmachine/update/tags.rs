@@ -3,6 +3,8 @@
 use capa_api::common::Tags;
 use capa_api::meta;
 
+use crate::tags::is_reserved;
+
 /// The tags to set and to remove.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TagChange {
@@ -14,7 +16,8 @@ pub(super) struct TagChange {
 
 impl TagChange {
     /// The change from the tags that the provider has set to the wanted ones. If the former are unknown, all wanted tags
-    /// are set, and none is removed. An instance whose own `Name` is removed gets the name of its AWSMachine again.
+    /// are set, and none is removed. A tag that the provider sets in any case is never removed, although users may name
+    /// it among theirs. An instance whose own `Name` is removed gets the name of its AWSMachine again.
     pub(super) fn between(applied: Option<&Tags>, wanted: &Tags, name: &str) -> Self {
         let is_new = |(key, value): &(&String, &String)| applied.and_then(|tags| tags.get(*key)) != Some(*value);
         let set = wanted.iter().filter(is_new);
@@ -24,7 +27,7 @@ impl TagChange {
                 applied
                     .into_iter()
                     .flatten()
-                    .filter(|(key, _)| !wanted.contains_key(*key)),
+                    .filter(|(key, _)| !wanted.contains_key(*key) && !is_reserved(key)),
             ),
         };
         if change.remove.remove(meta::NAME_TAG).is_some() {
@@ -51,7 +54,8 @@ mod tests {
 
     #[test]
     fn only_differences_are_set_and_only_own_tags_are_removed() {
-        let applied = tags(&[("team", "a"), ("stage", "test"), ("cost", "7")]);
+        let own = "kubernetes.io/cluster/dev";
+        let applied = tags(&[("team", "a"), ("stage", "test"), ("cost", "7"), (own, "owned")]);
         let wanted = tags(&[("team", "b"), ("cost", "7"), ("owner", "ops")]);
         let change = TagChange::between(Some(&applied), &wanted, "m");
         assert_eq!(change.set, tags(&[("team", "b"), ("owner", "ops")]));

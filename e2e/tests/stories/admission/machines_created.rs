@@ -23,6 +23,7 @@ another volume with io2 and no iops | {nonRootVolumes: [{size: 8, deviceName: /d
 throughput of gp3 | {rootVolume: {size: 8, type: gp3, throughput: 125}} |
 throughput of gp2 | {rootVolume: {size: 8, type: gp2, throughput: 125}} | throughput is for volumes of type gp3
 throughput of whatever | {rootVolume: {size: 8, throughput: 125}} | throughput is for volumes of type gp3
+zero for no value | {rootVolume: {size: 8, type: "", iops: 0, throughput: 0}} |
 too little throughput | {rootVolume: {size: 8, type: gp3, throughput: 124}} | between 125 and 2000 MiB/s
 too much throughput | {nonRootVolumes: [{size: 8, deviceName: /dev/sdb, type: gp3, throughput: 2001}]}
     | between 125 and 2000 MiB/s
@@ -39,9 +40,12 @@ groups | {additionalSecurityGroups: [{id: sg-1}, {filters: [{name: a, values: [b
 a group by id and filters | {additionalSecurityGroups: [{id: sg-1, filters: [{name: a, values: [b]}]}]}
     | each of additionalSecurityGroups has an id or filters, not both
 # Bootstrap data.
+tags in the metadata | {instanceMetadataOptions: {instanceMetadataTags: enabled}}
+    | instanceMetadataTags: enabled makes EC2 refuse every instance
+no metadata at all | {instanceMetadataOptions: {httpEndpoint: disabled}} | can never fetch its bootstrap data
+metadata as by default | {instanceMetadataOptions: {httpEndpoint: enabled, instanceMetadataTags: disabled}} |
 inline data | {cloudInit: {insecureSkipSecretsManager: true, secretPrefix: "", secretCount: 0}} |
-inline data and a backend | {cloudInit: {insecureSkipSecretsManager: true, secureSecretsBackend: secrets-manager}}
-    | insecureSkipSecretsManager: true excludes
+inline data and a backend | {cloudInit: {insecureSkipSecretsManager: true, secureSecretsBackend: secrets-manager}} |
 inline data and secrets | {cloudInit: {insecureSkipSecretsManager: true, secretPrefix: p, secretCount: 1}}
     | insecureSkipSecretsManager: true excludes
 a prefix without a count | {cloudInit: {secretPrefix: p}} | secretPrefix and secretCount belong together
@@ -129,7 +133,7 @@ fn host_of(length: usize) -> String {
 }
 
 /// The number of rules in the policy that apply to machines and their templates.
-const SHARED: usize = 20;
+const SHARED: usize = 22;
 
 #[test]
 fn an_inconsistent_machine_is_not_created() -> anyhow::Result<()> {

@@ -1,0 +1,125 @@
+//! The target groups behind the load balancers that `controlPlaneTargets` names.
+
+use capa_api::common::{ControlPlaneTarget, MachineRole};
+use capa_api::conditions::Reason;
+use capa_cloud::{ApiLoadBalancer, CloudError, MachineCloud};
+use capa_network::Problem;
+
+/// The port of an API server whose target names none.
+const API_PORT: i32 = 6443;
+
+/// The targets of a machine, with the target groups behind each load balancer in place of its name. Workers need none of
+/// them, so that for workers nothing is looked up.
+///
+/// # Errors
+/// The problem of the first load balancer whose target groups are not known. A control plane machine with a part of its
+/// targets would be of no use.
+pub(super) async fn resolve(
+    targets: Vec<ControlPlaneTarget>,
+    role: MachineRole,
+    cloud: &dyn MachineCloud,
+    region: &str,
+    account_id: &str,
+) -> Result<Vec<ControlPlaneTarget>, Problem> {
+    if role != MachineRole::ControlPlane {
+        return Ok(targets);
+    }
+    let mut resolved = Vec::new();
+    for target in targets {
+        let Some(name) = &target.load_balancer_name else {
+            resolved.push(target);
+            continue;
+        };
+        let found = cloud.load_balancer(name).await;
+        let groups = target_groups(name, target.port.unwrap_or(API_PORT), found, region, account_id)?;
+        for group in groups {
+            if !resolved.contains(&group) {
+                resolved.push(group);
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+/// The targets behind a listener of a load balancer, by the answer of AWS. Pure.
+fn target_groups(
+    name: &str,
+    port: i32,
+    found: Result<Option<ApiLoadBalancer>, CloudError>,
+    region: &str,
+    account_id: &str,
+) -> Result<Vec<ControlPlaneTarget>, Problem> {
+    let found = found.map_err(|error| {
+        let message =
+            format!("load balancer {name} could not be looked up, and the provider retries the lookup: {error}");
+        Problem::new(error.class.reason(), message)
+    })?;
+    let Some(found) = found else {
+        let message = format!(
+            "load balancer {name} does not exist in {region} of account {account_id}: create it, or correct its name in \
+             the cluster's infrastructure object"
+        );
+        return Err(Problem::new(Reason::NotFound, message));
+    };
+    let groups = found.target_groups(port);
+    if groups.is_empty() {
+        let message = format!(
+            "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \
+             target groups in controlPlaneTargets of the cluster's infrastructure object"
+        );
+        return Err(Problem::new(Reason::NotFound, message));
+    }
+    let target = |arn: &String| ControlPlaneTarget {
+        target_group_arn: Some(arn.clone()),
+        ..ControlPlaneTarget::default()
+    };
+    Ok(groups.iter().map(target).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::refused;
+
+    fn found(listeners: &[(i32, &str)]) -> ApiLoadBalancer {
+        let listeners = listeners.iter().map(|(port, arn)| (*port, vec![(*arn).to_owned()]));
+        ApiLoadBalancer {
+            kind: "network".into(),
+            listeners: listeners.collect(),
+        }
+    }
+
+    #[test]
+    fn a_load_balancer_stands_for_the_groups_of_its_listener() {
+        let said = |port, answer| {
+            let groups = target_groups("api", port, answer, "eu-west-1", "1");
+            groups.map_or_else(
+                |problem| format!("{}: {}", problem.reason, problem.message),
+                |groups| {
+                    let arns = groups.into_iter().filter_map(|target| target.target_group_arn);
+                    arns.collect::<Vec<_>>().join(" ")
+                },
+            )
+        };
+        let throttled = Err(refused("DescribeLoadBalancers", "Throttling"));
+        let table = [
+            (6443, Ok(Some(found(&[(6443, "a"), (22623, "b")]))), "a"),
+            (443, Ok(Some(found(&[(6443, "a")]))), "a"),
+            (
+                443,
+                Ok(Some(found(&[(6443, "a"), (22623, "b")]))),
+                "NotFound: load balancer api has no listener on port 443",
+            ),
+            (
+                6443,
+                Ok(None),
+                "NotFound: load balancer api does not exist in eu-west-1 of account 1",
+            ),
+            (6443, throttled, "Throttled: load balancer api could not be looked up"),
+        ];
+        for (port, answer, expected) in table {
+            let said = said(port, answer);
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
+}

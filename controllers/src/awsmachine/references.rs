@@ -1,0 +1,280 @@
+//! The subnet and the security groups that the spec of a machine refers to, by id or by filters.
+
+use std::collections::BTreeSet;
+
+use capa_api::common::ResourceReference;
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::AWSMachineSpec;
+use capa_api::network::{MachineNetwork, NetworkSubnet};
+use capa_cloud::{CloudError, MachineCloud, Query, Subnet, zone_type};
+use capa_network::Problem;
+use capa_runtime::reconcile::Next;
+
+use super::blocked::Blocked;
+use super::spec::{given_id, names_subnet};
+use crate::filters::candidates;
+
+/// The remedy for filters that match too much.
+const NARROW: &str = "add the filter vpc-id in a new template";
+
+/// The inputs of a launch that are looked up in AWS.
+pub(super) struct ResolvedInputs {
+    /// The network with the machine's own subnet resolved and missing zones filled in.
+    pub(super) network: MachineNetwork,
+    /// `additionalSecurityGroups` as ids.
+    pub(super) additional_security_group_ids: Vec<String>,
+}
+
+/// The reason why the inputs of a launch cannot be resolved.
+enum LookupError {
+    /// The spec names a resource that does not exist.
+    Problem(Problem),
+    /// A call failed.
+    Cloud(CloudError),
+}
+
+impl From<CloudError> for LookupError {
+    fn from(error: CloudError) -> Self {
+        Self::Cloud(error)
+    }
+}
+
+impl LookupError {
+    fn blocks(self, condition: ConditionType, region: &str) -> Blocked {
+        match self {
+            Self::Problem(problem) => Blocked::new(condition.is_false(problem.reason, problem.message), Next::Retry),
+            Self::Cloud(error) => {
+                let message = format!("a lookup in {region} failed: {error}");
+                Blocked::by_call(condition, message, &error)
+            }
+        }
+    }
+}
+
+/// Resolves filters and zones. The function makes a call only for inputs that the spec does not
+/// contain.
+pub(super) async fn resolve_inputs(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<ResolvedInputs, Blocked> {
+    let found = look_up_inputs(spec, network, cloud).await;
+    found.map_err(|error| error.blocks(ConditionType::NetworkReady, region_of(network)))
+}
+
+/// Resolves `additionalSecurityGroups` for an instance that runs in a subnet.
+pub(super) async fn additional_security_groups(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    subnet_id: Option<&str>,
+    cloud: &dyn MachineCloud,
+) -> Result<Vec<String>, Blocked> {
+    let subnet_ids: Vec<String> = subnet_id.into_iter().map(str::to_owned).collect();
+    let found = additional_groups(spec, network, &subnet_ids, cloud).await;
+    found.map_err(|error| error.blocks(ConditionType::SecurityGroupsReady, region_of(network)))
+}
+
+/// The region of a network; empty without one.
+fn region_of(network: &MachineNetwork) -> &str {
+    network.region.as_deref().unwrap_or_default()
+}
+
+async fn look_up_inputs(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<ResolvedInputs, LookupError> {
+    let mut network = network.clone();
+    if let Some(subnets) = filtered_subnets(spec, &network, cloud).await? {
+        network.subnets = subnets;
+    }
+    let without_zone: Vec<String> = network
+        .subnets
+        .iter()
+        .filter(|subnet| subnet.availability_zone.is_none())
+        .map(|subnet| subnet.id.clone())
+        .collect();
+    if !without_zone.is_empty() {
+        let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
+        let (region, uses_ipv6) = (region_of(&network).to_owned(), uses_ipv6(&network));
+        for subnet in &mut network.subnets {
+            if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
+                subnet.zone_type = subnet
+                    .zone_type
+                    .or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
+                subnet.ipv6 = subnet.ipv6.or_else(|| ipv6(seen, uses_ipv6));
+                subnet.availability_zone = Some(seen.availability_zone.clone());
+            }
+        }
+    }
+    let subnet_ids: Vec<String> = network.subnets.iter().map(|subnet| subnet.id.clone()).collect();
+    Ok(ResolvedInputs {
+        additional_security_group_ids: additional_groups(spec, &network, &subnet_ids, cloud).await?,
+        network,
+    })
+}
+
+/// The subnets that match the machine's own filters and id. `None` for a machine without filters.
+async fn filtered_subnets(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cloud: &dyn MachineCloud,
+) -> Result<Option<Vec<NetworkSubnet>>, LookupError> {
+    let Some(reference) = &spec.subnet else {
+        return Ok(None);
+    };
+    let vpc_id = network.vpc.as_ref().map(|vpc| vpc.id.as_str());
+    let Some(query) = filter_query(reference, "subnet-id", vpc_id) else {
+        return Ok(None);
+    };
+    let mut found = cloud.subnets(&query).await?;
+    found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
+    if found.is_empty() {
+        let region = region_of(network);
+        let message = match given_id(reference) {
+            Some(id) => format!(
+                "subnet {id} of spec.subnet.id does not exist in {region}, or does not match spec.subnet.filters: tag \
+                 it, or name another in a new template"
+            ),
+            None => format!(
+                "no subnet in {region}{} matches spec.subnet.filters: tag one, or name other filters in a new template",
+                in_vpc(reference, vpc_id)
+            ),
+        };
+        return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
+    }
+    let places = found.iter().map(|subnet| (subnet.id.as_str(), subnet.vpc_id.as_str()));
+    the_vpc("spec.subnet.filters matches subnets", NARROW, places)?;
+    Ok(Some(found.iter().map(|subnet| as_network(subnet, network)).collect()))
+}
+
+/// The ids of `additionalSecurityGroups`. Filters search in the VPC of the subnets in which the instance may be placed.
+async fn additional_groups(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    subnet_ids: &[String],
+    cloud: &dyn MachineCloud,
+) -> Result<Vec<String>, LookupError> {
+    let mut ids = Vec::new();
+    let mut references = spec.additional_security_groups.iter();
+    let vpc_id = if references.any(searches_in_vpc) {
+        vpc_of_subnets(spec, network, subnet_ids, cloud).await?
+    } else {
+        None
+    };
+    for (index, reference) in spec.additional_security_groups.iter().enumerate() {
+        let Some(query) = filter_query(reference, "group-id", vpc_id.as_deref()) else {
+            ids.extend(given_id(reference).cloned());
+            continue;
+        };
+        let mut found = cloud.security_groups(&query).await?;
+        found.retain(|group| given_id(reference).is_none_or(|id| *id == group.id));
+        let path = format!("spec.additionalSecurityGroups[{index}]");
+        if found.is_empty() {
+            let message = format!(
+                "no security group in {}{} matches {path}: tag one, or name other filters in a new template",
+                region_of(network),
+                in_vpc(reference, vpc_id.as_deref())
+            );
+            return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
+        }
+        let places = found.iter().map(|group| (group.id.as_str(), group.vpc_id.as_str()));
+        the_vpc(&format!("{path} matches security groups"), NARROW, places)?;
+        let mut found: Vec<String> = found.into_iter().map(|group| group.id).collect();
+        found.sort();
+        ids.extend(found);
+    }
+    Ok(ids)
+}
+
+/// The VPC of the subnets in which an instance may be placed. The network names it, unless the machine has a subnet of
+/// its own, which may lie in another VPC.
+async fn vpc_of_subnets(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    subnet_ids: &[String],
+    cloud: &dyn MachineCloud,
+) -> Result<Option<String>, LookupError> {
+    let of_network = network.vpc.as_ref().map(|vpc| vpc.id.clone());
+    if subnet_ids.is_empty() || (of_network.is_some() && !names_subnet(spec)) {
+        return Ok(of_network);
+    }
+    let query = Query::filter("subnet-id", subnet_ids.iter().cloned());
+    let seen = cloud.subnets(&query).await?;
+    let places = seen.iter().map(|subnet| (subnet.id.as_str(), subnet.vpc_id.as_str()));
+    let remedy = "name one of them in spec.subnet of a new template";
+    let vpc_id = the_vpc("the subnets of the network lie", remedy, places)?;
+    Ok(vpc_id.or(of_network))
+}
+
+/// The only VPC of resources, which are given with their VPCs; `None` without resources.
+///
+/// # Errors
+/// A conflict with the ids of the resources and of their VPCs. `what` begins its sentence, and `remedy` ends it.
+fn the_vpc<'a>(
+    what: &str,
+    remedy: &str,
+    places: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+) -> Result<Option<String>, LookupError> {
+    let vpcs: BTreeSet<&str> = places.clone().map(|(_, vpc_id)| vpc_id).collect();
+    if vpcs.len() > 1 {
+        let each = candidates(places.map(|(id, vpc_id)| format!("{id} of {vpc_id}")));
+        let message = format!("{what} in several VPCs: {each}: {remedy}");
+        return Err(LookupError::Problem(Problem::new(Reason::Conflict, message)));
+    }
+    Ok(vpcs.into_iter().next().map(str::to_owned))
+}
+
+/// Whether the filters of a reference find resources of every VPC.
+fn searches_in_vpc(reference: &ResourceReference) -> bool {
+    !reference.filters.is_empty() && given_id(reference).is_none() && !names_vpc(reference)
+}
+
+/// Whether the user's own filters say in which VPC to search.
+fn names_vpc(reference: &ResourceReference) -> bool {
+    reference.filters.iter().any(|filter| filter.name == "vpc-id")
+}
+
+/// The VPC that narrows a query for filters, for messages.
+fn in_vpc(reference: &ResourceReference, vpc_id: Option<&str>) -> String {
+    let vpc_id = vpc_id.filter(|_| !names_vpc(reference));
+    vpc_id.map_or_else(String::new, |id| format!(" ({id})"))
+}
+
+/// The query for the filters of a reference. `None` for a reference without filters.
+fn filter_query(reference: &ResourceReference, id_filter: &str, vpc_id: Option<&str>) -> Option<Query> {
+    if reference.filters.is_empty() {
+        return None;
+    }
+    let filters = reference.filters.iter();
+    let filters = filters.map(|filter| (filter.name.clone(), filter.values.clone()));
+    let query = Query {
+        filters: filters.collect(),
+    };
+    Some(match (given_id(reference), vpc_id) {
+        (Some(id), _) => query.and(id_filter, [id]),
+        // Names and tags repeat from VPC to VPC. A machine in another VPC than its cluster names that VPC itself.
+        (None, Some(vpc_id)) if !names_vpc(reference) => query.and("vpc-id", [vpc_id]),
+        (None, _) => query,
+    })
+}
+
+/// Whether instances of the network's cluster have IPv6: its source publishes the IPv6 ranges of its VPC.
+fn uses_ipv6(network: &MachineNetwork) -> bool {
+    network.vpc.as_ref().is_some_and(|vpc| !vpc.ipv6_cidr_blocks.is_empty())
+}
+
+/// Whether instances in a subnet that AWS shows get an IPv6 address. `None`: only if their machines ask for one.
+fn ipv6(seen: &Subnet, uses_ipv6: bool) -> Option<bool> {
+    Some(seen.ipv6).filter(|ipv6| !ipv6 || uses_ipv6)
+}
+
+fn as_network(subnet: &Subnet, network: &MachineNetwork) -> NetworkSubnet {
+    NetworkSubnet {
+        id: subnet.id.clone(),
+        availability_zone: Some(subnet.availability_zone.clone()),
+        zone_type: zone_type(region_of(network), &subnet.availability_zone).parse().ok(),
+        ipv6: ipv6(subnet, uses_ipv6(network)),
+        ..NetworkSubnet::default()
+    }
+}
