@@ -219,7 +219,9 @@ fn mistakes_of_an_awscluster_of_another_controller_are_named() -> anyhow::Result
             "metadata: {name: dev}",
             "metadata: {name: dev, annotations: {cluster.x-k8s.io/managed-by: terraform}}",
         );
-        s.apply(&yaml).await?;
+        // Without group overrides, which count where the status has no groups.
+        let lines = yaml.lines().filter(|line| !line.contains("securityGroupOverrides"));
+        s.apply(&lines.collect::<Vec<_>>().join("\n")).await?;
         s.apply(&fixtures::cluster("dev", Some("AWSCluster"))).await?;
         let api = s.api(OURS, "AWSCluster").await?;
         let write = async |status: Value| {
