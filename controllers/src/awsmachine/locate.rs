@@ -255,8 +255,7 @@ async fn connect(
     let account_id = account_id(scope, cloud.as_ref(), &identity_ref, &region).await?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     let role = scope.owners.role(&scope.machine);
-    let named = named_targets::resolve(inputs.targets, role, cloud.as_ref(), &region, &account_id).await;
-    let (targets, problem) = named.map_or_else(|problem| (vec![], Some(problem)), |targets| (targets, None));
+    let (targets, problem) = named_targets::resolve(inputs.targets, role, cloud.as_ref(), &region, &account_id).await;
     Ok(InstanceLocation {
         region,
         identity_ref,

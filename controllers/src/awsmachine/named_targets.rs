@@ -8,37 +8,50 @@ use capa_network::Problem;
 /// The port of an API server whose target names none.
 const API_PORT: i32 = 6443;
 
-/// The targets of a machine, with the target groups behind each load balancer in place of its name. Workers need none of
-/// them, so that for workers nothing is looked up.
-///
-/// # Errors
-/// The problem of the first load balancer whose target groups are not known. A control plane machine with a part of its
-/// targets would be of no use.
+/// The most targets that a machine keeps, by the schema of its status.
+const MOST: usize = 8;
+
+/// The targets of a machine, with the target groups behind each load balancer in place of its name, and the problem of the
+/// first load balancer whose target groups are not known. Workers need no targets, so that for workers nothing is looked
+/// up.
 pub(super) async fn resolve(
     targets: Vec<ControlPlaneTarget>,
     role: MachineRole,
     cloud: &dyn MachineCloud,
     region: &str,
     account_id: &str,
-) -> Result<Vec<ControlPlaneTarget>, Problem> {
+) -> (Vec<ControlPlaneTarget>, Option<Problem>) {
     if role != MachineRole::ControlPlane {
-        return Ok(targets);
+        return (targets, None);
     }
-    let mut resolved = Vec::new();
+    let (mut resolved, mut problem) = (Vec::new(), None);
     for target in targets {
         let Some(name) = &target.load_balancer_name else {
             resolved.push(target);
             continue;
         };
         let found = cloud.load_balancer(name).await;
-        let groups = target_groups(name, target.port.unwrap_or(API_PORT), found, region, account_id)?;
-        for group in groups {
-            if !resolved.contains(&group) {
-                resolved.push(group);
+        match target_groups(name, target.port.unwrap_or(API_PORT), found, region, account_id) {
+            Err(unknown) => problem = problem.or(Some(unknown)),
+            Ok(groups) => {
+                for group in groups {
+                    if !resolved.contains(&group) {
+                        resolved.push(group);
+                    }
+                }
             }
         }
     }
-    Ok(resolved)
+    if resolved.len() > MOST {
+        let message = format!(
+            "the load balancers of the control plane forward to {} target groups, of which a machine can have {MOST}: \
+             name those of the API in controlPlaneTargets",
+            resolved.len()
+        );
+        resolved.truncate(MOST);
+        problem = problem.or_else(|| Some(Problem::new(Reason::InvalidSpec, message)));
+    }
+    (resolved, problem)
 }
 
 /// The targets behind a listener of a load balancer, by the answer of AWS. Pure.

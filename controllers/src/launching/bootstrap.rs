@@ -42,10 +42,8 @@ pub(crate) enum Format {
 /// The format of the bootstrap data in the Secret; `None` without data.
 pub(crate) fn format_of(secret: &Secret) -> Option<Format> {
     let data = secret.data.as_ref().filter(|data| data.contains_key("value"))?;
-    match data
-        .get("format")
-        .map_or(CLOUD_CONFIG.as_bytes(), |format| format.0.as_slice())
-    {
+    let given = data.get("format").filter(|format| !format.0.is_empty());
+    match given.map_or(CLOUD_CONFIG.as_bytes(), |format| format.0.as_slice()) {
         format if format == CLOUD_CONFIG.as_bytes() => Some(Format::CloudConfig),
         format if format == IGNITION.as_bytes() => Some(Format::Ignition),
         _ => Some(Format::Other),
@@ -273,6 +271,12 @@ mod tests {
             );
         }
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
+    }
+
+    #[test]
+    fn an_empty_format_counts_as_absent() {
+        let unnamed = secret(&[("value", b"#cloud-config"), ("format", b"")]);
+        assert_eq!(format_of(&unnamed), Some(Format::CloudConfig));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::awsmachine::memory::{CapacityLocation, Pool};
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::write;
 use crate::launching::options::host_placement;
+use crate::tags::is_reserved;
 
 /// The host that a launch needs.
 pub(in crate::awsmachine) struct WantedHost<'a> {
@@ -320,7 +321,8 @@ impl Allocation<'_> {
     fn tags(&self, scope: &MachineScope) -> Tags {
         let of_host = scope.machine.spec.dynamic_host_allocation.iter();
         let mut tags = self.wanted.tags.clone();
-        tags.extend(of_host.flat_map(|allocation| allocation.tags.clone()));
+        let of_host = of_host.flat_map(|allocation| allocation.tags.clone());
+        tags.extend(of_host.filter(|(key, _)| !is_reserved(key)));
         tags
     }
 
