@@ -93,7 +93,7 @@ impl CloudError {
     /// An error that AWS answered with a code.
     pub fn answered(operation: &'static str, code: &str, message: &str) -> Self {
         let subject = error_text::subject(code, message);
-        let own = is_withheld(code).then(|| own_words(subject.as_ref()));
+        let own = error_text::is_denial(code).then(|| own_words(subject.as_ref()));
         Self {
             operation,
             code: Some(code.to_owned()),
@@ -189,12 +189,7 @@ impl std::error::Error for CloudError {}
 /// AWS's words to an error of this code, where a [`CloudError`] withholds them; for the log of the manager. They are
 /// not for tenants: denials name the caller by its ARN, which is the manager's role.
 pub fn withheld_words(code: &str, message: &str) -> Option<String> {
-    is_withheld(code).then(|| error_text::without_request_id(message).to_owned())
-}
-
-/// Whether a [`CloudError`] withholds AWS's own words to an error of this code.
-fn is_withheld(code: &str) -> bool {
-    error_text::is_denial(code)
+    error_text::is_denial(code).then(|| error_text::without_request_id(message).to_owned())
 }
 
 /// The text in place of AWS's own words.

@@ -187,9 +187,9 @@ pub struct ControlPlaneTarget {
     #[serde(default, rename = "targetGroupARN", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub target_group_arn: Option<String>,
-    /// Name of a Network or Application Load Balancer in the region and account of the machine. Instances are registered
-    /// in the target groups to which its listener on `port` forwards. The target groups are looked up before the launch;
-    /// the machine keeps them.
+    /// Name of a Network or Application Load Balancer in the region and account of the machine. Instances are
+    /// registered in the target groups to which its listener on `port` forwards. The target groups are looked up before
+    /// the launch; the machine keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub load_balancer_name: Option<String>,
@@ -203,6 +203,16 @@ pub struct ControlPlaneTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub classic_load_balancer_name: Option<String>,
+}
+
+impl ControlPlaneTarget {
+    /// The target group with this ARN, with the target group's own port.
+    pub fn target_group(arn: &str) -> Self {
+        Self {
+            target_group_arn: Some(arn.to_owned()),
+            ..Self::default()
+        }
+    }
 }
 
 /// Lookup of a machine image by name, for machines without an image id.

@@ -160,11 +160,7 @@ fn target_groups_on(
         );
         problems.add_blocking(Blocked::ControlPlane, Reason::NotFound, message);
     }
-    let target = |arn: &String| ControlPlaneTarget {
-        target_group_arn: Some(arn.clone()),
-        ..ControlPlaneTarget::default()
-    };
-    groups.iter().map(target).collect()
+    groups.iter().map(|arn| ControlPlaneTarget::target_group(arn)).collect()
 }
 
 #[cfg(test)]

@@ -82,11 +82,7 @@ fn target_groups(
         );
         return Err(Problem::new(Reason::NotFound, message));
     }
-    let target = |arn: &String| ControlPlaneTarget {
-        target_group_arn: Some(arn.clone()),
-        ..ControlPlaneTarget::default()
-    };
-    Ok(groups.iter().map(target).collect())
+    Ok(groups.iter().map(|arn| ControlPlaneTarget::target_group(arn)).collect())
 }
 
 #[cfg(test)]

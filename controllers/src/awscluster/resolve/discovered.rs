@@ -81,7 +81,7 @@ impl<'a> Discovered<'a> {
             return self.published.and_then(|published| published.vpc.clone());
         };
         let problem = match found.matching_vpcs.as_slice() {
-            [_] => return found.vpcs.first().map(super::as_network_vpc),
+            [_] => return found.vpcs.first().map(|vpc| super::as_network_vpc(vpc, false)),
             [] => (
                 Reason::NotFound,
                 format!("no VPC in {place} matches {PATH}.vpc: tag one, or correct the filters"),
@@ -195,7 +195,7 @@ impl<'a> Discovered<'a> {
                     )),
                 };
                 match problem {
-                    None => Some(arns.iter().map(|arn| target(arn)).collect()),
+                    None => Some(arns.iter().map(|arn| ControlPlaneTarget::target_group(arn)).collect()),
                     Some((reason, message)) => {
                         problems.add_blocking(Blocked::ControlPlane, reason, message);
                         None
@@ -259,12 +259,5 @@ fn add_roles(roles: &mut Option<BTreeSet<MachineRole>>, entry: &SubnetDiscovery)
         *roles = None;
     } else if let Some(roles) = roles {
         roles.extend(&entry.roles);
-    }
-}
-
-fn target(arn: &str) -> ControlPlaneTarget {
-    ControlPlaneTarget {
-        target_group_arn: Some(arn.to_owned()),
-        ..ControlPlaneTarget::default()
     }
 }

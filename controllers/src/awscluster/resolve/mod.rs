@@ -318,19 +318,17 @@ fn vpc(
             ),
         );
     }
-    let mut vpc = found.vpcs.first().map(as_network_vpc);
-    if let (Some(vpc), Some(seen), true) = (&mut vpc, found.vpcs.first(), subnets::uses_ipv6(spec)) {
-        vpc.ipv6_cidr_blocks.clone_from(&seen.ipv6_cidr_blocks);
-    }
-    vpc
+    let uses_ipv6 = subnets::uses_ipv6(spec);
+    found.vpcs.first().map(|vpc| as_network_vpc(vpc, uses_ipv6))
 }
 
-/// A VPC that AWS shows, without its IPv6 ranges: they are for clusters that use IPv6.
-fn as_network_vpc(vpc: &Vpc) -> NetworkVpc {
+/// A VPC that AWS shows. Its IPv6 ranges are for clusters that use IPv6.
+fn as_network_vpc(vpc: &Vpc, uses_ipv6: bool) -> NetworkVpc {
+    let ipv6 = vpc.ipv6_cidr_blocks.iter().filter(|_| uses_ipv6);
     NetworkVpc {
         id: vpc.id.clone(),
         cidr_blocks: vpc.cidr_blocks.clone(),
-        ipv6_cidr_blocks: vec![],
+        ipv6_cidr_blocks: ipv6.cloned().collect(),
     }
 }
 
