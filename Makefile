@@ -103,7 +103,7 @@ gate-tests: tools
 
 .PHONY: test-unit
 test-unit: require-rust ## Run the tests that need no local world
-	$(call run_tests,--lib --bins $(UNIT_TESTS))
+	$(call run_tests,--lib --bins $(UNIT_TESTS),--skip long_stories::)
 
 # Each of these stories keeps a core busy for minutes. More of them at once would only come to their deadlines.
 LONG_THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 3 ? cores : 3)))
