@@ -177,9 +177,18 @@ impl GroupState {
         if self.busy {
             self.asked_at = now;
         }
-        if let (Some(GroupRequest::Register(targets)), Some(facts)) = (&request, &self.facts) {
-            for member in self.members.values_mut().filter(|member| !member.is_leaving()) {
-                if member.target(facts).is_some_and(|target| targets.contains(&target)) {
+        let (targets, leaving) = match &request {
+            Some(GroupRequest::Register(targets)) => (targets, false),
+            Some(GroupRequest::Deregister(targets)) => (targets, true),
+            _ => return request,
+        };
+        let Some(facts) = &self.facts else { return request };
+        let members = self.members.values_mut();
+        for member in members.filter(|member| member.is_leaving() == leaving) {
+            if member.target(facts).is_some_and(|target| targets.contains(&target)) {
+                if leaving {
+                    member.is_deregistering = true;
+                } else {
                     member.registration = RegistrationCall::UnderWay;
                 }
             }
@@ -393,7 +402,11 @@ impl GroupState {
         now: Duration,
     ) {
         self.open_since = None;
-        if !leaving {
+        if leaving {
+            self.members
+                .values_mut()
+                .for_each(|member| member.is_deregistering = false);
+        } else {
             if matches!(answer, Err(error) if error.class == ErrorClass::NoAnswer) {
                 self.late_until = now + timing.late_registration;
             }

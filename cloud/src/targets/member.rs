@@ -34,6 +34,8 @@ pub(super) struct Member {
     /// The time at which AWS accepted the deregistration, or first showed the target as draining.
     pub(super) leaving_since: Option<Duration>,
     pub(super) registration: RegistrationCall,
+    /// Whether a deregistration is under way.
+    pub(super) is_deregistering: bool,
     /// Whether the instance is gone and its address is out of the group. A later target with the same address belongs
     /// to another instance.
     pub(super) is_done: bool,
@@ -57,6 +59,7 @@ impl Member {
             since: now,
             leaving_since: None,
             registration: RegistrationCall::None,
+            is_deregistering: false,
             is_done: false,
             failure: None,
             failures: 0,
@@ -109,9 +112,10 @@ impl Member {
         self.desired != Desired::Registered
     }
 
-    /// Whether the drain limit is over, so that nothing waits for the deregistration any longer.
+    /// Whether the drain limit is over, so that nothing waits for the deregistration any longer. A call that is under way
+    /// is waited for: it may be about to take effect, and has a time limit of its own.
     pub(super) fn is_overdue(&self, late_until: Duration, timing: &Timing, now: Duration) -> bool {
-        self.is_leaving() && drain_deadline(self.since, late_until, timing) <= now
+        self.is_leaving() && !self.is_deregistering && drain_deadline(self.since, late_until, timing) <= now
     }
 
     /// The target of the member in its group; `None` where the instance cannot be a target of the group.

@@ -115,7 +115,9 @@ pub struct Health {
 pub enum Desired {
     /// The instance is registered.
     Registered,
-    /// The instance is not registered, though it exists.
+    /// The instance is not registered, though its machine stays: nothing waits for the deregistration yet.
+    Departing,
+    /// The instance is not registered, though it exists. Its termination waits for the deregistration.
     Deregistered,
     /// The instance is gone, and none of its targets remain. AWS deregisters instance ids by itself, but not IP
     /// addresses.

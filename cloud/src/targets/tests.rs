@@ -388,6 +388,34 @@ fn a_refused_deregistration_backs_off_and_ends_in_five_minutes() {
 }
 
 #[test]
+fn a_deregistration_that_is_under_way_is_waited_for() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    scene.want("one", Desired::Deregistered);
+    scene.window();
+    let Some(call) = scene.next_call() else {
+        panic!("nothing is deregistered");
+    };
+    assert!(matches!(call.request, GroupRequest::Deregister(_)), "{call:?}");
+    scene.later(SECOND * 400);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
+    let unanswered = CloudError::no_answer("DeregisterTargets", "timed out");
+    scene.targets.ended(&call, Err(unanswered), scene.now);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
+}
+
+#[test]
+fn the_wait_of_a_deletion_begins_with_the_deletion() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    scene.want("one", Desired::Departing);
+    scene.later(SECOND * 400);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
+    scene.later(SECOND * 300);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
+}
+
+#[test]
 fn a_target_that_is_refused_does_not_hold_up_the_others() {
     let mut scene = Scene::new();
     for name in ["a", "bad"] {

@@ -81,6 +81,7 @@ pub fn watched_machine(machine: &Machine) -> Option<u64> {
         spec.infrastructure_ref.as_ref(),
         &machine.metadata.labels,
         machine.has_joined(),
+        machine.metadata.deletion_timestamp.is_some(),
     )))
 }
 

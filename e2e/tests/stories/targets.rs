@@ -7,7 +7,7 @@ use aws_sdk_elasticloadbalancingv2::types::TargetTypeEnum;
 use capa_e2e::aws_proxy::{Call, Fault, Journal};
 use capa_e2e::user::LoadBalancer;
 use capa_e2e::{Story, eventually, mostly_waits};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::machines::{INLINE, at, counts, machine, text};
 use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, story, tell};
@@ -15,6 +15,8 @@ use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, story, tell};
 /// Longer than any story.
 const HOUR: Duration = Duration::from_hours(1);
 const TARGETS: &str = "ControlPlaneTargetsReady";
+/// An annotation that holds the deletion of a Machine before its node is drained.
+const DRAIN_HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io/story";
 
 impl Scenario {
     /// A cluster with these control plane targets, in YAML.
@@ -345,6 +347,46 @@ fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
             "{calls}"
         );
         Ok(())
+    })
+}
+
+#[test]
+fn an_instance_leaves_its_target_before_its_node_is_drained() -> anyhow::Result<()> {
+    story("drained-nodes", async |s| {
+        let arn = &s.balancer().await?.target_group_arn;
+        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{arn}'}}]"))
+            .await?;
+        let mut ids = Vec::new();
+        for name in ["first", "second"] {
+            s.control_plane_machine(name, "dev").await?;
+            let ready = s.machine_ready(name).await?;
+            ids.push(text(&ready, "/spec/instanceID").to_owned());
+        }
+        // Cluster API waits for whoever has set this annotation, as it waits for pods that leave a node slowly.
+        let held = |value: Value| json!({"metadata": {"annotations": {DRAIN_HOOK: value}}});
+        for name in ["first", "second"] {
+            s.patch(CORE, "Machine", name, held("story".into())).await?;
+        }
+        s.begin_deletion(CORE, "Machine", "first").await?;
+        let (first, second) = (ids[0].clone(), (ids[1].clone(), "healthy".to_owned()));
+        eventually(WITHIN, "the first instance to leave its target", async || {
+            let mut targets = s.user.targets(arn).await?;
+            targets.retain(|(id, state)| *id != first || state != "draining");
+            ensure!(targets == [second.clone()], "the targets are {targets:?}");
+            Ok(())
+        })
+        .await?;
+        let machine = s.get(OURS, "AWSMachine", "first").await?;
+        assert_eq!(machine.metadata.deletion_timestamp, None);
+
+        s.begin_deletion(CORE, "Machine", "second").await?;
+        s.looked_again("second").await?;
+        let targets = s.user.targets(arn).await?;
+        assert!(targets.contains(&second), "the last one stays: {targets:?}");
+        for name in ["first", "second"] {
+            s.patch(CORE, "Machine", name, held(Value::Null)).await?;
+        }
+        s.gone(OURS, "AWSMachine", &["first", "second"]).await
     })
 }
 

@@ -1,9 +1,12 @@
 //! Registers an instance in its targets or deregisters it, and reports its state in each target.
 
+use std::sync::Arc;
+
 use capa_api::common::MachineAddressType;
 use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::machine::MachineTargetState;
-use capa_cloud::targets::{Desired, RegistrationState, TargetInstance, TargetRequest};
+use capa_api::machine::{AWSMachine, MachineTargetState, MachineTargetStatus};
+use capa_api::meta;
+use capa_cloud::targets::{Desired, Group, RegistrationState, TargetInstance, TargetRequest};
 use capa_cloud::{Instance, InstanceState, MachineAddress};
 use capa_runtime::reconcile::Next;
 
@@ -96,6 +99,16 @@ pub(in crate::awsmachine) fn follow(
         return;
     }
     match instance.state {
+        InstanceState::Running if departs_early(scope, &instance.id, &named, context) => {
+            deregister(
+                scope,
+                &instance.id,
+                Some(instance),
+                Desired::Departing,
+                location,
+                context,
+            );
+        }
         InstanceState::Running => ensure_registered(scope, instance, &named, &problems, location, context),
         InstanceState::Pending | InstanceState::Stopping | InstanceState::Stopped => {
             location.cloud.forget_targets(&scope.key());
@@ -107,6 +120,45 @@ pub(in crate::awsmachine) fn follow(
             ensure_deregistered(scope, &instance.id, Some(instance), location, context);
         }
     }
+}
+
+/// Whether the instance leaves its targets before its AWSMachine is deleted: its Machine is being deleted, so that its node
+/// is drained and its API server stops. The last instance in service of a target stays until the AWSMachine is deleted.
+fn departs_early(scope: &mut MachineScope, id: &str, named: &[NamedTarget], context: &MachineContext) -> bool {
+    let Ok(owner) = scope.owners.machine.clone() else {
+        return false;
+    };
+    if owner.metadata.deletion_timestamp.is_none() {
+        return false;
+    }
+    let kubernetes = context.kubernetes.as_ref();
+    let mut others = kubernetes.machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
+    others.retain(|other| {
+        let name = meta::owner_machine_name(&other.metadata);
+        let owner = name.and_then(|name| kubernetes.machine(scope.namespace(), name));
+        let stays = owner.is_some_and(|owner| owner.metadata.deletion_timestamp.is_none());
+        stays && other.metadata.uid.as_deref() != Some(scope.uid())
+    });
+    let has_left = |target: &NamedTarget| {
+        let stored = stored_state(scope, id, target);
+        stored.is_some_and(|state| state >= MachineTargetState::Deregistering)
+    };
+    let departs = named
+        .iter()
+        .all(|target| has_left(target) || is_served(&target.0, &others));
+    if !departs {
+        // No event reports that another instance of the control plane is in service.
+        scope.next = Next::Requeue(context.timing.resolve_retry_cap);
+    }
+    departs
+}
+
+/// Whether the instance of one of the machines is in service in the group, as far as that is on record.
+fn is_served(group: &Group, machines: &[Arc<AWSMachine>]) -> bool {
+    let mut targets = machines.iter().filter_map(|machine| machine.status.as_ref());
+    let is_in_service =
+        |target: &MachineTargetStatus| target.target == group.id() && target.state == MachineTargetState::InService;
+    targets.any(|status| status.targets.iter().any(is_in_service))
 }
 
 /// Neither registers nor deregisters a living instance without the tags of the machine, because its ownership is not
@@ -168,19 +220,30 @@ pub(in crate::awsmachine) fn ensure_deregistered(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> bool {
-    let (mut named, _) = usable_targets(location);
-    if named.is_empty() {
-        return true;
-    }
     let lives = instance
         .is_some_and(|instance| !matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated));
     let desired = if lives {
         Desired::Deregistered
     } else {
-        // A deregistered target stays deregistered, because AWS may have given the address to another instance.
-        named.retain(|target| stored_state(scope, id, target) != Some(MachineTargetState::Deregistered));
         Desired::Forgotten
     };
+    deregister(scope, id, instance, desired, location, context)
+}
+
+/// The same for a desired state that is no registration.
+fn deregister(
+    scope: &mut MachineScope,
+    id: &str,
+    instance: Option<&Instance>,
+    desired: Desired,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> bool {
+    let (mut named, _) = usable_targets(location);
+    if desired == Desired::Forgotten {
+        // A deregistered target stays deregistered, because AWS may have given the address to another instance.
+        named.retain(|target| stored_state(scope, id, target) != Some(MachineTargetState::Deregistered));
+    }
     if named.is_empty() {
         location.cloud.forget_targets(&scope.key());
         return true;

@@ -127,6 +127,48 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
     assert_eq!(pass.reasons_of_events(), ["SuccessfulAttachControlPlaneELB"]);
 }
 
+/// Begins the deletion of the Machine of the scene, whose AWSMachine stays until the node is drained.
+fn begin_drain(scene: &Scene) {
+    let mut machine = control_plane_machine();
+    machine.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    scene.kubernetes.put_machine(machine);
+}
+
+#[tokio::test]
+async fn an_instance_leaves_its_targets_before_its_node_is_drained() {
+    let scene = running(&target_group()).await;
+    scene.add("other", "bootstrap: {dataSecretName: boot}", SPEC);
+    scene.in_control_plane("other");
+    let mut other = scene.machine("other").expect("the machine is there");
+    let in_service = format!("[{{target: '{GROUP}', instanceID: i-0000000f, state: InService}}]");
+    other.status.get_or_insert_default().targets = read(&in_service);
+    scene.kubernetes.put_aws_machine(other);
+    begin_drain(&scene);
+    let pass = scene.pass().await;
+    assert_eq!(
+        pass.says(ConditionType::ControlPlaneTargetsReady),
+        "False/Deregistering"
+    );
+    let pass = scene.pass().await;
+    assert_eq!(scene.aws.registered_in(FIRST), []);
+    assert!(!terminated(&pass));
+    assert_eq!(pass.machine().metadata.deletion_timestamp, None);
+}
+
+#[tokio::test]
+async fn the_last_instance_in_service_stays_while_its_node_is_drained() {
+    let scene = running(&target_group()).await;
+    scene.add("other", "bootstrap: {dataSecretName: boot}", SPEC);
+    scene.in_control_plane("other");
+    begin_drain(&scene);
+    scene.pass().await;
+    let pass = scene.pass().await;
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
+    assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "True/Ready");
+    let retry = scene.context.timing.resolve_retry_cap;
+    assert_eq!(pass.next, Next::Requeue(retry));
+}
+
 #[tokio::test]
 async fn the_name_of_a_load_balancer_is_resolved_before_the_launch() {
     let scene = scene("[{loadBalancerName: api}]");
