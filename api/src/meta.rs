@@ -75,8 +75,7 @@ pub const CAPA_SECURITY_GROUPS_ANNOTATION: &str = "sigs.k8s.io/cluster-api-provi
 pub const DEFINITION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/definition-hash";
 
 /// Names of this provider's ValidatingAdmissionPolicies, and of their bindings.
-pub const ADMISSION_POLICIES: [&str; 7] = [
-    "capa-rs-cluster-deletion",
+pub const ADMISSION_POLICIES: [&str; 6] = [
     "capa-rs-cluster-transitions",
     "capa-rs-create-only",
     "capa-rs-identity-immutable",

@@ -1,7 +1,7 @@
 //! The requests to Kubernetes that a reconciler may make, as narrow traits, so that tests can replace the API
 //! server. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
@@ -335,6 +335,10 @@ pub trait IdentityKubernetes: Kubernetes {
 pub trait ClusterKubernetes: Kubernetes {
     /// The parts of a network that the AWSMachines and AWSMachineTemplates of a Cluster name in their own specs.
     fn machine_networks(&self, namespace: &str, cluster: &str) -> MachineNetworks;
-    /// Removes the provider's finalizer from an AWSCluster that the provider does not manage.
+    /// The names of the AWSMachines of a Cluster.
+    fn machine_names(&self, namespace: &str, cluster: &str) -> BTreeSet<String>;
+    /// Adds the provider's finalizer and returns the updated object.
+    async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
+    /// Removes the provider's finalizer and returns the updated object.
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
 }

@@ -64,8 +64,13 @@ fn hash(named: MachineNetworks, cluster: Option<&str>) -> u64 {
     hasher.finish()
 }
 
-/// Whether a network that a machine names can make the AWSCluster `Ready`.
+/// Whether a change of a machine may concern the AWSCluster: a network that the machine names can make it `Ready`, or the
+/// AWSCluster has to be held because of the machine, or its deletion waits for machines.
 pub fn may_wait_for_machines(cluster: &AWSCluster) -> bool {
+    let is_held = meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
+    if cluster.spec.unmanaged && (!is_held || cluster.metadata.deletion_timestamp.is_some()) {
+        return true;
+    }
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
     let ready = conditions.and_then(|conditions| find(conditions, ConditionType::Ready));
     ready.is_some_and(|ready| ready.status == ConditionStatus::False.to_string())

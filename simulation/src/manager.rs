@@ -1,6 +1,6 @@
 //! The dependencies of the reconcilers of one process: lagging caches, instance informers, and calls to the outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -415,6 +415,18 @@ impl ClusterKubernetes for Manager {
         let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
         let machines = state.cache.aws_machines.values().filter(belongs);
         MachineNetworks::of(machines.map(|machine| &machine.spec))
+    }
+
+    fn machine_names(&self, _: &str, cluster: &str) -> BTreeSet<String> {
+        let state = self.state();
+        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
+        let machines = state.cache.aws_machines.values().filter(belongs);
+        machines.map(|machine| machine.name_any()).collect()
+    }
+
+    async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
+        let add = |cluster: &mut AWSCluster| cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.to_owned());
+        self.write("PATCH finalizers (add)", cluster, add).await
     }
 
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {

@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 /// The files of `config/policy`, each with one policy and its binding.
 const POLICIES: [&str; meta::ADMISSION_POLICIES.len()] = [
-    include_str!("../../config/policy/cluster_deletion.yaml"),
     include_str!("../../config/policy/cluster_transitions.yaml"),
     include_str!("../../config/policy/create_only.yaml"),
     include_str!("../../config/policy/identity_immutable.yaml"),

@@ -22,6 +22,7 @@ mod targets;
 mod tests;
 mod warning_dedup;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
@@ -95,13 +96,10 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         let not_yet = status::not_managed_yet(&cluster, context.kubernetes.now());
         return Ok(outcome(cluster, not_yet));
     }
-    let cluster = ensure_finalizer_removed(cluster, context).await?;
-    // An unmanaged AWSCluster has no finalizer, and this provider owns nothing in AWS for it: deletion needs no work.
+    let machines = machine_names(&cluster, context);
+    let cluster = hold_while_there_are(&machines, cluster, context).await?;
     if cluster.metadata.deletion_timestamp.is_some() {
-        let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
-        context.lookups.remove(uid);
-        context.checks.forget(uid);
-        return Ok(Outcome::done(cluster).because("the AWSCluster is being deleted"));
+        return Ok(deleted(cluster, &machines, context));
     }
     let Some(owner) = owner else {
         let waiting = status::waiting_for_owner(&cluster, context.kubernetes.now());
@@ -119,6 +117,45 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
     };
     let (status, next) = status::unmanaged(&cluster, &owner, inputs, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
+}
+
+/// The names of the AWSMachines of the Cluster that owns the AWSCluster, also where the Cluster is gone.
+fn machine_names(cluster: &AWSCluster, context: &ClusterContext) -> BTreeSet<String> {
+    let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
+    let owner = meta::owner_cluster_name(&cluster.metadata);
+    owner.map_or_else(BTreeSet::new, |owner| {
+        context.kubernetes.machine_names(namespace, owner)
+    })
+}
+
+/// An unmanaged AWSCluster has the finalizer while its Cluster has machines: their network stays until they are gone,
+/// whatever is deleted first.
+async fn hold_while_there_are(
+    machines: &BTreeSet<String>,
+    cluster: AWSCluster,
+    context: &ClusterContext,
+) -> Result<AWSCluster, ReconcileError> {
+    if machines.is_empty() {
+        return ensure_finalizer_removed(cluster, context).await;
+    }
+    let is_held = meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
+    // The API server adds no finalizer to an object that is being deleted.
+    if is_held || cluster.metadata.deletion_timestamp.is_some() {
+        return Ok(cluster);
+    }
+    Ok(context.kubernetes.add_finalizer(&cluster).await?)
+}
+
+/// An unmanaged AWSCluster that is being deleted: this provider owns nothing in AWS for it, and only waits for machines.
+fn deleted(cluster: AWSCluster, machines: &BTreeSet<String>, context: &ClusterContext) -> Outcome<AWSCluster> {
+    if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+        let waiting = status::waiting_for_machines(&cluster, machines, context.kubernetes.now());
+        return outcome(cluster, waiting);
+    }
+    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+    context.lookups.remove(uid);
+    context.checks.forget(uid);
+    Outcome::done(cluster).because("the AWSCluster is being deleted")
 }
 
 /// The status, and a warning event for each of its conditions that has become False.
@@ -156,7 +193,7 @@ async fn externally_managed(
         .because("the annotation cluster.x-k8s.io/managed-by leaves the AWSCluster to another controller"))
 }
 
-/// Removes the finalizer, which only managed AWSClusters have.
+/// Removes the finalizer.
 async fn ensure_finalizer_removed(cluster: AWSCluster, context: &ClusterContext) -> Result<AWSCluster, ReconcileError> {
     if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
         return Ok(context.kubernetes.remove_finalizer(&cluster).await?);

@@ -1,5 +1,6 @@
 //! The status of an AWSCluster from the facts of a reconcile. Pure.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use capa_api::cluster::discovery::discovery_request;
@@ -20,6 +21,7 @@ use super::facts::{Facts, IdentityFailure, NetworkLookup};
 use super::load_balancer::{USUAL_PORT, api_port};
 use super::ready::ReadyInputs;
 use super::resolve::{Published, Resolution, resolve};
+use crate::filters::candidates;
 use crate::machine_networks::MachineNetworks;
 use crate::pause::not_paused;
 
@@ -55,6 +57,24 @@ pub(super) fn waiting_for_owner(cluster: &AWSCluster, now: Timestamp) -> AWSClus
     only_ready(
         cluster,
         ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message),
+        now,
+    )
+}
+
+/// Status of an AWSCluster that is deleted before the machines of its Cluster. They keep its network.
+pub(super) fn waiting_for_machines(
+    cluster: &AWSCluster,
+    machines: &BTreeSet<String>,
+    now: Timestamp,
+) -> AWSClusterStatus {
+    let message = format!(
+        "the deletion waits for the machines of the Cluster, which need this network until they are gone: {}; delete \
+         the Cluster, or its machines",
+        candidates(machines)
+    );
+    only_ready(
+        cluster,
+        ConditionType::Ready.is_false(Reason::DeletionBlocked, message),
         now,
     )
 }

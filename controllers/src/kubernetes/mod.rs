@@ -10,7 +10,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -395,6 +395,18 @@ impl ClusterKubernetes for KubernetesClient {
         let machines = machines.iter().map(|machine| &machine.spec);
         let templates = templates.iter().map(|template| &template.spec.template.spec);
         MachineNetworks::of(machines.chain(templates))
+    }
+
+    fn machine_names(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
+        let machines = machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster);
+        machines.iter().map(|machine| machine.name_any()).collect()
+    }
+
+    async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
+        let mut finalizers = cluster.finalizers().to_vec();
+        finalizers.push(meta::CLUSTER_FINALIZER.to_owned());
+        let patched = self.put_finalizers(cluster, finalizers, "add the finalizer of").await?;
+        Ok(patched.unwrap_or_else(|| cluster.clone()))
     }
 
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {

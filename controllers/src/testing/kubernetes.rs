@@ -354,6 +354,18 @@ impl ClusterKubernetes for FakeKubernetes {
         MachineNetworks::of(machines.iter().map(|machine| &machine.spec))
     }
 
+    fn machine_names(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
+        let machines = MachineKubernetes::machines_of_cluster(self, namespace, cluster);
+        machines.iter().map(|machine| machine.name_any()).collect()
+    }
+
+    async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
+        self.called("add_finalizer")?;
+        let mut cluster = cluster.clone();
+        cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.to_owned());
+        Ok(cluster)
+    }
+
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         self.called("remove_finalizer")?;
         let mut cluster = cluster.clone();

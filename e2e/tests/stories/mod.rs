@@ -2,6 +2,7 @@
 
 mod addresses;
 mod admission;
+mod any_order;
 mod api;
 mod attempts;
 mod boot_hook;

@@ -63,8 +63,8 @@ const EVERYWHERE: [Rule; 13] = [
     (
         "admissionregistration.k8s.io",
         "validatingadmissionpolicies validatingadmissionpolicybindings",
-        "capa-rs-cluster-deletion capa-rs-cluster-transitions capa-rs-create-only capa-rs-identity-immutable \
-         capa-rs-machine-immutable capa-rs-template-immutable capa-rs-unsupported-fields",
+        "capa-rs-cluster-transitions capa-rs-create-only capa-rs-identity-immutable capa-rs-machine-immutable \
+         capa-rs-template-immutable capa-rs-unsupported-fields",
         "get",
     ),
     ("authentication.k8s.io", "tokenreviews", "", "create"),

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 
 use super::{LOOKUP, NETWORK, Scene, aws_cluster, owner};
 use crate::testing::fields::laid_over;
+use crate::testing::read;
 
 #[tokio::test]
 async fn a_cluster_without_owner_waits_and_makes_no_aws_call() {
@@ -146,6 +147,34 @@ async fn a_cluster_that_becomes_unmanaged_loses_its_finalizer() {
     assert_eq!(pass.calls[0], "remove_finalizer");
     assert_eq!(pass.calls[1..], LOOKUP);
     assert!(pass.status().provisioned());
+}
+
+#[tokio::test]
+async fn a_cluster_with_machines_is_held_until_they_are_gone() {
+    let scene = Scene::new();
+    let machine = "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, metadata: {name: m, \
+                   namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: dev}}, spec: {instanceType: t3.large}}";
+    scene.kubernetes.put_aws_machine(read(machine));
+    let held = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(held.calls[0], "add_finalizer");
+    assert_eq!(held.cluster.finalizers(), [meta::CLUSTER_FINALIZER]);
+    assert_eq!(scene.pass(&held.cluster).await.calls, [""; 0], "it is held already");
+
+    let mut deleted = held.cluster.clone();
+    deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let waiting = scene.pass(&deleted).await;
+    assert_eq!(waiting.says(ConditionType::Ready), "False/DeletionBlocked");
+    let message = waiting.message(ConditionType::Ready);
+    assert!(message.contains("until they are gone: m;"), "{message}");
+    assert_eq!(waiting.calls, [""; 0]);
+    assert_eq!(waiting.status().network, held.status().network, "the machines keep it");
+
+    scene
+        .kubernetes
+        .put_aws_machine(read(&machine.replace("cluster-name: dev", "cluster-name: another")));
+    let released = scene.pass(&waiting.cluster).await;
+    assert_eq!(released.calls, ["remove_finalizer"]);
+    assert!(released.cluster.finalizers().is_empty());
 }
 
 #[tokio::test]

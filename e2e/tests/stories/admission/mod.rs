@@ -6,7 +6,6 @@
 mod arrivals;
 mod clusters_changed;
 mod clusters_created;
-mod clusters_deleted;
 mod every_field;
 mod identities;
 mod machines_changed;

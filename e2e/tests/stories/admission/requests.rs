@@ -109,7 +109,6 @@ fn the_api_server_reports_no_type_warnings_of_policies() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let policies = table.environment.api(ADMISSION, "ValidatingAdmissionPolicy").await?;
         for name in [
-            "capa-rs-cluster-deletion",
             "capa-rs-cluster-transitions",
             "capa-rs-create-only",
             "capa-rs-identity-immutable",
