@@ -6,6 +6,7 @@ mod recovery;
 
 use std::time::Duration;
 
+use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta::PAUSED_ANNOTATION;
@@ -30,7 +31,7 @@ pub(crate) enum Deed {
     CreateClaim(usize),
     /// Deletes a Machine.
     DeleteMachine(usize),
-    /// Deletes the Cluster and everything in it.
+    /// Deletes the AWSCluster and the Cluster, with everything in it, as a package manager does that deletes all at once.
     DeleteCluster,
     /// Pauses the Cluster, or no more.
     PauseCluster(bool),
@@ -146,7 +147,10 @@ impl Deed {
             Self::CreateMachine(number) => objects::create_machine(server, &machine_name(number), None),
             Self::CreateClaim(number) => ownership::create_claim(simulation, of, number),
             Self::DeleteMachine(number) => server.delete::<Machine>(&machine_name(number), now),
-            Self::DeleteCluster => server.delete::<Cluster>(CLUSTER, now),
+            Self::DeleteCluster => {
+                server.delete::<AWSCluster>(CLUSTER, now);
+                server.delete::<Cluster>(CLUSTER, now);
+            }
             Self::PauseCluster(paused) => server.edit(CLUSTER, |cluster: &mut Cluster| {
                 cluster.spec.paused = Some(paused);
                 next_generation(cluster);
