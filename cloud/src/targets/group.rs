@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::access::TargetRequest;
-use super::member::{Member, RegistrationCall, drain_deadline};
+use super::member::{Departure, Member, RegistrationCall, drain_deadline};
 use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
@@ -151,10 +151,10 @@ impl GroupState {
 
     /// Whether the termination of an instance waits for the deregistration of a target.
     pub(super) fn is_urgent(&self) -> bool {
-        self.leaving().next().is_some()
+        self.leaving().any(Member::is_awaited)
     }
 
-    /// The members whose machines wait for the deregistration.
+    /// The members that have not left yet.
     fn leaving(&self) -> impl Iterator<Item = &Member> {
         self.members.values().filter(|member| {
             member.is_leaving()
@@ -215,6 +215,10 @@ impl GroupState {
                 None => GroupRequest::Facts,
                 Some(_) => GroupRequest::Health,
             });
+        }
+        // A look that began earlier does not show which targets are healthy now.
+        if self.members.values().any(Member::needs_look) && self.not_before <= now {
+            return Some(GroupRequest::Health);
         }
         if let Some(write) = self.write(timing, now) {
             return Some(write);
@@ -350,6 +354,7 @@ impl GroupState {
                 (self.looked_at, self.shown_at) = (self.asked_at, now);
                 self.seen = Some(seen.into_iter().collect());
                 self.note_shown(now);
+                self.let_depart(timing, now);
             }
             GroupAnswer::Done => {}
         }
@@ -370,6 +375,36 @@ impl GroupState {
             if health.state == TargetState::Draining && member.is_leaving() {
                 member.leaving_since.get_or_insert(now);
             }
+        }
+    }
+
+    /// Lets members leave that are to depart, one after the other, and keeps the last healthy target of the group.
+    fn let_depart(&mut self, timing: &Timing, now: Duration) {
+        let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
+            return;
+        };
+        let healthy = seen.iter().filter(|(_, health)| health.state == TargetState::Healthy);
+        let mut serving: BTreeSet<&Target> = healthy.map(|(target, _)| target).collect();
+        for member in self.members.values().filter(|member| member.is_leaving()) {
+            if let Some(target) = member.target(facts) {
+                serving.remove(&target);
+            }
+        }
+        for member in self.members.values_mut().filter(|member| member.awaits_departure()) {
+            let target = member.target(facts);
+            let is_serving = target.as_ref().is_some_and(|target| serving.contains(target));
+            if self.looked_at < member.since {
+                continue;
+            }
+            if is_serving && serving.len() == 1 {
+                member.departure = Departure::Held;
+                continue;
+            }
+            if let Some(target) = &target {
+                serving.remove(target);
+            }
+            member.departure = Departure::Granted;
+            self.settles_until = now + timing.target_settling;
         }
     }
 

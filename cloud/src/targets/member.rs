@@ -34,6 +34,8 @@ pub(super) struct Member {
     /// The time at which AWS accepted the deregistration, or first showed the target as draining.
     pub(super) leaving_since: Option<Duration>,
     pub(super) registration: RegistrationCall,
+    /// Whether the group lets the member leave, where it is to depart.
+    pub(super) departure: Departure,
     /// Whether a deregistration is under way.
     pub(super) is_deregistering: bool,
     /// Whether the instance is gone and its address is out of the group. A later target with the same address belongs
@@ -59,6 +61,7 @@ impl Member {
             since: now,
             leaving_since: None,
             registration: RegistrationCall::None,
+            departure: Departure::Undecided,
             is_deregistering: false,
             is_done: false,
             failure: None,
@@ -88,6 +91,7 @@ impl Member {
         if renewed {
             let leaves = self.is_leaving();
             self.desired = desired;
+            self.departure = Departure::Undecided;
             if leaves != self.is_leaving() {
                 self.is_done = false;
                 self.leaving_since = None;
@@ -107,15 +111,34 @@ impl Member {
         self.on_record || self.registration != RegistrationCall::None
     }
 
-    /// Whether the desired state of the member is deregistered or gone.
+    /// Whether the member leaves the group, or has left it.
     pub(super) fn is_leaving(&self) -> bool {
-        self.desired != Desired::Registered
+        match self.desired {
+            Desired::Registered => false,
+            Desired::Departing => self.departure == Departure::Granted,
+            Desired::Deregistered | Desired::Forgotten => true,
+        }
+    }
+
+    /// Whether the member is to depart, and the group has not let it leave.
+    pub(super) fn awaits_departure(&self) -> bool {
+        self.desired == Desired::Departing && self.departure != Departure::Granted
+    }
+
+    /// Whether the member is to depart, and no look has shown yet which targets are healthy.
+    pub(super) fn needs_look(&self) -> bool {
+        self.desired == Desired::Departing && self.departure == Departure::Undecided
+    }
+
+    /// Whether a machine waits until the member has left.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_leaving() && self.desired != Desired::Departing
     }
 
     /// Whether the drain limit is over, so that nothing waits for the deregistration any longer. A call that is under way
     /// is waited for: it may be about to take effect, and has a time limit of its own.
     pub(super) fn is_overdue(&self, late_until: Duration, timing: &Timing, now: Duration) -> bool {
-        self.is_leaving() && !self.is_deregistering && drain_deadline(self.since, late_until, timing) <= now
+        self.is_awaited() && !self.is_deregistering && drain_deadline(self.since, late_until, timing) <= now
     }
 
     /// The target of the member in its group; `None` where the instance cannot be a target of the group.
@@ -168,6 +191,17 @@ impl Member {
         self.failures = self.failures.saturating_add(1);
         self.not_before = not_before;
     }
+}
+
+/// Whether a member that is to depart may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Departure {
+    /// No look that began since the member is to depart has ended.
+    Undecided,
+    /// The member is the last healthy target of the group.
+    Held,
+    /// The member leaves, or has left.
+    Granted,
 }
 
 /// The end of the longest wait for a departure that began at `since`. Time for a look remains after the moment until which

@@ -124,7 +124,9 @@ impl GroupState {
         let since = member.leaving_since?;
         Some(match self.delay {
             Some((delay, _)) if since + delay <= now => RegistrationState::Out,
-            _ if drain_deadline(since, self.late_until, timing) <= now => RegistrationState::Overdue,
+            _ if member.is_awaited() && drain_deadline(since, self.late_until, timing) <= now => {
+                RegistrationState::Overdue
+            }
             _ => RegistrationState::Leaving,
         })
     }

@@ -1,17 +1,14 @@
 //! Registers an instance in its targets or deregisters it, and reports its state in each target.
 
-use std::sync::Arc;
-
 use capa_api::common::MachineAddressType;
-use capa_api::conditions::{ConditionType, Reason, find};
-use capa_api::machine::{AWSMachine, MachineTargetState, MachineTargetStatus};
-use capa_api::meta;
-use capa_cloud::targets::{Desired, Group, RegistrationState, TargetInstance, TargetRequest};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
+use capa_api::machine::{MachineTargetState, MachineTargetStatus};
+use capa_cloud::targets::{Desired, RegistrationState, TargetInstance, TargetRequest};
 use capa_cloud::{Instance, InstanceState, MachineAddress};
-use capa_runtime::reconcile::Next;
+use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::conditions::{departure_or_kept, registration_or_kept};
-use super::plan::{self, TargetView, after_deregistering, after_registering};
+use super::plan::{self, TargetView, after_departing, after_deregistering, after_registering};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::scope::MachineScope;
@@ -99,15 +96,8 @@ pub(in crate::awsmachine) fn follow(
         return;
     }
     match instance.state {
-        InstanceState::Running if departs_early(scope, &instance.id, &named, context) => {
-            deregister(
-                scope,
-                &instance.id,
-                Some(instance),
-                Desired::Departing,
-                location,
-                context,
-            );
+        InstanceState::Running if is_machine_deleted(scope) => {
+            depart(scope, instance, &named, &problems, location, context);
         }
         InstanceState::Running => ensure_registered(scope, instance, &named, &problems, location, context),
         InstanceState::Pending | InstanceState::Stopping | InstanceState::Stopped => {
@@ -122,43 +112,53 @@ pub(in crate::awsmachine) fn follow(
     }
 }
 
-/// Whether the instance leaves its targets before its AWSMachine is deleted: its Machine is being deleted, so that its node
-/// is drained and its API server stops. The last instance in service of a target stays until the AWSMachine is deleted.
-fn departs_early(scope: &mut MachineScope, id: &str, named: &[NamedTarget], context: &MachineContext) -> bool {
-    let Ok(owner) = scope.owners.machine.clone() else {
-        return false;
-    };
-    if owner.metadata.deletion_timestamp.is_none() {
-        return false;
-    }
-    let kubernetes = context.kubernetes.as_ref();
-    let mut others = kubernetes.machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
-    others.retain(|other| {
-        let name = meta::owner_machine_name(&other.metadata);
-        let owner = name.and_then(|name| kubernetes.machine(scope.namespace(), name));
-        let stays = owner.is_some_and(|owner| owner.metadata.deletion_timestamp.is_none());
-        stays && other.metadata.uid.as_deref() != Some(scope.uid())
-    });
-    let has_left = |target: &NamedTarget| {
-        let stored = stored_state(scope, id, target);
-        stored.is_some_and(|state| state >= MachineTargetState::Deregistering)
-    };
-    let departs = named
-        .iter()
-        .all(|target| has_left(target) || is_served(&target.0, &others));
-    if !departs {
-        // No event reports that another instance of the control plane is in service.
-        scope.next = Next::Requeue(context.timing.resolve_retry_cap);
-    }
-    departs
+/// Whether the Machine is being deleted: its node is drained, and its API server stops, before the AWSMachine is deleted.
+fn is_machine_deleted(scope: &MachineScope) -> bool {
+    let machine = scope.owners.machine.as_ref().ok();
+    machine.is_some_and(|machine| machine.metadata.deletion_timestamp.is_some())
 }
 
-/// Whether the instance of one of the machines is in service in the group, as far as that is on record.
-fn is_served(group: &Group, machines: &[Arc<AWSMachine>]) -> bool {
-    let mut targets = machines.iter().filter_map(|machine| machine.status.as_ref());
-    let is_in_service =
-        |target: &MachineTargetStatus| target.target == group.id() && target.state == MachineTargetState::InService;
-    targets.any(|status| status.targets.iter().any(is_in_service))
+/// Deregisters an instance before its node is drained. The last healthy target of a group stays until the AWSMachine is
+/// deleted.
+fn depart(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    named: &[NamedTarget],
+    problems: &[String],
+    location: &InstanceLocation,
+    context: &MachineContext,
+) {
+    let id = &instance.id;
+    let target = target_instance(scope, id, Some(instance));
+    let views = desire(scope, location, &target, named, Desired::Departing, context);
+    let (targets, events) = after_departing(id, &views);
+    let leaving: Vec<TargetView> = views.iter().filter(|view| !view.is_registered()).cloned().collect();
+    let update = if leaving.is_empty() {
+        registration_or_kept(id, &views, problems, was_ready(scope))
+    } else {
+        departure_or_kept(id, &leaving)
+    };
+    record(scope, targets, events, update);
+}
+
+/// Whether `ControlPlaneTargetsReady` was True, if there was one.
+fn was_ready(scope: &MachineScope) -> Option<bool> {
+    let before = scope.stored_status().map(|status| status.conditions.as_slice());
+    let before = find(before.unwrap_or_default(), ConditionType::ControlPlaneTargetsReady);
+    before.map(|condition| condition.status == "True")
+}
+
+fn record(
+    scope: &mut MachineScope,
+    targets: Vec<MachineTargetStatus>,
+    events: Vec<EventDraft>,
+    update: Option<ConditionUpdate>,
+) {
+    scope.status.targets = targets;
+    scope.events.extend(events);
+    if let Some(update) = update {
+        scope.set_condition(update);
+    }
 }
 
 /// Neither registers nor deregisters a living instance without the tags of the machine, because its ownership is not
@@ -201,14 +201,8 @@ fn ensure_registered(
         scope.next = Next::Requeue(context.timing.resolve_retry_cap);
     }
     let (targets, events) = after_registering(id, &views);
-    let before = scope.stored_status().map(|status| status.conditions.as_slice());
-    let before = find(before.unwrap_or_default(), ConditionType::ControlPlaneTargetsReady);
-    let update = registration_or_kept(id, &views, problems, before.map(|condition| condition.status == "True"));
-    scope.status.targets = targets;
-    scope.events.extend(events);
-    if let Some(update) = update {
-        scope.set_condition(update);
-    }
+    let update = registration_or_kept(id, &views, problems, was_ready(scope));
+    record(scope, targets, events, update);
 }
 
 /// Deregisters an instance from its targets, and sets `ControlPlaneTargetsReady`. Returns whether the deletion may
@@ -220,30 +214,19 @@ pub(in crate::awsmachine) fn ensure_deregistered(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> bool {
+    let (mut named, _) = usable_targets(location);
+    if named.is_empty() {
+        return true;
+    }
     let lives = instance
         .is_some_and(|instance| !matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated));
     let desired = if lives {
         Desired::Deregistered
     } else {
-        Desired::Forgotten
-    };
-    deregister(scope, id, instance, desired, location, context)
-}
-
-/// The same for a desired state that is no registration.
-fn deregister(
-    scope: &mut MachineScope,
-    id: &str,
-    instance: Option<&Instance>,
-    desired: Desired,
-    location: &InstanceLocation,
-    context: &MachineContext,
-) -> bool {
-    let (mut named, _) = usable_targets(location);
-    if desired == Desired::Forgotten {
         // A deregistered target stays deregistered, because AWS may have given the address to another instance.
         named.retain(|target| stored_state(scope, id, target) != Some(MachineTargetState::Deregistered));
-    }
+        Desired::Forgotten
+    };
     if named.is_empty() {
         location.cloud.forget_targets(&scope.key());
         return true;

@@ -62,6 +62,20 @@ impl TargetView {
         }
     }
 
+    /// The state to store for an instance that leaves before its machine waits for that. Its registration may stay.
+    fn departing(&self) -> Option<MachineTargetState> {
+        if self.is_registered() {
+            self.registering()
+        } else {
+            self.deregistering()
+        }
+    }
+
+    /// Whether the instance is registered, as far as AWS shows.
+    pub(super) fn is_registered(&self) -> bool {
+        matches!(self.shown, RegistrationState::Registered { .. })
+    }
+
     /// Whether AWS has shown the state of the instance in the group.
     pub(super) fn is_read(&self) -> bool {
         !matches!(
@@ -127,6 +141,12 @@ pub(super) fn after_deregistering(id: &str, views: &[TargetView]) -> (Vec<Machin
         to_store(id, views, TargetView::deregistering),
         took_effect.map(event).collect(),
     )
+}
+
+/// The same for an instance that leaves before its machine waits for that.
+pub(super) fn after_departing(id: &str, views: &[TargetView]) -> (Vec<MachineTargetStatus>, Vec<EventDraft>) {
+    let (_, events) = after_deregistering(id, views);
+    (to_store(id, views, TargetView::departing), events)
 }
 
 /// One entry for each group. If a group contains several targets with different ports, the least advanced target

@@ -138,12 +138,9 @@ fn begin_drain(scene: &Scene) {
 async fn an_instance_leaves_its_targets_before_its_node_is_drained() {
     let scene = running(&target_group()).await;
     scene.add("other", "bootstrap: {dataSecretName: boot}", SPEC);
-    scene.in_control_plane("other");
-    let mut other = scene.machine("other").expect("the machine is there");
-    let in_service = format!("[{{target: '{GROUP}', instanceID: i-0000000f, state: InService}}]");
-    other.status.get_or_insert_default().targets = read(&in_service);
-    scene.kubernetes.put_aws_machine(other);
+    launch_other(&scene).await;
     begin_drain(&scene);
+    scene.pass().await;
     let pass = scene.pass().await;
     assert_eq!(
         pass.says(ConditionType::ControlPlaneTargetsReady),
@@ -155,18 +152,37 @@ async fn an_instance_leaves_its_targets_before_its_node_is_drained() {
     assert_eq!(pass.machine().metadata.deletion_timestamp, None);
 }
 
+/// Launches the instance of another machine, which somebody registers in the group, and lets it become healthy.
+async fn launch_other(scene: &Scene) {
+    let mut launched = scene.pass_over("other").await.expect("a pass");
+    for _ in 0..2 {
+        launched = scene.pass_over("other").await.expect("a pass");
+    }
+    let launch = launched.status().launch.clone().expect("a launch");
+    let id = launch.instance_id().expect("an instance").to_owned();
+    scene.aws.set_instance_state(&id, InstanceState::Running);
+    scene.aws.register(&id, &group());
+    scene.after(CHECKED_AFTER).await;
+}
+
 #[tokio::test]
-async fn the_last_instance_in_service_stays_while_its_node_is_drained() {
+async fn the_last_healthy_target_stays_while_its_node_is_drained() {
     let scene = running(&target_group()).await;
-    scene.add("other", "bootstrap: {dataSecretName: boot}", SPEC);
-    scene.in_control_plane("other");
     begin_drain(&scene);
     scene.pass().await;
     let pass = scene.pass().await;
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
     assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "True/Ready");
-    let retry = scene.context.timing.resolve_retry_cap;
-    assert_eq!(pass.next, Next::Requeue(retry));
+}
+
+#[tokio::test]
+async fn an_unhealthy_target_leaves_before_its_node_is_drained() {
+    let scene = running(&target_group()).await;
+    scene.aws.fail_health_checks(FIRST);
+    begin_drain(&scene);
+    scene.pass().await;
+    scene.pass().await;
+    assert_eq!(scene.aws.registered_in(FIRST), []);
 }
 
 #[tokio::test]
