@@ -335,8 +335,8 @@ pub trait IdentityKubernetes: Kubernetes {
 pub trait ClusterKubernetes: Kubernetes {
     /// The parts of a network that the AWSMachines and AWSMachineTemplates of a Cluster name in their own specs.
     fn machine_networks(&self, namespace: &str, cluster: &str) -> MachineNetworks;
-    /// The names of the AWSMachines of a Cluster.
-    fn machine_names(&self, namespace: &str, cluster: &str) -> BTreeSet<String>;
+    /// The names of the AWSMachines of a Cluster that have this provider's finalizer, and so may have an instance.
+    fn held_machines(&self, namespace: &str, cluster: &str) -> BTreeSet<String>;
     /// Adds the provider's finalizer and returns the updated object.
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
     /// Removes the provider's finalizer and returns the updated object.

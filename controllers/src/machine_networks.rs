@@ -46,21 +46,22 @@ fn names_something(reference: &ResourceReference) -> bool {
     reference.id.as_ref().is_some_and(|id| !id.is_empty()) || !reference.filters.is_empty()
 }
 
-/// Hash of the fields of an AWSMachine whose change can make its AWSCluster `Ready`.
+/// Hash of the fields of an AWSMachine whose change can make its AWSCluster `Ready`, or hold or release it.
 pub fn watched_machine(machine: &AWSMachine) -> Option<u64> {
     let cluster = meta::cluster_name_label(&machine.metadata);
-    Some(hash(MachineNetworks::of([&machine.spec]), cluster))
+    let is_held = meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER);
+    Some(hash(&(MachineNetworks::of([&machine.spec]), cluster, is_held)))
 }
 
 /// The same of an AWSMachineTemplate.
 pub fn watched_template(template: &AWSMachineTemplate) -> Option<u64> {
     let cluster = meta::owner_cluster_name(&template.metadata);
-    Some(hash(MachineNetworks::of([&template.spec.template.spec]), cluster))
+    Some(hash(&(MachineNetworks::of([&template.spec.template.spec]), cluster)))
 }
 
-fn hash(named: MachineNetworks, cluster: Option<&str>) -> u64 {
+fn hash(facts: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (named, cluster).hash(&mut hasher);
+    facts.hash(&mut hasher);
     hasher.finish()
 }
 

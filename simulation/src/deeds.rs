@@ -31,8 +31,10 @@ pub(crate) enum Deed {
     CreateClaim(usize),
     /// Deletes a Machine.
     DeleteMachine(usize),
-    /// Deletes the AWSCluster and the Cluster, with everything in it, as a package manager does that deletes all at once.
+    /// Deletes the Cluster and everything in it.
     DeleteCluster,
+    /// Deletes the AWSCluster alone.
+    DeleteInfrastructure,
     /// Pauses the Cluster, or no more.
     PauseCluster(bool),
     /// Pauses an AWSMachine, or no more.
@@ -106,6 +108,7 @@ impl Deed {
             | Self::CreateClaim(_)
             | Self::DeleteMachine(_)
             | Self::DeleteCluster
+            | Self::DeleteInfrastructure
             | Self::PauseCluster(_)
             | Self::PauseMachine(..)
             | Self::ResumeMachines
@@ -147,10 +150,8 @@ impl Deed {
             Self::CreateMachine(number) => objects::create_machine(server, &machine_name(number), None),
             Self::CreateClaim(number) => ownership::create_claim(simulation, of, number),
             Self::DeleteMachine(number) => server.delete::<Machine>(&machine_name(number), now),
-            Self::DeleteCluster => {
-                server.delete::<AWSCluster>(CLUSTER, now);
-                server.delete::<Cluster>(CLUSTER, now);
-            }
+            Self::DeleteCluster => server.delete::<Cluster>(CLUSTER, now),
+            Self::DeleteInfrastructure => server.delete::<AWSCluster>(CLUSTER, now),
             Self::PauseCluster(paused) => server.edit(CLUSTER, |cluster: &mut Cluster| {
                 cluster.spec.paused = Some(paused);
                 next_generation(cluster);

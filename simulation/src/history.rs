@@ -47,12 +47,22 @@ pub fn run(seed: u64, traced: bool) -> Report {
     for deed in script::repairs() {
         simulation.plan(simulation.now(), ManagementCluster::Main, deed);
     }
-    calm(&mut simulation);
+    calm(&mut simulation, script::deletion(seed));
     finish(simulation)
 }
 
+/// When a user deletes the objects of a cluster, counted from when the deletion of all begins. Package managers delete them
+/// at once or one after the other, in any order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deletion {
+    /// When the Cluster is deleted.
+    pub(crate) cluster: Duration,
+    /// When its AWSCluster is deleted.
+    pub(crate) infrastructure: Duration,
+}
+
 /// After the last fault: everything converges, nothing happens any more, everything can be deleted.
-pub(crate) fn calm(simulation: &mut Simulation) {
+pub(crate) fn calm(simulation: &mut Simulation, deletion: Deletion) {
     // A user who sees no conflict looks again: another condition hides it while the tags of targets are read anew, and
     // EC2 shows an ended instance for some minutes, whose absence is a conflict after a loss of the status.
     for look in 0..LOOKS_FOR_CONFLICTS {
@@ -66,7 +76,8 @@ pub(crate) fn calm(simulation: &mut Simulation) {
     simulation.run_until(after(simulation.now(), CONVERGENCE));
     verdict::converged(simulation);
     verdict::steady(simulation);
-    plan_everywhere(simulation, Duration::ZERO, Deed::DeleteCluster);
+    plan_everywhere(simulation, deletion.cluster, Deed::DeleteCluster);
+    plan_everywhere(simulation, deletion.infrastructure, Deed::DeleteInfrastructure);
     for delay in [DELETION / 2, DELETION * 3 / 4] {
         plan_everywhere(simulation, delay, Deed::GiveUp);
     }

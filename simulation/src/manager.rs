@@ -287,7 +287,11 @@ impl MachineKubernetes for Manager {
 
     fn machines_of_cluster(&self, _: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         let state = self.state();
-        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
+        let belongs = |machine: &&Arc<AWSMachine>| {
+            let metadata = &machine.metadata;
+            meta::has_finalizer(metadata, meta::MACHINE_FINALIZER)
+                && meta::cluster_name_label(metadata) == Some(cluster)
+        };
         state.cache.aws_machines.values().filter(belongs).cloned().collect()
     }
 
@@ -417,7 +421,7 @@ impl ClusterKubernetes for Manager {
         MachineNetworks::of(machines.map(|machine| &machine.spec))
     }
 
-    fn machine_names(&self, _: &str, cluster: &str) -> BTreeSet<String> {
+    fn held_machines(&self, _: &str, cluster: &str) -> BTreeSet<String> {
         let state = self.state();
         let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
         let machines = state.cache.aws_machines.values().filter(belongs);

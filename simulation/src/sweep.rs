@@ -67,7 +67,7 @@ fn live(plan: &Plan, machine: usize, traced: bool) -> Report {
     let mut simulation = born(plan, machine, traced);
     simulation.run_until(after(START, LIFE));
     simulation.plan(simulation.now(), ManagementCluster::Main, Deed::DeleteMachine(machine));
-    history::calm(&mut simulation);
+    history::calm(&mut simulation, history::Deletion::default());
     history::finish(simulation)
 }
 

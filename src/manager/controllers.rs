@@ -16,7 +16,7 @@ use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
 use capa_controllers::awsnetworkmapping::NetworkMappingReconciler;
 use capa_controllers::identity::users::watched_identity;
 use capa_controllers::kubernetes::{
-    Caches, KubernetesClient, machines_of_cluster, owner_that_names, reference_to, templates_of_cluster,
+    Caches, KubernetesClient, machines_of_cluster, owner_that_names, templates_of_cluster,
 };
 use capa_controllers::kubernetes_api::{NetworkReaderKind, SourceRequest};
 use capa_controllers::machine_networks;
@@ -35,7 +35,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ObjectMeta;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{predicates, watcher};
 use kube::{Api, ResourceExt};
 
@@ -234,7 +234,10 @@ impl Wiring {
         let sources = kubernetes.source_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            sources.changed(&namespace, &SourceRequest::infrastructure(&reference_to(cluster)));
+            sources.changed(
+                &namespace,
+                &SourceRequest::infrastructure(&ContractReference::to(cluster)),
+            );
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
                 references(&machines_of_cluster(&machines, &namespace, &owner.name_any()))
@@ -297,7 +300,10 @@ impl Wiring {
         let sources = kubernetes.source_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            sources.changed(&namespace, &SourceRequest::infrastructure(&reference_to(cluster)));
+            sources.changed(
+                &namespace,
+                &SourceRequest::infrastructure(&ContractReference::to(cluster)),
+            );
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
                 references(&templates_of_cluster(&templates, &namespace, &owner.name_any()))
@@ -345,13 +351,17 @@ impl Wiring {
         move |template| of_cluster(&template.metadata, meta::owner_cluster_name(&template.metadata)?)
     }
 
-    /// The AWSCluster of the Cluster with this name in the namespace of an object, if it may wait for machines.
+    /// The AWSCluster of the Cluster with this name in the namespace of an object, if it may wait for machines. An
+    /// AWSCluster that outlives its Cluster waits for the last machine.
     fn waiting_cluster(&self) -> impl Fn(&ObjectMeta, &str) -> Option<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.clusters.store().clone();
         let aws_clusters = self.caches.aws_clusters.store().clone();
         move |metadata, name| {
             let namespace = metadata.namespace.as_deref()?;
-            let reference = aws_cluster_of(clusters.get(&ObjectRef::new(name).within(namespace))?.as_ref())?;
+            let reference = match clusters.get(&ObjectRef::new(name).within(namespace)) {
+                Some(cluster) => aws_cluster_of(&cluster)?,
+                None => orphan_of(&aws_clusters, namespace, name)?,
+            };
             let waits = machine_networks::may_wait_for_machines(aws_clusters.get(&reference)?.as_ref());
             waits.then_some(reference)
         }
@@ -393,6 +403,15 @@ fn clusters_with<K: IdentityObject>(
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     let condition = conditions.and_then(|conditions| find(conditions, ConditionType::IdentityReady));
     condition.is_some_and(|condition| condition.status == "False")
+}
+
+/// The AWSCluster that a Cluster owned which is gone.
+fn orphan_of(aws_clusters: &Store<AWSCluster>, namespace: &str, owner: &str) -> Option<ObjectRef<AWSCluster>> {
+    let orphan = aws_clusters.find(|cluster| {
+        cluster.metadata.namespace.as_deref() == Some(namespace)
+            && meta::owner_cluster_name(&cluster.metadata) == Some(owner)
+    })?;
+    Some(ObjectRef::from_obj(orphan.as_ref()))
 }
 
 fn aws_cluster_of(cluster: &Cluster) -> Option<ObjectRef<AWSCluster>> {

@@ -3,6 +3,7 @@
 mod cluster;
 mod machine;
 
+use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{Cluster, ClusterInitialization, ClusterSpec, ClusterStatus};
@@ -19,6 +20,17 @@ pub struct ContractReference {
     pub kind: String,
     /// Name of the object.
     pub name: String,
+}
+
+impl ContractReference {
+    /// The reference to an object.
+    pub fn to<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        Self {
+            api_group: K::group(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            name: object.name_any(),
+        }
+    }
 }
 
 /// Host and port of an API server.

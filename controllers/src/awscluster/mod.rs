@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
-use capa_api::contract::Cluster;
+use capa_api::contract::{Cluster, ContractReference};
 use capa_api::meta;
 use capa_cloud::{ClusterClouds, ResolvedIdentity, Timing};
 use capa_preflight::FactsSource;
@@ -96,13 +96,15 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         let not_yet = status::not_managed_yet(&cluster, context.kubernetes.now());
         return Ok(outcome(cluster, not_yet));
     }
-    let machines = machine_names(&cluster, context);
+    let machines = machines_to_wait_for(&cluster, owner.as_deref(), context);
     let cluster = hold_while_there_are(&machines, cluster, context).await?;
-    if cluster.metadata.deletion_timestamp.is_some() {
-        return Ok(deleted(cluster, &machines, context));
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+        return Ok(released(cluster, context));
     }
+    let deletion = is_deleted.then(|| status::waiting_for_machines(&machines));
     let Some(owner) = owner else {
-        let waiting = status::waiting_for_owner(&cluster, context.kubernetes.now());
+        let waiting = status::without_owner(&cluster, deletion, context.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(waiting));
     };
     let facts = read::read_facts(&cluster, &owner, context).await;
@@ -114,17 +116,21 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         resolution,
         checked,
         machines: machine_networks(&owner, context),
+        deletion,
     };
     let (status, next) = status::unmanaged(&cluster, &owner, inputs, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
 }
 
-/// The names of the AWSMachines of the Cluster that owns the AWSCluster, also where the Cluster is gone.
-fn machine_names(cluster: &AWSCluster, context: &ClusterContext) -> BTreeSet<String> {
+/// The names of the AWSMachines whose network the AWSCluster is: those of the Cluster that owns it, also where that
+/// Cluster is gone. A Cluster that names another object needs this one no more.
+fn machines_to_wait_for(cluster: &AWSCluster, owner: Option<&Cluster>, context: &ClusterContext) -> BTreeSet<String> {
     let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
-    let owner = meta::owner_cluster_name(&cluster.metadata);
+    let named = owner.and_then(|owner| owner.spec.infrastructure_ref.as_ref());
+    let is_unused = named.is_some_and(|named| *named != ContractReference::to(cluster));
+    let owner = meta::owner_cluster_name(&cluster.metadata).filter(|_| !is_unused);
     owner.map_or_else(BTreeSet::new, |owner| {
-        context.kubernetes.machine_names(namespace, owner)
+        context.kubernetes.held_machines(namespace, owner)
     })
 }
 
@@ -146,12 +152,8 @@ async fn hold_while_there_are(
     Ok(context.kubernetes.add_finalizer(&cluster).await?)
 }
 
-/// An unmanaged AWSCluster that is being deleted: this provider owns nothing in AWS for it, and only waits for machines.
-fn deleted(cluster: AWSCluster, machines: &BTreeSet<String>, context: &ClusterContext) -> Outcome<AWSCluster> {
-    if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
-        let waiting = status::waiting_for_machines(&cluster, machines, context.kubernetes.now());
-        return outcome(cluster, waiting);
-    }
+/// A deleted AWSCluster that no machine needs. This provider owns nothing in AWS for it.
+fn released(cluster: AWSCluster, context: &ClusterContext) -> Outcome<AWSCluster> {
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     context.lookups.remove(uid);
     context.checks.forget(uid);

@@ -51,32 +51,26 @@ pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSCluste
     )
 }
 
-/// Status of an AWSCluster whose owner reference is not set yet or whose Cluster does not exist.
-pub(super) fn waiting_for_owner(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
-    let message = "no Cluster owns this object: a Cluster must name it in spec.infrastructureRef";
-    only_ready(
-        cluster,
-        ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message),
-        now,
-    )
-}
-
-/// Status of an AWSCluster that is deleted before the machines of its Cluster. They keep its network.
-pub(super) fn waiting_for_machines(
+/// Status of an AWSCluster whose owner reference is not set yet or whose Cluster does not exist. `deletion` is `Ready` of
+/// one that is being deleted.
+pub(super) fn without_owner(
     cluster: &AWSCluster,
-    machines: &BTreeSet<String>,
+    deletion: Option<ConditionUpdate>,
     now: Timestamp,
 ) -> AWSClusterStatus {
+    let message = "no Cluster owns this object: a Cluster must name it in spec.infrastructureRef";
+    let waiting = || ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message);
+    only_ready(cluster, deletion.unwrap_or_else(waiting), now)
+}
+
+/// `Ready` of an AWSCluster that is deleted before the machines of its Cluster. They keep its network.
+pub(super) fn waiting_for_machines(machines: &BTreeSet<String>) -> ConditionUpdate {
     let message = format!(
         "the deletion waits for the machines of the Cluster, which need this network until they are gone: {}; delete \
          the Cluster, or its machines",
         candidates(machines)
     );
-    only_ready(
-        cluster,
-        ConditionType::Ready.is_false(Reason::DeletionBlocked, message),
-        now,
-    )
+    ConditionType::Ready.is_false(Reason::DeletionBlocked, message)
 }
 
 fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> AWSClusterStatus {
@@ -98,6 +92,8 @@ pub(super) struct Inputs<'a> {
     pub(super) checked: Option<PreflightStatus>,
     /// What the machines of the cluster name in their own specs.
     pub(super) machines: MachineNetworks,
+    /// `Ready` of an AWSCluster that is being deleted.
+    pub(super) deletion: Option<ConditionUpdate>,
 }
 
 /// Status of an unmanaged AWSCluster, and the time of the next reconcile.
@@ -114,6 +110,7 @@ pub(super) fn unmanaged(
         resolution,
         checked,
         machines,
+        deletion,
     } = inputs;
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
@@ -139,7 +136,7 @@ pub(super) fn unmanaged(
         others: &others,
         ignored: &ignored_fields(&cluster.spec, &found),
     };
-    let ready = ready.condition();
+    let ready = deletion.unwrap_or_else(|| ready.condition());
     let updates = [
         not_paused(&cluster.metadata),
         ready,

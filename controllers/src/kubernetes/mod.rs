@@ -397,9 +397,12 @@ impl ClusterKubernetes for KubernetesClient {
         MachineNetworks::of(machines.chain(templates))
     }
 
-    fn machine_names(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
+    fn held_machines(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
         let machines = machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster);
-        machines.iter().map(|machine| machine.name_any()).collect()
+        let held = machines
+            .iter()
+            .filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
+        held.map(|machine| machine.name_any()).collect()
     }
 
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
@@ -430,16 +433,7 @@ fn publishes_target_group(cluster: &AWSCluster, arn: &str) -> bool {
 pub fn owner_that_names(cluster: &AWSCluster, clusters: &Store<Cluster>) -> Option<Arc<Cluster>> {
     let owner = meta::owner_cluster_name(&cluster.metadata)?;
     let named_by = clusters.get(&ObjectRef::new(owner).within(&cluster.namespace().unwrap_or_default()))?;
-    (named_by.spec.infrastructure_ref.as_ref() == Some(&reference_to(cluster))).then_some(named_by)
-}
-
-/// The reference of a Cluster to an AWSCluster.
-pub fn reference_to(cluster: &AWSCluster) -> ContractReference {
-    ContractReference {
-        api_group: AWSCluster::group(&()).into_owned(),
-        kind: AWSCluster::kind(&()).into_owned(),
-        name: cluster.name_any(),
-    }
+    (named_by.spec.infrastructure_ref.as_ref() == Some(&ContractReference::to(cluster))).then_some(named_by)
 }
 
 /// The AWSMachines of a cluster by label.

@@ -354,9 +354,12 @@ impl ClusterKubernetes for FakeKubernetes {
         MachineNetworks::of(machines.iter().map(|machine| &machine.spec))
     }
 
-    fn machine_names(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
+    fn held_machines(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
         let machines = MachineKubernetes::machines_of_cluster(self, namespace, cluster);
-        machines.iter().map(|machine| machine.name_any()).collect()
+        let held = machines
+            .iter()
+            .filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
+        held.map(|machine| machine.name_any()).collect()
     }
 
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {

@@ -1,11 +1,13 @@
 //! Clusters whose objects are deleted in any order, as `helm uninstall` and GitOps tools do it.
 
-use anyhow::ensure;
-use capa_e2e::eventually;
+use anyhow::{Context, ensure};
+use capa_e2e::{eventually, objects};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::DeleteParams;
 
 use super::machines::{INLINE, text};
-use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
+use super::scenario::{CORE, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, story};
 
 /// The objects of a cluster of the story: version, kind, and the end of the name behind that of the cluster.
 const OBJECTS: [(&str, &str, &str); 5] = [
@@ -91,5 +93,42 @@ fn an_awscluster_that_is_deleted_first_waits_for_its_machines() -> anyhow::Resul
             Ok(())
         })
         .await
+    })
+}
+
+#[test]
+fn a_deletion_waits_for_an_identity_that_was_deleted_first() -> anyhow::Result<()> {
+    story("identity-first", async |s| {
+        let identity = format!("{}-key", s.namespace());
+        let key = s.aws().another_key();
+        s.static_identity(&identity, "{}", &key).await?;
+        s.owned_with_identity("dev", "AWSClusterStaticIdentity", &identity)
+            .await?;
+        s.infrastructure_provisioned("dev").await?;
+        s.machine("dev-w0", "dev", INLINE).await?;
+        s.machine_ready("dev-w0").await?;
+
+        let secrets: Api<Secret> = Api::namespaced(s.environment.client(), IDENTITY_NAMESPACE);
+        secrets.delete(&identity, &DeleteParams::default()).await?;
+        s.delete(OURS, "AWSClusterStaticIdentity", &identity).await?;
+        for object in OBJECTS {
+            s.delete_of("dev", object).await?;
+        }
+        eventually(WITHIN, "the AWSMachine to name the identity", async || {
+            let machine = s.get(OURS, "AWSMachine", "dev-w0").await?;
+            let found = objects::condition(&machine, "IdentityReady").context("no IdentityReady yet")?;
+            ensure!(
+                found.status == "False" && found.message.contains(&identity),
+                "{found:?}"
+            );
+            Ok(())
+        })
+        .await?;
+        assert_eq!(s.user.live_instances().await?.len(), 1, "nobody may end it");
+
+        s.static_identity(&identity, "{}", &key).await?;
+        s.nothing_left_of("dev").await?;
+        assert_eq!(s.user.live_instances().await?, []);
+        Ok(())
     })
 }

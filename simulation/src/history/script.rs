@@ -7,6 +7,7 @@ use capa_cloud::sim::RepeatedAfterTermination;
 use fastrand::Rng;
 use jiff::Timestamp;
 
+use super::Deletion;
 use crate::aftermath::{Aftermath, Occasion, ThenDo};
 use crate::aws::{LONGEST_HIDDEN, ZONES};
 use crate::deeds::{self, Deed, Forgery};
@@ -134,6 +135,16 @@ pub(super) fn repairs() -> Vec<Deed> {
         Deed::DeleteImpostors,
     ];
     zones.chain(others).collect()
+}
+
+/// How everything is deleted at the end.
+pub(super) fn deletion(seed: u64) -> Deletion {
+    let mut random = Rng::with_seed(seed ^ 0x3b8e_44d1_9c60_72f5);
+    let mut delay = || Duration::from_secs(random.choice([0, 0, 1, 60]).unwrap_or_default());
+    Deletion {
+        cluster: delay(),
+        infrastructure: delay(),
+    }
 }
 
 fn mix(random: &mut Rng) -> Mix {

@@ -153,7 +153,8 @@ async fn a_cluster_that_becomes_unmanaged_loses_its_finalizer() {
 async fn a_cluster_with_machines_is_held_until_they_are_gone() {
     let scene = Scene::new();
     let machine = "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, metadata: {name: m, \
-                   namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: dev}}, spec: {instanceType: t3.large}}";
+                   namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: dev}, finalizers: \
+                   [awsmachine.infrastructure.cluster.x-k8s.io]}, spec: {instanceType: t3.large}}";
     scene.kubernetes.put_aws_machine(read(machine));
     let held = scene.pass(&aws_cluster(NETWORK)).await;
     assert_eq!(held.calls[0], "add_finalizer");
@@ -169,9 +170,14 @@ async fn a_cluster_with_machines_is_held_until_they_are_gone() {
     assert_eq!(waiting.calls, [""; 0]);
     assert_eq!(waiting.status().network, held.status().network, "the machines keep it");
 
-    scene
-        .kubernetes
-        .put_aws_machine(read(&machine.replace("cluster-name: dev", "cluster-name: another")));
+    let unused = "{infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: another}}";
+    scene.kubernetes.put_cluster(owner(unused));
+    let released = scene.pass(&waiting.cluster).await;
+    assert_eq!(released.calls, ["remove_finalizer"], "the Cluster names another");
+
+    scene.kubernetes.put_cluster(owner("{}"));
+    let without_finalizer = machine.replace("awsmachine.infrastructure", "example");
+    scene.kubernetes.put_aws_machine(read(&without_finalizer));
     let released = scene.pass(&waiting.cluster).await;
     assert_eq!(released.calls, ["remove_finalizer"]);
     assert!(released.cluster.finalizers().is_empty());
