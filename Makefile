@@ -90,6 +90,10 @@ upstream-specs: ## Build Cluster API's own end-to-end specs into bin/ (minutes o
 	  { echo "gofmt would change: $$unformatted" >&2; false; }; }
 	cd e2e/upstream && GOWORK=off CGO_ENABLED=0 go test -c -o "$(BIN)/upstream-specs" .
 
+.PHONY: cloud-init
+cloud-init: ## Fetch the versions of cloud-init that the boot hook is tried on into bin/ (on Debian and Ubuntu)
+	@hack/tools/cloud-init/build.sh "$(BIN)/cloud-init"
+
 # More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
 THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
 
@@ -113,7 +117,7 @@ test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs
 	@+hack/tests/phases.sh --keep-going test sim-mutants long-tests quickstart
 
 .PHONY: long-tests
-long-tests: tools-and-build upstream-specs
+long-tests: tools-and-build upstream-specs cloud-init
 	$(call run_tests,--test e2e --test histories,long_stories:: $(LONG_THREADS))
 
 # FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.

@@ -26,7 +26,7 @@ pub(crate) fn tool(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// The AWS CLI.
-pub(crate) fn aws_cli() -> anyhow::Result<PathBuf> {
+pub fn aws_cli() -> anyhow::Result<PathBuf> {
     Ok(tool("moto")?.join("bin/aws"))
 }
 
@@ -44,6 +44,22 @@ pub fn upstream_specs() -> anyhow::Result<PathBuf> {
         path.display()
     );
     Ok(path)
+}
+
+/// The folder with the versions of cloud-init.
+pub fn cloud_init() -> anyhow::Result<PathBuf> {
+    let path = tools().join("cloud-init");
+    ensure!(
+        path.join("complete").exists(),
+        "{} is missing; `make cloud-init` fetches it",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// The script that boots a computer with a version of cloud-init.
+pub fn cloud_init_boot() -> PathBuf {
+    repository().join("e2e/cloud-init/boot.sh")
 }
 
 /// The folder with the data of Cluster API's specs.

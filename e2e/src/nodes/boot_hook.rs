@@ -1,10 +1,11 @@
-//! The boot hooks of user data, which are run with bash and the AWS CLI of `make tools`, as cloud-init runs them.
+//! The boot hooks of user data, which are run with bash and the AWS CLI of `make tools`, as cloud-init runs them. What
+//! cloud-init itself does with the hook of this provider is shown by a story that runs cloud-init.
 //!
 //! The root folder of a computer is a folder of the world. Its console, and the output of its hooks, are logs of the
 //! world: `console-<instance>.log` and `cloud-init-<instance>.log`.
 
-use std::fs::File;
-use std::os::unix::fs::symlink;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -21,6 +22,10 @@ use crate::programs;
 
 /// The limit for a hook. It is longer than the hook's own attempts.
 const WITHIN: Duration = Duration::from_mins(3);
+
+/// The cloud-init that hooks call: templates are rendered by the reader of the configuration, and the stages run after the
+/// hook.
+const CLOUD_INIT: &str = "#!/bin/bash\nif [ \"$1\" = devel ]; then cat \"$3\"; fi\n";
 
 /// How often, and after how many seconds at first, the provider's hook tries again.
 const TRIES: [(&str, &str); 2] = [("BOOT_HOOK_TRIES", "5"), ("BOOT_HOOK_PAUSE", "1")];
@@ -40,7 +45,7 @@ pub(super) async fn configuration(simulator: &NodeSimulator, computer: &Computer
             return Ok(None);
         }
     }
-    root.included(&parts).map(Some)
+    root.configuration(&parts).map(Some)
 }
 
 /// The root folder of a computer.
@@ -55,21 +60,23 @@ impl Root {
     fn new(simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<Self> {
         let id = &computer.instance_id;
         let folder = simulator.directory.folder(&format!("computers/{id}"))?;
-        for name in ["etc", "dev", "bin"] {
+        for name in ["etc", "dev", "bin", "var", "var/log"] {
             simulator.directory.folder(&format!("computers/{id}/{name}"))?;
         }
         let console = simulator.options.logs.join(format!("console-{id}.log"));
         append(&console)?;
         link(&console, &folder.join("dev/console"))?;
         link(&programs::aws_cli()?, &folder.join("bin/aws"))?;
+        let cloud_init = folder.join("bin/cloud-init");
+        std::fs::write(&cloud_init, CLOUD_INIT).with_context(|| format!("write {}", cloud_init.display()))?;
+        std::fs::set_permissions(&cloud_init, Permissions::from_mode(0o755))?;
         Ok(Self {
             folder,
             output: simulator.options.logs.join(format!("cloud-init-{id}.log")),
         })
     }
 
-    /// Runs a hook with the credentials of the computer's instance profile. The provider's hook restarts cloud-init at
-    /// its end; here cloud-init reads what the hook has written in any case, after the hook.
+    /// Runs a hook with the credentials of the computer's instance profile.
     async fn run(&self, hook: &Part, simulator: &NodeSimulator, computer: &Computer) -> anyhow::Result<()> {
         let script = self.folder.join("boothook");
         std::fs::write(&script, &hook.content).with_context(|| format!("write {}", script.display()))?;
@@ -86,7 +93,6 @@ impl Root {
             .env("AWS_ACCESS_KEY_ID", &key.access_key_id)
             .env("AWS_SECRET_ACCESS_KEY", &key.secret_access_key)
             .env("BOOT_HOOK_ROOT", &self.folder)
-            .env("BOOT_HOOK_RESTART", "true")
             .envs(TRIES)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -107,20 +113,14 @@ impl Root {
         Ok(())
     }
 
-    /// The only configuration among the parts and the files that they include.
-    fn included(&self, parts: &[Part]) -> anyhow::Result<Vec<u8>> {
+    /// The only configuration: a part of the user data, or what a hook has made a part of cloud-init's configuration.
+    fn configuration(&self, parts: &[Part]) -> anyhow::Result<Vec<u8>> {
         let mut found = Vec::new();
         for part in parts {
             match part.content_type.as_str() {
-                "text/cloud-boothook" => {}
-                "text/x-include-url" => {
-                    let urls = part.content.lines().map(str::trim);
-                    for url in urls.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-                        let path = url.strip_prefix("file:///");
-                        let path = path.with_context(|| format!("{url} is no file, and not known here"))?;
-                        let path = self.folder.join(path);
-                        found.push(std::fs::read(&path).with_context(|| format!("include {}", path.display()))?);
-                    }
+                "text/cloud-boothook" => {
+                    let path = self.folder.join("etc/cloud/cloud.cfg.d/99-bootstrap-data.cfg");
+                    found.push(std::fs::read(&path).with_context(|| format!("read {}", path.display()))?);
                 }
                 "text/cloud-config" => found.push(part.content.clone().into_bytes()),
                 other => bail!("user data has a part of type {other}, which is not known here"),

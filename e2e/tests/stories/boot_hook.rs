@@ -1,6 +1,8 @@
 //! Nodes that fetch their bootstrap data from AWS with the real AWS CLI, without a manager.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +13,11 @@ use base64::prelude::BASE64_STANDARD;
 use capa_api::machine::SecretsBackend;
 use capa_controllers::boot_hook::{StoredData, prefix};
 use capa_e2e::aws_proxy::Fault;
+
 use capa_e2e::user::{Network, NetworkPlan, User, json};
-use capa_e2e::{Story, TestEnvironment, eventually, fixtures, moto};
+use capa_e2e::{Story, TestEnvironment, aws_cli, cloud_init, cloud_init_boot, eventually, fixtures, moto};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 const REGION: &str = "eu-west-1";
 
@@ -122,6 +126,81 @@ fn a_node_whose_data_is_not_there_says_so_and_does_not_boot() -> anyhow::Result<
     })
 }
 
+mod long_stories {
+    use super::*;
+
+    /// Bootstrap data as kubeadm's provider writes it: a template.
+    const TEMPLATE: &str = "## template: jinja
+#cloud-config
+write_files:
+- path: /etc/kubernetes/node
+  content: '{{ ds.meta_data.local_hostname }}'
+runcmd:
+- echo ' joins' >>/etc/kubernetes/node
+";
+
+    #[test]
+    fn each_version_of_cloud_init_boots_from_a_secret() -> anyhow::Result<()> {
+        tell("cloud-init", async |delivery| {
+            let folder = cloud_init()?;
+            let python = folder.join("python/bin/python");
+            let mut versions = Vec::new();
+            for entry in std::fs::read_dir(&folder)? {
+                let cloud_init = entry?.path();
+                if !cloud_init.join("usr/lib/python3/dist-packages/cloudinit").exists() {
+                    continue;
+                }
+                let version = cloud_init
+                    .file_name()
+                    .and_then(OsStr::to_str)
+                    .unwrap_or_default()
+                    .to_owned();
+                let prefix = prefix(
+                    SecretsBackend::SecretsManager,
+                    &format!("{version}-{}", fastrand::u64(..)),
+                );
+                let data = TEMPLATE.as_bytes();
+                let stored = StoredData::new(data, SecretsBackend::SecretsManager, REGION, &prefix, 1);
+                delivery.store_parts(&stored).await?;
+                let said = delivery.boot(&stored, &cloud_init, &python).await;
+                let node = said.with_context(|| format!("cloud-init {version}"))?;
+                assert_eq!(
+                    node, "ip-10-0-0-5 joins\n",
+                    "cloud-init {version}: written and run once"
+                );
+                assert_eq!(delivery.left(&stored).await?, 0, "cloud-init {version}");
+                versions.push(version);
+            }
+            ensure!(versions.len() >= 2, "the versions are {versions:?}");
+            Ok(())
+        })
+    }
+
+    impl Delivery<'_> {
+        /// Boots a computer twice, and returns what it has written.
+        async fn boot(&self, stored: &StoredData, cloud_init: &Path, python: &Path) -> anyhow::Result<String> {
+            let root = tempfile::tempdir()?;
+            std::fs::write(root.path().join("user-data"), stored.user_data().expose())?;
+            let aws_cli = aws_cli()?;
+            let account = self.environment.aws();
+            let key = account.user_key();
+            let boot = Command::new(cloud_init_boot())
+                .args([cloud_init, python, root.path()])
+                .arg(aws_cli.parent().context("no folder")?)
+                .env("AWS_ENDPOINT_URL", account.url())
+                .env("AWS_ACCESS_KEY_ID", &key.access_key_id)
+                .env("AWS_SECRET_ACCESS_KEY", &key.secret_access_key)
+                .kill_on_drop(true)
+                .output();
+            let output = tokio::time::timeout(WITHIN, boot).await??;
+            let log = || std::fs::read_to_string(root.path().join("log/stages.log")).unwrap_or_default();
+            ensure!(output.status.success(), "{output:?} {}", log());
+            let written = std::fs::read_to_string(root.path().join("etc/kubernetes/node"));
+            written.with_context(|| format!("{output:?} {}", log()))
+        }
+    }
+}
+
 /// A story whose data is delivered by hand instead of by a manager.
 struct Delivery<'a> {
     environment: &'a Arc<TestEnvironment>,
@@ -172,8 +251,13 @@ write_files:
 
     async fn store(&self, backend: SecretsBackend, padding: usize) -> anyhow::Result<StoredData> {
         let stored = self.stored(backend, padding);
+        self.store_parts(&stored).await?;
+        Ok(stored)
+    }
+
+    async fn store_parts(&self, stored: &StoredData) -> anyhow::Result<()> {
         for (name, part) in stored.parts() {
-            let (status, answer) = match backend {
+            let (status, answer) = match stored.backend() {
                 SecretsBackend::SecretsManager => {
                     let parameters = json!({
                         "Name": name, "SecretBinary": BASE64_STANDARD.encode(part), "ClientRequestToken": "0".repeat(32),
@@ -189,7 +273,7 @@ write_files:
             };
             ensure!(status == 200, "store {name}: {status} {answer}");
         }
-        Ok(stored)
+        Ok(())
     }
 
     /// The number of parts that AWS still has.

@@ -10,6 +10,8 @@ tries="${BOOT_HOOK_TRIES:-10}"
 first_pause="${BOOT_HOOK_PAUSE:-2}"
 longest_pause=20
 target="$root/etc/secret-userdata.txt"
+configuration="$root/etc/cloud/cloud.cfg.d/99-bootstrap-data.cfg"
+script="$root/var/lib/cloud/scripts/per-instance/bootstrap-data"
 console="$root/dev/console"
 
 say() {
@@ -72,38 +74,59 @@ wait_for_part() { # wait_for_part <name>
   done
 }
 
-# cloud-init runs this script at every boot.
-if is_intact "$target"; then
+fetch() { # fetches the data, checks it, and deletes the secrets
+  local part program
+  for program in aws base64 gzip sha256sum; do
+    command -v "$program" >/dev/null || fail "$program is not installed on this image, so nothing can be read from $backend"
+  done
+  for ((part = 0; part < count; part++)); do
+    wait_for_part "$prefix$part"
+  done
+  gzip -dc <"$work/packed" >"$work/data" 2>/dev/null
+  is_intact "$work/data" || fail "what $prefix* of $backend in $region holds is not what was stored for this machine"
+  mv -f "$work/data" "$target" || fail "cannot write $target"
+  sync "$target" "$root/etc" 2>/dev/null
+
+  # The only other copy goes after this one is safe.
+  for ((part = 0; part < count; part++)); do
+    delete "$prefix$part" >/dev/null 2>"$work/error" ||
+      say "cannot delete $prefix$part of $backend in $region: $(reason)"
+  done
+}
+
+hand_over() { # makes the data a part of the configuration of cloud-init, or a script that it runs
+  local first place="$configuration"
+  IFS= read -r first <"$target" || [ -n "$first" ] || fail "$target is empty"
+  case "$first" in
+    '## template: jinja'*) cloud-init devel render "$target" >"$work/data" 2>"$work/error" ||
+      fail "cloud-init cannot render $target: $(reason)" ;;
+    '#cloud-config'*) cp "$target" "$work/data" ;;
+    '#!'*)
+      place="$script"
+      cp "$target" "$work/data" && chmod 700 "$work/data"
+      ;;
+    *) fail "$target is neither a cloud-config nor a script" ;;
+  esac
+  # An image may have those of the machine that it was made from.
+  rm -f "$configuration" "$script"
+  mkdir -p "${place%/*}" && mv -f "$work/data" "$place" || fail "cannot write $place"
+}
+
+# cloud-init runs this script at every boot, and again when this script starts it.
+if is_intact "$target" && { [ -s "$configuration" ] || [ -s "$script" ]; }; then
   say "$target is there already"
   exit 0
 fi
 
-for program in aws base64 gzip sha256sum; do
-  command -v "$program" >/dev/null || fail "$program is not installed on this image, so nothing can be read from $backend"
-done
 work="$(mktemp -d "$root/etc/.secret-userdata.XXXXXX")" || fail "cannot make a folder in $root/etc"
 trap 'rm -rf "$work"' EXIT
-
-for ((part = 0; part < count; part++)); do
-  wait_for_part "$prefix$part"
-done
-gzip -dc <"$work/packed" >"$work/data" 2>/dev/null
-is_intact "$work/data" || fail "what $prefix* of $backend in $region holds is not what was stored for this machine"
-mv -f "$work/data" "$target" || fail "cannot write $target"
-sync "$target" "$root/etc" 2>/dev/null
-
-# The only other copy goes after this one is safe.
-for ((part = 0; part < count; part++)); do
-  delete "$prefix$part" >/dev/null 2>"$work/error" ||
-    say "cannot delete $prefix$part of $backend in $region: $(reason)"
-done
+is_intact "$target" || fetch
+hand_over
 rm -rf "$work"
 
-# cloud-init has read the user data, and with it the file that was not there, before it runs this script. The restart
-# ends this script.
-say "$target is written, cloud-init starts again with it"
-if [ -n "${BOOT_HOOK_RESTART:-}" ]; then
-  "$BOOT_HOOK_RESTART"
-else
-  systemctl restart cloud-init
-fi || fail "cloud-init does not start again"
+# cloud-init has read its configuration before it runs this script. What belongs to the stage of this script is done here,
+# and the later stages read the configuration anew. Not by a restart of the service: since cloud-init 24.3 a service is a
+# stage of one process, and cannot be repeated.
+say "$target is written, cloud-init goes on with it"
+cloud-init init >"$root/var/log/cloud-init-bootstrap-data.log" 2>&1 ||
+  say "cloud-init reports an error: see $root/var/log/cloud-init-bootstrap-data.log"

@@ -1,8 +1,9 @@
 //! Bootstrap data that an AWS service keeps, and the user data with which an instance fetches it. Pure.
 //!
-//! The user data is a boot hook of cloud-init and the inclusion of a file. cloud-init looks for the file before it runs
-//! the hook, which writes the file and starts cloud-init again. An image must therefore have the AWS CLI, and a
-//! cloud-init that does not give up for want of the file: the images of the Kubernetes image-builder have both.
+//! The user data is a boot hook of cloud-init, which makes the data a part of cloud-init's configuration. CAPA's user data
+//! includes a file that its boot hook writes: cloud-init looks for the file before it runs the hook, and since 20.3 gives
+//! up for want of it, unless a distribution has changed that (`ERROR_ON_USER_DATA_FAILURE` in
+//! <https://github.com/canonical/cloud-init/blob/main/cloudinit/features.py>).
 
 #[cfg(test)]
 mod tests;
@@ -24,9 +25,6 @@ const SECRET_BYTES: usize = 60 * 1024;
 /// The most bytes in a part in Parameter Store: 4,000 characters in base64, where a standard parameter has at most
 /// 4,096.
 const PARAMETER_BYTES: usize = 3_000;
-
-/// The file that the hook writes, and that cloud-init includes.
-const FILE: &str = "/etc/secret-userdata.txt";
 
 /// A line that the hook does not contain.
 const BOUNDARY: &str = "==cluster-api-provider-aws-rs==";
@@ -84,9 +82,6 @@ impl StoredData {
                  --{BOUNDARY}\n\
                  Content-Type: text/cloud-boothook; charset=\"us-ascii\"\n\n\
                  {script}\n\
-                 --{BOUNDARY}\n\
-                 Content-Type: text/x-include-url; charset=\"us-ascii\"\n\n\
-                 file://{FILE}\n\n\
                  --{BOUNDARY}--\n"
             )
             .into_bytes(),

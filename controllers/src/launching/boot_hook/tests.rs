@@ -30,7 +30,11 @@ if [ "$verb" = get ]; then cat "$STUB/store/$name"; exit; fi
 rm "$STUB/store/$name"
 "#;
 
-const SYSTEMCTL: &str = "#!/bin/bash\necho \"systemctl $*\" >>\"$STUB/calls\"\n";
+/// cloud-init, which renders a template as its last line.
+const CLOUD_INIT: &str = r#"#!/bin/bash
+echo "cloud-init $*" >>"$STUB/calls"
+if [ "$1" = devel ]; then tail -n 1 "$3"; fi
+"#;
 
 /// A machine that boots with user data, and what the service keeps for it.
 struct Machine {
@@ -48,10 +52,10 @@ impl Machine {
         let folder = tempfile::tempdir().unwrap();
         let stored = StoredData::new(data, backend, "eu-west-1", &prefix(backend, UID), fewest);
         let machine = Self { folder, stored };
-        for name in ["bin", "store", "root/etc", "root/dev"] {
+        for name in ["bin", "store", "root/etc", "root/dev", "root/var/log"] {
             fs::create_dir_all(machine.path(name)).unwrap();
         }
-        for (name, content) in [("aws", AWS), ("systemctl", SYSTEMCTL)] {
+        for (name, content) in [("aws", AWS), ("cloud-init", CLOUD_INIT)] {
             let program = machine.path("bin").join(name);
             fs::write(&program, content).unwrap();
             fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -91,12 +95,12 @@ impl Machine {
             .unwrap()
     }
 
-    /// What cloud-init includes.
-    fn included(&self) -> Option<Vec<u8>> {
-        fs::read(self.path("root/etc/secret-userdata.txt")).ok()
+    /// What cloud-init gets as its configuration.
+    fn configuration(&self) -> Option<Vec<u8>> {
+        fs::read(self.path("root/etc/cloud/cloud.cfg.d/99-bootstrap-data.cfg")).ok()
     }
 
-    /// The calls of the AWS CLI and of systemctl since the last look.
+    /// The calls of the AWS CLI and of cloud-init since the last look.
     fn calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
         let _ = fs::remove_file(self.path("calls"));
@@ -126,29 +130,36 @@ fn random_from(start: u32, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
+/// A configuration of this many bytes that compression does not make smaller.
+fn configuration(length: usize) -> Vec<u8> {
+    [b"#cloud-config\n".as_slice(), &random(length)].concat()
+}
+
 const BACKENDS: [SecretsBackend; 2] = [SecretsBackend::SecretsManager, SecretsBackend::SsmParameterStore];
 
 #[test]
-fn a_machine_takes_its_data_deletes_it_and_restarts_cloud_init() {
+fn a_machine_takes_its_data_deletes_it_and_hands_it_over() {
     for (backend, size, count) in [
         (SecretsBackend::SecretsManager, 100_000, 2),
         (SecretsBackend::SsmParameterStore, 8_000, 3),
     ] {
-        let data = random(size);
+        let data = configuration(size);
         let machine = Machine::new(&data, backend);
         assert_eq!(machine.stored.count(), count);
         let output = machine.boot();
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(machine.included(), Some(data));
+        assert_eq!(machine.configuration(), Some(data));
         assert_eq!(machine.left(), 0);
         let calls = machine.calls();
         assert_eq!(calls.len(), 2 * count + 1, "{calls:?}");
         assert!(calls[0].ends_with("--cli-read-timeout 30") && calls[0].contains("--region eu-west-1 "));
-        assert_eq!(calls[2 * count], "systemctl restart cloud-init");
-        let file = machine.path("root/etc/secret-userdata.txt");
-        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(calls[2 * count], "cloud-init init");
+        for file in ["secret-userdata.txt", "cloud/cloud.cfg.d/99-bootstrap-data.cfg"] {
+            let file = machine.path("root/etc").join(file);
+            assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
         let left = fs::read_dir(machine.path("root/etc")).unwrap().count();
-        assert_eq!(left, 1, "nothing temporary is left");
+        assert_eq!(left, 2, "nothing temporary is left");
     }
 }
 
@@ -162,11 +173,11 @@ fn data_is_divided_into_as_many_parts_as_asked_for() {
         (SecretsBackend::SsmParameterStore, 8_000, 2, 3),
         (SecretsBackend::SsmParameterStore, 8_000, 10, 10),
     ] {
-        let data = random(size);
+        let data = configuration(size);
         let machine = Machine::with_parts(&data, backend, fewest);
         assert_eq!(machine.stored.count(), count, "{backend} {size} {fewest}");
         assert!(machine.boot().status.success());
-        assert_eq!((machine.included(), machine.left()), (Some(data), 0));
+        assert_eq!((machine.configuration(), machine.left()), (Some(data), 0));
     }
     // No part is empty.
     let most = StoredData::new(b"", SecretsBackend::SecretsManager, "eu-west-1", "p", 1_000);
@@ -179,7 +190,7 @@ fn a_throttled_part_is_read_again() {
         let machine = Machine::new(DATA, backend);
         fs::write(machine.path("throttles"), "2").unwrap();
         assert!(machine.boot().status.success());
-        assert_eq!(machine.included().as_deref(), Some(DATA));
+        assert_eq!(machine.configuration().as_deref(), Some(DATA));
         assert!(
             machine.console().contains("try 2 of 3") && machine.console().contains("ThrottlingException"),
             "{}",
@@ -197,7 +208,7 @@ fn data_with_another_checksum_is_neither_used_nor_deleted() {
         for content in [fs::read(other.part(&name)).unwrap(), b"aGVsbG8=".to_vec()] {
             fs::write(machine.part(&name), content).unwrap();
             assert_eq!(machine.boot().status.code(), Some(1));
-            assert_eq!((machine.included(), machine.left()), (None, 1));
+            assert_eq!((machine.configuration(), machine.left()), (None, 1));
             assert_eq!(machine.calls().len(), 1, "neither a deletion nor a restart");
             let console = machine.console();
             assert!(console.contains("is not what was stored for this machine"), "{console}");
@@ -209,14 +220,14 @@ fn data_with_another_checksum_is_neither_used_nor_deleted() {
 #[test]
 fn a_part_that_stays_away_is_named_on_the_console() {
     for backend in BACKENDS {
-        let machine = Machine::new(&random(100_000), backend);
+        let machine = Machine::new(&configuration(100_000), backend);
         let last = names(backend, &prefix(backend, UID), machine.stored.count())
             .pop()
             .unwrap();
         fs::remove_file(machine.part(&last)).unwrap();
         let output = machine.boot();
         assert_eq!(output.status.code(), Some(1));
-        assert_eq!(machine.included(), None);
+        assert_eq!(machine.configuration(), None);
         assert_eq!(machine.left(), machine.stored.count() - 1, "nothing is deleted");
         let said = format!("{last} of {backend} in eu-west-1 cannot be read");
         assert!(machine.console().contains(&said), "{}", machine.console());
@@ -231,7 +242,7 @@ fn a_later_boot_does_nothing() {
     machine.calls();
     assert!(machine.boot().status.success());
     assert_eq!(machine.calls(), [""; 0]);
-    assert_eq!(machine.included().as_deref(), Some(DATA));
+    assert_eq!(machine.configuration().as_deref(), Some(DATA));
 }
 
 #[test]
@@ -239,7 +250,7 @@ fn the_file_of_another_machine_in_the_image_is_replaced() {
     let machine = Machine::new(DATA, SecretsBackend::SecretsManager);
     fs::write(machine.path("root/etc/secret-userdata.txt"), "#cloud-config\n").unwrap();
     assert!(machine.boot().status.success());
-    assert_eq!(machine.included().as_deref(), Some(DATA));
+    assert_eq!(machine.configuration().as_deref(), Some(DATA));
 }
 
 #[test]
@@ -248,8 +259,8 @@ fn a_refused_deletion_is_said_and_does_not_end_the_boot() {
         let machine = Machine::new(DATA, backend);
         fs::write(machine.path("undeletable"), "").unwrap();
         assert!(machine.boot().status.success());
-        assert_eq!(machine.included().as_deref(), Some(DATA));
-        assert_eq!(machine.calls().pop().as_deref(), Some("systemctl restart cloud-init"));
+        assert_eq!(machine.configuration().as_deref(), Some(DATA));
+        assert_eq!(machine.calls().pop().as_deref(), Some("cloud-init init"));
         let console = machine.console();
         assert!(
             console.contains("cannot delete") && console.contains("AccessDenied"),
@@ -304,10 +315,10 @@ fn user_data_is_small_ascii_without_the_data() {
         let prefix = "x".repeat(512);
         let of = |data: &[u8]| StoredData::new(data, backend, "ap-southeast-2", &prefix, 1).user_data();
         let user_data = of(&[DATA, &random(1_000_000)].concat());
-        assert!(user_data.expose().len() < UserData::MAX_BYTES / 3, "{user_data:?}");
+        assert!(user_data.expose().len() < UserData::MAX_BYTES / 2, "{user_data:?}");
         let text = std::str::from_utf8(user_data.expose()).unwrap();
         assert!(text.is_ascii() && !text.contains("hunter2"));
-        assert_eq!(text.matches(BOUNDARY).count(), 4);
+        assert_eq!(text.matches(BOUNDARY).count(), 3);
         assert!(text.lines().all(|line| line.len() < 998), "mail has a longest line");
         assert_eq!(of(DATA), of(DATA));
     }
@@ -356,4 +367,29 @@ proptest! {
             assert_eq!(joined, data);
         }
     }
+}
+
+#[test]
+fn cloud_init_renders_templates_and_runs_scripts() {
+    let machine = Machine::new(b"## template: jinja\n#cloud-config\n", SecretsBackend::SecretsManager);
+    assert!(machine.boot().status.success());
+    assert_eq!(machine.configuration().as_deref(), Some(b"#cloud-config\n".as_slice()));
+    let calls = machine.calls();
+    assert!(
+        calls.iter().any(|call| call.starts_with("cloud-init devel render ")),
+        "{calls:?}"
+    );
+
+    let machine = Machine::new(b"#!/bin/sh\necho joined\n", SecretsBackend::SecretsManager);
+    assert!(machine.boot().status.success());
+    assert_eq!(machine.configuration(), None);
+    let script = machine.path("root/var/lib/cloud/scripts/per-instance/bootstrap-data");
+    assert_eq!(fs::metadata(script).unwrap().permissions().mode() & 0o777, 0o700);
+    machine.calls();
+    assert!(machine.boot().status.success());
+    assert_eq!(machine.calls(), [""; 0], "a later boot does nothing");
+
+    let machine = Machine::new(b"{}", SecretsBackend::SecretsManager);
+    assert_eq!(machine.boot().status.code(), Some(1));
+    assert!(machine.console().contains("neither a cloud-config nor a script"));
 }
