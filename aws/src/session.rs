@@ -14,8 +14,8 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, DnsRecords, Host, HostRequest, Image, Instance,
-    InstanceState, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, PresignRequest,
+    ApiLoadBalancer, CapacitySource, CloudError, ClusterCloud, ClusterKey, DnsRecords, Host, HostRequest, Image,
+    Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, PresignRequest,
     PresignedUrl, Query, RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
@@ -42,6 +42,12 @@ use crate::sts::StsCalls;
 
 /// The age up to which the description of an instance type is reused. The properties of a type never change.
 const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
+/// The age up to which the domain name of a VPC is reused: another set of DHCP options may be associated.
+const DOMAIN_NAME_AGE: Duration = Duration::from_hours(1);
+/// The age up to which the zone of a reservation or host is reused. It never changes.
+const CAPACITY_ZONE_AGE: Duration = Duration::from_hours(24);
+/// The age of a failed look whose permission is optional.
+const OPTIONAL_FAILURE_AGE: Duration = Duration::from_mins(5);
 
 /// The calls of all services, on behalf of one controller.
 #[derive(Clone)]
@@ -129,6 +135,9 @@ pub(crate) struct Session {
     /// The values of parameters that AWS publishes.
     parameters: SharedAnswers<String, String>,
     instance_types: SharedAnswers<String, InstanceType>,
+    capacity_zones: SharedAnswers<CapacitySource, Option<String>>,
+    /// The domain names of VPCs.
+    domain_names: SharedAnswers<String, Option<String>>,
     /// Made by the first machine that has secrets, or an image that a parameter names.
     secrets: OnceLock<SecretsClients>,
     used: Mutex<Instant>,
@@ -160,6 +169,8 @@ impl Session {
             load_balancers: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             parameters: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
             instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
+            capacity_zones: SharedAnswers::new(CAPACITY_ZONE_AGE, OPTIONAL_FAILURE_AGE),
+            domain_names: SharedAnswers::new(DOMAIN_NAME_AGE, OPTIONAL_FAILURE_AGE),
             secrets: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
@@ -334,6 +345,16 @@ impl SessionDriver for ControllerSession {
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         let ask = async |ec2: Ec2Calls, name: String| ec2.instance_type(&name).await;
         self.shared(&self.session.instance_types, &name.to_owned(), ask).await
+    }
+
+    async fn capacity_zone(&self, source: &CapacitySource) -> Result<Option<String>, CloudError> {
+        let ask = async |ec2: Ec2Calls, source: CapacitySource| ec2.capacity_zone(source).await;
+        self.shared(&self.session.capacity_zones, source, ask).await
+    }
+
+    async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError> {
+        let ask = async |ec2: Ec2Calls, vpc_id: String| ec2.domain_name(&vpc_id).await;
+        self.shared(&self.session.domain_names, &vpc_id.to_owned(), ask).await
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

@@ -10,9 +10,9 @@ use capa_api::common::Tags;
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, DnsRecords, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest,
-    MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity,
-    RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, Vpc,
+    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, Host, HostRequest, Image, Instance, InstanceType,
+    LaunchRequest, MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
+    ResolvedIdentity, RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, Vpc,
 };
 
 /// The most load balancer objects whose tags one call of DescribeTags returns.
@@ -82,6 +82,10 @@ pub trait MachineCloud: Send + Sync {
     /// # Errors
     /// Of class `NotFound`: the region has no such type.
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
+    /// The zone of capacity that a machine names; `None` if AWS does not show it. Asked once a day.
+    async fn capacity_zone(&self, source: &CapacitySource) -> Result<Option<String>, CloudError>;
+    /// The domain name in the DHCP options of a VPC; `None` if these have none. Asked once an hour.
+    async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError>;
     /// Instances by query, straight from AWS: the lookup of an unconfirmed launch, and before a deletion.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// Says that the machine will call [`MachineCloud::look_up`] in so long, when its turn to launch comes: the lookups

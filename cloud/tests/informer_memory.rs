@@ -42,6 +42,7 @@ fn instance(index: usize) -> Instance {
         instance_type: "m6i.2xlarge".into(),
         availability_zone: "eu-central-1a".into(),
         subnet_id: Some("subnet-0123456789abcdef0".into()),
+        vpc_id: Some("vpc-0123456789abcdef0".into()),
         primary_interface: Some(PrimaryInterface {
             id: format!("eni-{index:017x}"),
             security_group_ids: vec!["sg-0123456789abcdef0".into(), "sg-0123456789abcdef1".into()],

@@ -99,6 +99,7 @@ pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> R
         instance_type: text(instance.instance_type().map(types::InstanceType::as_str)),
         availability_zone: text(instance.placement().and_then(|placement| placement.availability_zone())),
         subnet_id: some_text(instance.subnet_id()),
+        vpc_id: some_text(instance.vpc_id()),
         primary_interface: ordered(instance.network_interfaces())
             .into_iter()
             .next()

@@ -11,6 +11,18 @@ impl Ec2Calls {
         self.vpcs_as(query, vpc).await
     }
 
+    /// The domain name in the DHCP options of a VPC.
+    pub(crate) async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError> {
+        let query = Query::filter("vpc-id", [vpc_id]);
+        let ids = self.vpcs_as(&query, |vpc| text(vpc.dhcp_options_id())).await?;
+        // A VPC without DHCP options has the id `default`.
+        let Some(id) = ids.into_iter().find(|id| id.starts_with("dopt-")) else {
+            return Ok(None);
+        };
+        let options = self.dhcp_options_facts(&id).await?;
+        Ok(options.and_then(|options| options.domain_names.into_iter().next()))
+    }
+
     /// The same VPCs in the form that `convert` gives them.
     pub(super) async fn vpcs_as<T>(&self, query: &Query, convert: fn(&types::Vpc) -> T) -> Result<Vec<T>, CloudError> {
         self.runner

@@ -105,16 +105,23 @@ pub const ACTIONS: &[Action] = &[
         "resolves security groups and checks their VPC",
     ),
     describe("DescribeSubnets", "resolves subnets, their zones and VPC"),
-    describe("DescribeVpcs", "checks that the VPC is there"),
+    describe(
+        "DescribeVpcs",
+        "checks that the VPC is there, and finds its DHCP options",
+    ),
     describe("DescribeAvailabilityZones", "checks the zones of subnets"),
     describe(
         "DescribeCapacityReservations",
-        "checks the capacity reservations that machines name",
+        "checks the capacity reservations that machines name, and finds their zones",
     ),
-    describe("DescribeDhcpOptions", "checks the DNS settings of the VPC"),
+    describe(
+        "DescribeDhcpOptions",
+        "checks the DNS settings of the VPC, and finds the domain of the names of instances",
+    ),
     describe(
         "DescribeHosts",
-        "checks the dedicated hosts that machines name, and looks for those that are allocated for machines",
+        "checks the dedicated hosts that machines name, finds their zones, and looks for those that are allocated for \
+         machines",
     ),
     describe(
         "DescribeInstanceTypeOfferings",

@@ -28,6 +28,7 @@ impl CompactInstance {
         let mut text = Text::default();
         text.field(&instance.availability_zone);
         text.optional(instance.subnet_id.as_deref());
+        text.optional(instance.vpc_id.as_deref());
         text.optional(instance.client_token.as_deref());
         text.optional(reason.map(|reason| reason.code.as_str()));
         text.field(reason.map_or("", |reason| reason.message.as_str()));
@@ -81,7 +82,7 @@ impl CompactInstance {
         let mut field = || first.next().unwrap_or_default();
         let optional = |text: &str| text.strip_prefix(PRESENT).map(str::to_owned);
         let availability_zone = field().to_owned();
-        let (subnet_id, client_token) = (optional(field()), optional(field()));
+        let (subnet_id, vpc_id, client_token) = (optional(field()), optional(field()), optional(field()));
         let (code, message) = (optional(field()), field());
         let (instance_type, interface_id) = (field().to_owned(), optional(field()));
         let addresses = pairs(parts.next().into_iter().flatten());
@@ -98,6 +99,7 @@ impl CompactInstance {
             instance_type,
             availability_zone,
             subnet_id,
+            vpc_id,
             primary_interface: interface_id.map(|id| PrimaryInterface { id, security_group_ids }),
             volume_ids,
             client_token,
@@ -186,6 +188,7 @@ mod tests {
             instance_type in text(),
             availability_zone in text(),
             subnet_id in of(text()),
+            vpc_id in of(text()),
             primary_interface in of(interface()),
             volume_ids in vec(text(), 0..4),
             client_token in of(text()),
@@ -195,8 +198,8 @@ mod tests {
         ) -> Instance {
             let id = "i-1".to_owned();
             Instance {
-                id, state, state_reason, instance_type, availability_zone, subnet_id, primary_interface, volume_ids,
-                client_token, launch_time, addresses, tags,
+                id, state, state_reason, instance_type, availability_zone, subnet_id, vpc_id, primary_interface,
+                volume_ids, client_token, launch_time, addresses, tags,
             }
         }
     }

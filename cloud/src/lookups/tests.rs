@@ -44,6 +44,7 @@ fn instance(id: &str, machine: &str) -> Instance {
         instance_type: "t3.large".into(),
         availability_zone: "eu-west-1a".into(),
         subnet_id: None,
+        vpc_id: None,
         primary_interface: None,
         volume_ids: vec![],
         client_token: None,

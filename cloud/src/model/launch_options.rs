@@ -1,5 +1,7 @@
 //! The parameters of RunInstances that most machines leave to EC2.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// The parameters of a launch that most machines leave to EC2. The default leaves all of them to EC2.
@@ -125,5 +127,23 @@ impl LaunchOptions {
     /// Whether the launch leaves everything to EC2.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Capacity that a machine names, and that is in one zone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CapacitySource {
+    /// A Capacity Reservation or a Capacity Block by its id, `cr-…`.
+    Reservation(String),
+    /// A Dedicated Host by its id, `h-…`.
+    Host(String),
+}
+
+impl fmt::Display for CapacitySource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reservation(id) => write!(formatter, "capacity reservation {id}"),
+            Self::Host(id) => write!(formatter, "Dedicated Host {id}"),
+        }
     }
 }

@@ -17,8 +17,8 @@ pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;
 pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use launch_options::{
-    CapacityReservation, DnsRecords, HostPlacement, LaunchOptions, Market, PlacementGroup, PrivateDnsNameOptions,
-    ProcessorOptions,
+    CapacityReservation, CapacitySource, DnsRecords, HostPlacement, LaunchOptions, Market, PlacementGroup,
+    PrivateDnsNameOptions, ProcessorOptions,
 };
 pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
 
@@ -210,6 +210,8 @@ pub struct Instance {
     pub availability_zone: String,
     /// Subnet of the primary network interface.
     pub subnet_id: Option<String>,
+    /// VPC of the instance. Absent once the instance is terminated.
+    pub vpc_id: Option<String>,
     /// The primary network interface. Absent once the instance is terminated.
     pub primary_interface: Option<PrimaryInterface>,
     /// Ids of the volumes that are deleted together with the instance, in order. Other volumes, for example those of

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, DnsRecords, ErrorClass, Host, HostRequest, Image, Instance, InstanceType,
-    LaunchRequest, MachineCloud, MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl,
+    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ErrorClass, Host, HostRequest, Image, Instance,
+    InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl,
     PrimaryInterface, Query, SecretActions, SecretStore, SecurityGroup, StoredSecret, Subnet,
 };
 
@@ -58,6 +58,16 @@ pub trait SessionDriver: Send + Sync {
 
     /// DescribeInstanceTypes for one type, shared for a day.
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
+
+    /// DescribeCapacityReservations or DescribeHosts, shared for a day. A driver without reservations knows no zone.
+    async fn capacity_zone(&self, _source: &CapacitySource) -> Result<Option<String>, CloudError> {
+        Ok(None)
+    }
+
+    /// DescribeVpcs and DescribeDhcpOptions for one VPC, shared for an hour. A driver without DHCP options has no names.
+    async fn domain_name(&self, _vpc_id: &str) -> Result<Option<String>, CloudError> {
+        Ok(None)
+    }
 
     /// DescribeInstances for a machine that is to be launched or deleted, never shared.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
@@ -215,6 +225,14 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         self.driver.instance_type(name).await
+    }
+
+    async fn capacity_zone(&self, source: &CapacitySource) -> Result<Option<String>, CloudError> {
+        self.driver.capacity_zone(source).await
+    }
+
+    async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError> {
+        self.driver.domain_name(vpc_id).await
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

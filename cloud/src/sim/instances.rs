@@ -127,6 +127,7 @@ impl LaunchedInstance {
             availability_zone: self.subnet.availability_zone.clone(),
             // A terminated instance has lost its interface.
             subnet_id: self.has_interface(at).then(|| self.subnet.id.clone()),
+            vpc_id: self.has_interface(at).then(|| self.subnet.vpc_id.clone()),
             primary_interface: self.has_interface(at).then(|| PrimaryInterface {
                 id: self.interface_id(),
                 security_group_ids: self.security_group_ids.clone(),

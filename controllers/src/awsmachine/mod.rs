@@ -5,6 +5,7 @@
 
 mod absence;
 mod account;
+mod addresses;
 mod attempt;
 mod blocked;
 mod context;

@@ -46,6 +46,7 @@ pub(crate) fn instance(id: &str, state: InstanceState, cluster: &str, machine_na
         instance_type: "t3.large".into(),
         availability_zone: "eu-west-1a".into(),
         subnet_id: Some("subnet-0000000a".into()),
+        vpc_id: None,
         primary_interface: None,
         volume_ids: vec![],
         client_token: None,

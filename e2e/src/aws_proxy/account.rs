@@ -129,6 +129,13 @@ impl Account {
         self.change(|account| account.instances.hidden = duration);
     }
 
+    /// Reserves capacity in a zone, under this id.
+    pub fn reserve_capacity(&self, id: &str, zone: &str) {
+        self.change(|account| {
+            account.reservations.insert(id.to_owned(), zone.to_owned());
+        });
+    }
+
     /// Sets whether EC2 keeps a Dedicated Host that is to be released, as it keeps those for Mac instances for a day.
     pub fn keep_host(&self, id: &str, keeps: bool) {
         self.change(|account| {

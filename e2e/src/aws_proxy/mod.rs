@@ -33,6 +33,7 @@ mod load_balancing;
 mod pipeline;
 mod protocol;
 mod request;
+mod reservations;
 mod sessions;
 mod state;
 mod tokens;

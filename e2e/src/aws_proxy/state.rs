@@ -69,6 +69,8 @@ pub(super) struct AccountState {
     pub(super) tokens: Tokens,
     pub(super) instances: Instances,
     pub(super) hosts: Hosts,
+    /// The zones of the Capacity Reservations, by id.
+    pub(super) reservations: BTreeMap<String, String>,
     pub(super) computers: Computers,
     /// The key of the account's nodes; `None` for an account that the proxy did not make.
     pub(super) node_key: Option<AccessKey>,

@@ -280,6 +280,7 @@ fn instance(shown: &types::Instance) -> Instance {
         instance_type: shown.instance_type().unwrap().to_string(),
         availability_zone: text(shown.placement().unwrap().availability_zone()).unwrap(),
         subnet_id: text(shown.subnet_id()),
+        vpc_id: text(shown.vpc_id()),
         // The ids differ from cloud to cloud.
         primary_interface: None,
         volume_ids: Vec::new(),

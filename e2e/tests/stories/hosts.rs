@@ -1,6 +1,6 @@
 //! Machines on Dedicated Hosts that are allocated for them.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use aws_sdk_ec2::types::{AllocationState, Host};
 use capa_e2e::aws_proxy::Fault;
 use capa_e2e::eventually;
@@ -105,6 +105,49 @@ fn a_lost_status_leaves_no_host_behind() -> anyhow::Result<()> {
         s.delete(CORE, "Machine", "one").await?;
         s.gone(OURS, "AWSMachine", &["one"]).await?;
         assert_eq!(live_hosts(s).await?, [""; 0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_machine_goes_to_the_zone_of_its_reservation_or_host() -> anyhow::Result<()> {
+    story("capacity-zones", async |s| {
+        s.cluster("dev").await?;
+        let zones: Vec<&str> = s.network.zones.iter().map(|zone| zone.name.as_str()).collect();
+        let [_, of_host, of_reservation] = zones[..] else {
+            bail!("the network has the zones {zones:?}");
+        };
+        let allocate = s.user.ec2().allocate_hosts().instance_type("t3.large").quantity(1);
+        let allocated = allocate.availability_zone(of_host).send().await?;
+        let host = allocated.host_ids().first().context("no host was allocated")?;
+        let reservation = "cr-0123456789abcdef0";
+        s.aws().reserve_capacity(reservation, of_reservation);
+        for (name, zone, capacity) in [
+            ("host", of_host, format!("tenancy: host, hostID: {host}")),
+            (
+                "reservation",
+                of_reservation,
+                format!("capacityReservationId: {reservation}"),
+            ),
+        ] {
+            s.machine(name, "dev", &format!("{INLINE}, {capacity}")).await?;
+            let ready = s.machine_ready(name).await?;
+            assert_eq!(text(&ready, "/status/failureDomain"), zone, "{name}");
+        }
+
+        let elsewhere = "cr-0123456789abcdef1";
+        s.aws().reserve_capacity(elsewhere, "eu-west-1x");
+        s.machine(
+            "nowhere",
+            "dev",
+            &format!("{INLINE}, capacityReservationId: {elsewhere}"),
+        )
+        .await?;
+        let network = "NetworkReady";
+        let said = s.condition("AWSMachine", "nowhere", network, "False", "NoSubnetInFailureDomain");
+        let said = said.await?.message;
+        let expected = format!("is in eu-west-1x, the zone of capacity reservation {elsewhere}");
+        assert!(said.contains(&expected), "{said}");
         Ok(())
     })
 }

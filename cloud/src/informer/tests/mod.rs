@@ -42,6 +42,7 @@ fn instance(id: &str, state: InstanceState) -> Instance {
         instance_type: "t3.large".into(),
         availability_zone: "eu-west-1a".into(),
         subnet_id: None,
+        vpc_id: None,
         primary_interface: None,
         volume_ids: vec![],
         client_token: None,

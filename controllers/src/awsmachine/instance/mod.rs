@@ -18,6 +18,7 @@ use capa_runtime::reconcile::Next;
 
 use self::ending::{Ending, ended_before_running};
 use super::absence;
+use super::addresses;
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::freshness;
@@ -137,6 +138,9 @@ async fn seen(
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
     shown::show(scope, instance);
+    if running {
+        addresses::add_domain_names(scope, instance, location).await;
+    }
     if ended && !scope.has_run() {
         return ended_early(scope, instance, &location.cluster_name, context);
     }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod apply;
+mod capacity_zone;
 mod conflict;
 pub(in crate::awsmachine) mod plan;
 mod prepare;

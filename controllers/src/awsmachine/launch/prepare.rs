@@ -12,10 +12,11 @@ use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::{AWSMachine, AppliedSecurityGroups, LaunchRecord, MachineNetworkInUse, Switch};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkBootstrapBucket};
-use capa_cloud::{CloudError, LaunchRequest, UserData};
+use capa_cloud::{CapacitySource, CloudError, LaunchRequest, UserData};
 use capa_network::{Merged, MissingField, Placement, PlacementRequest, Problem, place};
 use capa_runtime::reconcile::Next;
 
+use super::capacity_zone::{self, CapacityZone};
 use super::plan::{Attempt, LaunchPlan, LaunchStep, plan_launch};
 use super::rejection::RefusedLaunch;
 use super::user_data::LaunchUserData;
@@ -50,6 +51,7 @@ pub(super) struct Prepared {
     image: LaunchImage,
     /// The network interfaces that the machine brings, looked up for an attempt that is not recorded yet.
     interfaces: Option<OwnInterfaces>,
+    capacity_zone: Option<CapacityZone>,
     pub(super) user_data: LaunchUserData,
     /// What is stored before the launch, if AWS keeps the bootstrap data.
     pub(super) secrets: Option<LaunchSecrets>,
@@ -100,6 +102,7 @@ pub(super) async fn prepare(
     let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
     let user_data = LaunchUserData::new(scope, user_data, secrets.as_ref(), &location, context).await?;
     let interfaces = own_interfaces(scope, &merged, &location).await?;
+    let capacity_zone = capacity_zone::resolve(&scope.machine.spec, location.cloud.as_ref()).await?;
     Ok(Prepared {
         kind,
         location,
@@ -108,6 +111,7 @@ pub(super) async fn prepare(
         inputs,
         image,
         interfaces,
+        capacity_zone,
         user_data,
         secrets,
         management_cluster: context.kubernetes.management_cluster(),
@@ -294,7 +298,10 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
         let own_subnets = spec::names_subnet(spec).then_some(own_subnets.as_slice());
         return interfaces.placement(owner.requested_failure_domain(), own_subnets);
     }
-    let network = &network_of_host(scope, network);
+    let network = &match &prepared.capacity_zone {
+        Some(zone) => Cow::Owned(zone.restrict(network, owner.requested_failure_domain())?),
+        None => network_of_host(scope, network),
+    };
     let role = prepared.location.role;
     let mut machines = context
         .kubernetes
@@ -364,11 +371,10 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, 
 /// Says that no subnet has capacity, in words and with EC2's codes.
 fn without_capacity(scope: &MachineScope, problem: &Problem, codes: BTreeSet<String>) -> ConditionUpdate {
     let spec = &scope.machine.spec;
-    let given = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
-    let within = match (given(&spec.capacity_reservation_id), given(&spec.host_id)) {
-        (Some(id), _) => format!(" in capacity reservation {id}"),
-        (None, Some(id)) => format!(" on Dedicated Host {id}"),
-        (None, None) => String::new(),
+    let within = match capacity_zone::source(spec) {
+        Some(source @ CapacitySource::Reservation(_)) => format!(" in {source}"),
+        Some(source @ CapacitySource::Host(_)) => format!(" on {source}"),
+        None => String::new(),
     };
     let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
     let codes = if codes.is_empty() { codes } else { format!(" ({codes})") };
