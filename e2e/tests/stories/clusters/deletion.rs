@@ -1,13 +1,15 @@
 //! Clusters and machines that are deleted before they are complete.
 
+use std::time::Duration;
+
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::computers::Boot;
 use capa_e2e::eventually;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use super::whole::{KubeadmCluster, NODES_WITHIN, whole_clusters};
-use crate::stories::scenario::CORE;
+use super::whole::{CONTROL_PLANE, KubeadmCluster, NODES_WITHIN, whole_clusters};
+use crate::stories::scenario::{CORE, OURS};
 
 /// Waits until the cluster has a machine in this phase.
 async fn machine_in_phase(cluster: &KubeadmCluster<'_>, phase: &str) -> anyhow::Result<()> {
@@ -47,7 +49,7 @@ mod long_stories {
             })
             .await?;
             pending.delete().await?;
-            aws.set_pending(std::time::Duration::ZERO);
+            aws.set_pending(Duration::ZERO);
 
             let never_boots = s.kubeadm_cluster("never-boots").await?;
             never_boots.control_plane(1).await?;
@@ -89,12 +91,66 @@ mod long_stories {
                     machines.delete(&name, &DeleteParams::default()).await?;
                 }
             }
-            s.aws().set_pending(std::time::Duration::ZERO);
+            s.aws().set_pending(Duration::ZERO);
             cluster.ready(1, 3).await?;
             cluster.change_workers(json!({"replicas": 0})).await?;
             cluster.ready(1, 0).await?;
             assert_eq!(s.user.live_instances().await?.len(), 1);
             cluster.delete().await
+        })
+    }
+
+    /// The objects that a user applies for a cluster, as a chart has them: version, kind, and the end of the name.
+    const APPLIED: [(&str, &str, &str); 7] = [
+        (OURS, "AWSCluster", ""),
+        (CORE, "Cluster", ""),
+        (CONTROL_PLANE, "KubeadmControlPlane", ""),
+        (CORE, "MachineDeployment", "-workers"),
+        (OURS, "AWSMachineTemplate", "-control-plane"),
+        (OURS, "AWSMachineTemplate", "-workers"),
+        (
+            "bootstrap.cluster.x-k8s.io/v1beta2",
+            "KubeadmConfigTemplate",
+            "-workers",
+        ),
+    ];
+
+    #[test]
+    fn a_whole_cluster_is_deleted_in_random_orders() -> anyhow::Result<()> {
+        whole_clusters("random-orders", async |s| {
+            let pauses = [
+                Duration::ZERO,
+                Duration::ZERO,
+                Duration::from_secs(10),
+                Duration::from_secs(60),
+            ];
+            for (number, pause) in pauses.into_iter().enumerate() {
+                let name = format!("order-{number}");
+                let cluster = s.kubeadm_cluster(&name).await?;
+                cluster.control_plane(1).await?;
+                cluster.workers(1).await?;
+                cluster.ready(1, 1).await?;
+                let mut order = APPLIED;
+                fastrand::shuffle(&mut order);
+                for (version, kind, end) in order {
+                    let api = s.api(version, kind).await?;
+                    match api.delete(&format!("{name}{end}"), &DeleteParams::default()).await {
+                        // Another deletion has taken it along.
+                        Err(kube::Error::Api(status)) if status.code == 404 => {}
+                        answer => drop(answer?),
+                    }
+                    // The user's own pause, not a wait for anything.
+                    tokio::time::sleep(pause).await;
+                }
+                for (version, kind, end) in order {
+                    let gone = s.gone_within(NODES_WITHIN, version, kind, &[&format!("{name}{end}")]);
+                    gone.await
+                        .with_context(|| format!("deleted every {pause:?} in the order {order:?}"))?;
+                }
+                let left = s.user.live_instances().await?;
+                ensure!(left.is_empty(), "{left:?} are left after {order:?}");
+            }
+            Ok(())
         })
     }
 }
