@@ -206,6 +206,12 @@ pub struct ControlPlaneTarget {
 }
 
 impl ControlPlaneTarget {
+    /// The most targets that a control plane can have, as the schemas of all kinds say.
+    pub const MOST: usize = 8;
+
+    /// The port of an API server for which no port is named.
+    pub const API_PORT: i32 = 6443;
+
     /// The target group with this ARN, with the target group's own port.
     pub fn target_group(arn: &str) -> Self {
         Self {

@@ -1,6 +1,7 @@
 //! What an unmanaged AWSCluster asks of the infrastructure that the user brings, for the checks of it.
 
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
+use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::ConditionStatus;
 use capa_api::contract::Cluster;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc};
@@ -8,7 +9,7 @@ use capa_cloud::{CloudError, ClusterCloud};
 use capa_preflight::facts::{Demand, EndpointDemand, MachineDemand};
 
 use super::facts::NetworkLookup;
-use super::load_balancer::{USUAL_PORT, api_port};
+use super::load_balancer::api_port;
 use super::read::look_up;
 use super::resolve::resolve;
 
@@ -75,7 +76,7 @@ pub fn demand_of_network(owner: &Cluster, network: MachineNetwork, machines: Vec
         wants_ipv6: cluster_cidrs.iter().any(|block| block.contains(':')),
         cluster_cidrs,
         cni: None,
-        api_port: endpoint.map_or(USUAL_PORT, |endpoint| endpoint.port),
+        api_port: endpoint.map_or(ControlPlaneTarget::API_PORT, |endpoint| endpoint.port),
         endpoint: endpoint.map(|endpoint| EndpointDemand {
             host: endpoint.host.clone(),
             port: endpoint.port,

@@ -11,9 +11,6 @@ use super::network_problems::{Blocked, NetworkProblems};
 
 const PATH: &str = "spec.controlPlaneLoadBalancer";
 
-/// The port of an API server with an unknown endpoint.
-pub(super) const USUAL_PORT: i32 = 6443;
-
 /// The name of a load balancer to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NamedLoadBalancer<'a> {
@@ -53,7 +50,7 @@ fn named(spec: &AWSClusterSpec) -> Option<(&LoadBalancerSpec, &str)> {
 pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
     let own = spec.endpoint().map(|(_, port)| port);
     own.or_else(|| of_cluster.filter(|port| *port != 0))
-        .unwrap_or(USUAL_PORT)
+        .unwrap_or(ControlPlaneTarget::API_PORT)
 }
 
 /// The targets of the control plane: the targets in the spec, or else the target groups behind the named load balancer.

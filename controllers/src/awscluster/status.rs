@@ -7,7 +7,7 @@ use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::cluster::status::{AWSClusterStatus, DiscoveryStatus, PreflightStatus, PublishedEndpoint};
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
-use capa_api::common::Initialization;
+use capa_api::common::{ControlPlaneTarget, Initialization};
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
 use capa_api::contract::{ApiEndpoint, Cluster};
 use capa_api::unsupported::{self, Found, When};
@@ -18,7 +18,7 @@ use kube::Resource as _;
 
 use super::check_results;
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
-use super::load_balancer::{USUAL_PORT, api_port};
+use super::load_balancer::api_port;
 use super::ready::ReadyInputs;
 use super::resolve::{Published, Resolution, resolve};
 use crate::filters::candidates;
@@ -51,8 +51,8 @@ pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSCluste
     )
 }
 
-/// Status of an AWSCluster whose owner reference is not set yet or whose Cluster does not exist. `deletion` is `Ready` of
-/// one that is being deleted.
+/// Status of an AWSCluster whose owner reference is not set yet or whose Cluster does not exist. `deletion` is `Ready`
+/// of one that is being deleted.
 pub(super) fn without_owner(
     cluster: &AWSCluster,
     deletion: Option<ConditionUpdate>,
@@ -256,7 +256,10 @@ fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
     let (reason, message) = match (host, port) {
         (Some(host), None) => (
             Reason::MissingField,
-            format!("spec.controlPlaneEndpoint has the host {host} and no port: set port, for example to {USUAL_PORT}"),
+            format!(
+                "spec.controlPlaneEndpoint has the host {host} and no port: set port, for example to {}",
+                ControlPlaneTarget::API_PORT
+            ),
         ),
         (None, Some(port)) => (
             Reason::MissingField,

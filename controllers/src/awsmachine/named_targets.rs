@@ -5,15 +5,9 @@ use capa_api::conditions::Reason;
 use capa_cloud::{ApiLoadBalancer, CloudError, MachineCloud};
 use capa_network::Problem;
 
-/// The port of an API server whose target names none.
-const API_PORT: i32 = 6443;
-
-/// The most targets that a machine keeps, by the schema of its status.
-const MOST: usize = 8;
-
-/// The targets of a machine, with the target groups behind each load balancer in place of its name, and the problem of the
-/// first load balancer whose target groups are not known. Workers need no targets, so that for workers nothing is looked
-/// up.
+/// The targets of a machine, with the target groups behind each load balancer in place of its name, and the problem of
+/// the first load balancer whose target groups are not known. Workers need no targets, so that for workers nothing is
+/// looked up.
 pub(super) async fn resolve(
     targets: Vec<ControlPlaneTarget>,
     role: MachineRole,
@@ -31,7 +25,13 @@ pub(super) async fn resolve(
             continue;
         };
         let found = cloud.load_balancer(name).await;
-        match target_groups(name, target.port.unwrap_or(API_PORT), found, region, account_id) {
+        match target_groups(
+            name,
+            target.port.unwrap_or(ControlPlaneTarget::API_PORT),
+            found,
+            region,
+            account_id,
+        ) {
             Err(unknown) => problem = problem.or(Some(unknown)),
             Ok(groups) => {
                 for group in groups {
@@ -42,13 +42,14 @@ pub(super) async fn resolve(
             }
         }
     }
-    if resolved.len() > MOST {
+    if resolved.len() > ControlPlaneTarget::MOST {
         let message = format!(
-            "the load balancers of the control plane forward to {} target groups, of which a machine can have {MOST}: \
+            "the load balancers of the control plane forward to {} target groups, of which a machine can have {}: \
              name those of the API in controlPlaneTargets",
-            resolved.len()
+            resolved.len(),
+            ControlPlaneTarget::MOST
         );
-        resolved.truncate(MOST);
+        resolved.truncate(ControlPlaneTarget::MOST);
         problem = problem.or_else(|| Some(Problem::new(Reason::InvalidSpec, message)));
     }
     (resolved, problem)

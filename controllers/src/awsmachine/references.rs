@@ -70,7 +70,7 @@ pub(super) async fn additional_security_groups(
     cloud: &dyn MachineCloud,
 ) -> Result<Vec<String>, Blocked> {
     let subnet_ids: Vec<String> = subnet_id.into_iter().map(str::to_owned).collect();
-    let found = additional_groups(spec, network, &subnet_ids, cloud).await;
+    let found = additional_groups(spec, network, &subnet_ids, None, cloud).await;
     found.map_err(|error| error.blocks(ConditionType::SecurityGroupsReady, region_of(network)))
 }
 
@@ -85,8 +85,10 @@ async fn look_up_inputs(
     cloud: &dyn MachineCloud,
 ) -> Result<ResolvedInputs, LookupError> {
     let mut network = network.clone();
-    if let Some(subnets) = filtered_subnets(spec, &network, cloud).await? {
+    let mut own_vpc_id = None;
+    if let Some((subnets, vpc_id)) = filtered_subnets(spec, &network, cloud).await? {
         network.subnets = subnets;
+        own_vpc_id = vpc_id;
     }
     let without_zone: Vec<String> = network
         .subnets
@@ -109,17 +111,17 @@ async fn look_up_inputs(
     }
     let subnet_ids: Vec<String> = network.subnets.iter().map(|subnet| subnet.id.clone()).collect();
     Ok(ResolvedInputs {
-        additional_security_group_ids: additional_groups(spec, &network, &subnet_ids, cloud).await?,
+        additional_security_group_ids: additional_groups(spec, &network, &subnet_ids, own_vpc_id, cloud).await?,
         network,
     })
 }
 
-/// The subnets that match the machine's own filters and id. `None` for a machine without filters.
+/// The subnets that match the machine's own filters and id, and their VPC. `None` for a machine without filters.
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
     cloud: &dyn MachineCloud,
-) -> Result<Option<Vec<NetworkSubnet>>, LookupError> {
+) -> Result<Option<(Vec<NetworkSubnet>, Option<String>)>, LookupError> {
     let Some(reference) = &spec.subnet else {
         return Ok(None);
     };
@@ -144,23 +146,25 @@ async fn filtered_subnets(
         return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
     }
     let places = found.iter().map(|subnet| (subnet.id.as_str(), subnet.vpc_id.as_str()));
-    the_vpc("spec.subnet.filters matches subnets", NARROW, places)?;
-    Ok(Some(found.iter().map(|subnet| as_network(subnet, network)).collect()))
+    let vpc_id = the_vpc("spec.subnet.filters matches subnets", NARROW, places)?;
+    let subnets = found.iter().map(|subnet| as_network(subnet, network)).collect();
+    Ok(Some((subnets, vpc_id)))
 }
 
-/// The ids of `additionalSecurityGroups`. Filters search in the VPC of the subnets in which the instance may be placed.
+/// The ids of `additionalSecurityGroups`. Filters search in the VPC of the subnets in which the instance may be placed:
+/// `own_vpc_id` where that is known.
 async fn additional_groups(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
     subnet_ids: &[String],
+    own_vpc_id: Option<String>,
     cloud: &dyn MachineCloud,
 ) -> Result<Vec<String>, LookupError> {
     let mut ids = Vec::new();
     let mut references = spec.additional_security_groups.iter();
-    let vpc_id = if references.any(searches_in_vpc) {
-        vpc_of_subnets(spec, network, subnet_ids, cloud).await?
-    } else {
-        None
+    let vpc_id = match own_vpc_id {
+        None if references.any(searches_in_vpc) => vpc_of_subnets(spec, network, subnet_ids, cloud).await?,
+        known => known,
     };
     for (index, reference) in spec.additional_security_groups.iter().enumerate() {
         let Some(query) = filter_query(reference, "group-id", vpc_id.as_deref()) else {

@@ -19,7 +19,6 @@ const PATH: &str = "spec.discovery";
 /// The most entries that the network contract has in each of its lists.
 const MOST_SUBNETS: usize = 200;
 const MOST_SECURITY_GROUPS: usize = 16;
-const MOST_TARGETS: usize = 8;
 
 /// The results of the searches for `spec.discovery`.
 pub(super) struct Discovered<'a> {
@@ -188,10 +187,10 @@ impl<'a> Discovered<'a> {
                         Reason::NotFound,
                         self.nothing("target group of type instance or ip", path),
                     )),
-                    1..=MOST_TARGETS => None,
+                    1..=ControlPlaneTarget::MOST => None,
                     _ => Some((
                         Reason::Conflict,
-                        self.too_many("target groups", path, MOST_TARGETS, arns),
+                        self.too_many("target groups", path, ControlPlaneTarget::MOST, arns),
                     )),
                 };
                 match problem {

@@ -15,7 +15,8 @@ const PARENTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// A field in which `false` asks for something else than an absent field: a machine that asks for IPv6 avoids the subnet.
+/// A field in which `false` asks for something else than an absent field: a machine that asks for IPv6 avoids the
+/// subnet.
 const OTHER: &str = "network.subnets[].isIpv6";
 
 /// What machines learn from the first pass over a new cluster with this spec.
