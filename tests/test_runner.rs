@@ -11,7 +11,8 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PASSED: &str = "running 1 test\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n";
 const FAILED_PROGRAM: &str = "error: 1 target failed:\n    `-p capa-e2e --test e2e`\n";
 
-/// Runs the script. The first run of cargo has this output and fails; each later one has `again`, and fails if asked to.
+/// Runs the script. The first run of cargo has this output and fails; each later one has `again`, and fails if asked
+/// to.
 fn run(first: &str, again: &str, fails_again: bool) -> std::io::Result<(Output, String)> {
     let folder = TempDir::new()?;
     let path = |name: &str| folder.path().join(name);

@@ -29,8 +29,8 @@ pub struct MachineNetwork {
     /// Security groups of instances, by role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_groups: Option<NetworkSecurityGroups>,
-    /// VPC of the subnets. Filters of `additionalSecurityGroups` find security groups of this VPC only, and the checks of
-    /// the infrastructure use the field.
+    /// VPC of the subnets. Filters of `additionalSecurityGroups` find security groups of this VPC only, and the checks
+    /// of the infrastructure use the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpc: Option<NetworkVpc>,
     /// AWS tags of instances, their volumes and network interfaces. Tags in the spec of the machine take precedence.

@@ -118,8 +118,8 @@ pub trait MachineCloud: Send + Sync {
     fn reserve_launch(&self, _machine: &MachineKey) -> Result<(), CloudError> {
         Ok(())
     }
-    /// Stores a part of a machine's bootstrap data, in place of what its name holds: the names of bootstrap data contain
-    /// the UID of the AWSMachine, so that nobody else's secret has them.
+    /// Stores a part of a machine's bootstrap data, in place of what its name holds: the names of bootstrap data
+    /// contain the UID of the AWSMachine, so that nobody else's secret has them.
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
     /// Deletes parts of a machine's bootstrap data at once and for good. A name that does not exist counts as deleted.
     async fn delete_secrets(

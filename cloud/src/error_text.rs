@@ -182,9 +182,9 @@ fn denied_action(text: &str) -> Option<&str> {
 /// The longest text of AWS in a condition, in characters.
 const LONGEST: usize = 400;
 
-/// AWS's text for conditions, shortened: without what changes with every call, and without the names of callers. Request ids and
-/// the encoded authorization message, which has several kilobytes, stand at the end. The ARN of a caller is that of the
-/// manager's role.
+/// AWS's text for conditions, shortened: without what changes with every call, and without the names of callers.
+/// Request ids and the encoded authorization message, which has several kilobytes, stand at the end. The ARN of a
+/// caller is that of the manager's role.
 pub(crate) fn shown(text: &str) -> String {
     let words = without_request_id(text).split(' ');
     let shown: Vec<&str> = words

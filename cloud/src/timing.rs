@@ -65,8 +65,8 @@ pub struct Timing {
     /// Safety age: time after a call during which a registration may still take effect, if the call got no answer or
     /// another process made it.
     pub late_registration: Duration,
-    /// Maximum time for which the provider delays the termination of an instance that has not left a load balancer. Flag
-    /// `--target-drain-timeout`.
+    /// Maximum time for which the provider delays the termination of an instance that has not left a load balancer.
+    /// Flag `--target-drain-timeout`.
     pub drain_limit: Duration,
     /// Age of an instance at which its bootstrap data is deleted although it has not become a node.
     pub bootstrap_data_age: Duration,

@@ -65,8 +65,8 @@ fn hash(facts: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Whether a change of a machine may concern the AWSCluster: a network that the machine names can make it `Ready`, or the
-/// AWSCluster has to be held because of the machine, or its deletion waits for machines.
+/// Whether a change of a machine may concern the AWSCluster: a network that the machine names can make it `Ready`, or
+/// the AWSCluster has to be held because of the machine, or its deletion waits for machines.
 pub fn may_wait_for_machines(cluster: &AWSCluster) -> bool {
     let is_held = meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
     if cluster.spec.unmanaged && (!is_held || cluster.metadata.deletion_timestamp.is_some()) {

@@ -209,8 +209,8 @@ impl TestEnvironment {
 
     /// Stops the managers that still run, and checks the test's leftovers. Fails if a manager does not end with
     /// success, if the leftovers show a secret or an undocumented condition, or if a call was made that no published
-    /// policy allows. No evidence is kept. The Clusters of the namespace are deleted, and this provider's finalizers are
-    /// removed. The namespace itself stays as long as its world, because the deletion of a namespace costs the API
+    /// policy allows. No evidence is kept. The Clusters of the namespace are deleted, and this provider's finalizers
+    /// are removed. The namespace itself stays as long as its world, because the deletion of a namespace costs the API
     /// server more requests than most tests.
     pub async fn finish(&self) -> anyhow::Result<()> {
         if self.finished.load(Ordering::Relaxed) {

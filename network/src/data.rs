@@ -14,8 +14,8 @@ const DOCUMENTS: [&str; 2] = ["network.yaml", "network.json"];
 const TYPE_SUFFIX: &str = "__type";
 
 /// The values of a ConfigMap or Secret. A text that is a JSON list or object is parsed; other texts stay as they are.
-/// Values that are not text are left out. A Secret that was not applied yet may have plain values in `stringData`, which
-/// take precedence.
+/// Values that are not text are left out. A Secret that was not applied yet may have plain values in `stringData`,
+/// which take precedence.
 pub(crate) fn data(kind: &str, object: &Value) -> Value {
     let is_secret = kind == "Secret";
     let entries = object.get("data").and_then(Value::as_object).into_iter().flatten();

@@ -29,8 +29,8 @@ pub fn drift(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: Machi
     (!differences.is_empty()).then(|| differences.join("; "))
 }
 
-/// The differences of the load balancer targets. Their order does not matter. Targets behind the name of a load balancer
-/// are not compared.
+/// The differences of the load balancer targets. Their order does not matter. Targets behind the name of a load
+/// balancer are not compared.
 fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) -> Vec<String> {
     let (now, then) = (&network.control_plane_targets, &in_use.control_plane_targets);
     // Only AWS knows the target groups behind the name of a load balancer.

@@ -19,7 +19,8 @@ pub(crate) fn infrastructure_network(group: &str, kind: &str, object: &Value) ->
     }
 }
 
-/// The published network, with the CAPA fields that it lacks. The security groups of each role are a field of their own.
+/// The published network, with the CAPA fields that it lacks. The security groups of each role are a field of their
+/// own.
 fn completed(published: &Value, capa: Map<String, Value>) -> Value {
     let Some(fields) = published.as_object() else {
         return published.clone();
@@ -51,8 +52,8 @@ fn is_absent(value: &Value) -> bool {
     }
 }
 
-/// CAPA's fields as the contract has them: those of `spec`, and `status.networkStatus`. A field that is absent is absent
-/// here too, and stops none of the others.
+/// CAPA's fields as the contract has them: those of `spec`, and `status.networkStatus`. A field that is absent is
+/// absent here too, and stops none of the others.
 fn from_capa_fields(object: &Value) -> Map<String, Value> {
     let mut network = Map::new();
     let same = [
@@ -138,8 +139,8 @@ fn subnet(given: &Value) -> Value {
     Value::Object(subnet)
 }
 
-/// The security groups by role, as CAPA attaches them: `node` and `lb` to every machine. A role that the status does not
-/// show has the group that `securityGroupOverrides` names.
+/// The security groups by role, as CAPA attaches them: `node` and `lb` to every machine. A role that the status does
+/// not show has the group that `securityGroupOverrides` names.
 fn security_groups(object: &Value) -> Value {
     let at = |pointer: String| object.pointer(&pointer).filter(|id| !is_absent(id));
     let of = |role: &str| {

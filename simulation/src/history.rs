@@ -51,8 +51,8 @@ pub fn run(seed: u64, traced: bool) -> Report {
     finish(simulation)
 }
 
-/// When a user deletes the objects of a cluster, counted from when the deletion of all begins. Package managers delete them
-/// at once or one after the other, in any order.
+/// When a user deletes the objects of a cluster, counted from when the deletion of all begins. Package managers delete
+/// them at once or one after the other, in any order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deletion {
     /// When the Cluster is deleted.

@@ -26,8 +26,8 @@ pub(super) struct ClusterUse {
 }
 
 impl ClusterUse {
-    /// What the objects of a cluster use. `spec` is that of the AWSCluster, empty without one, and `demand` has what the
-    /// objects name.
+    /// What the objects of a cluster use. `spec` is that of the AWSCluster, empty without one, and `demand` has what
+    /// the objects name.
     pub(super) fn new(spec: &AWSClusterSpec, demand: &Demand) -> Self {
         let machines = || demand.machines.iter().map(|machines| &machines.spec);
         let any = |uses: fn(&AWSMachineSpec) -> bool| machines().any(uses);

@@ -25,7 +25,8 @@ const NOT_MOVED_OR_RESTORED: &str = "request.operation == 'UPDATE' || !(object.m
 
 /// CEL: whether no other policy refuses each change of the object. `capa-rs-machine-immutable` refuses to change the
 /// fields of a machine that are in the table, and `capa-rs-template-immutable` refuses each change of a template but in
-/// the dry runs in which Cluster API compares the templates of a topology. Their words help more than those of this policy.
+/// the dry runs in which Cluster API compares the templates of a topology. Their words help more than those of this
+/// policy.
 const NOT_IMMUTABLE: &str = "request.operation == 'CREATE' || object.kind == 'AWSCluster' || \
      (object.kind.endsWith('Template') && request.?dryRun.orValue(false) && \
      'topology.cluster.x-k8s.io/dry-run' in object.metadata.?annotations.orValue({}))";

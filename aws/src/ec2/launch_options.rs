@@ -19,8 +19,8 @@ pub(super) fn with_options(input: RunInstancesFluentBuilder, options: &LaunchOpt
         .set_private_dns_name_options(options.private_dns_name.as_ref().map(private_dns_name))
 }
 
-/// An interrupted Spot instance is terminated and not replaced by EC2, because a machine has one instance, and a lack of
-/// capacity is an answer and no open request.
+/// An interrupted Spot instance is terminated and not replaced by EC2, because a machine has one instance, and a lack
+/// of capacity is an answer and no open request.
 fn market(market: &Market) -> Option<InstanceMarketOptionsRequest> {
     let request = InstanceMarketOptionsRequest::builder();
     Some(match market {

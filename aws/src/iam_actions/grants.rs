@@ -148,9 +148,9 @@ pub(super) const ASSUME_ROLE: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// Bootstrap data in Secrets Manager, Parameter Store and S3, in one statement, because policies have a limited size: an
-/// action has no effect on the resources of another service. The names are within those that CAPA's policies allow. The
-/// bucket and the prefix of its keys may be any. A presigned URL gives what whoever signed it may get.
+/// Bootstrap data in Secrets Manager, Parameter Store and S3, in one statement, because policies have a limited size:
+/// an action has no effect on the resources of another service. The names are within those that CAPA's policies allow.
+/// The bucket and the prefix of its keys may be any. A presigned URL gives what whoever signed it may get.
 pub(super) const BOOTSTRAP_DATA: Grant = Grant {
     name: "KeepBootstrapData",
     resources: Resources::Arns(&[

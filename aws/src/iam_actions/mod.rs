@@ -119,8 +119,8 @@ pub enum Condition {
 }
 
 /// The row of an action that the provider calls. `service` is the service of the request's signature, which for the
-/// services of this provider equals the IAM prefix. `name` is that of the permission, which differs from the name in the
-/// API for one action: `GetPublicAccessBlock` of S3 is `GetBucketPublicAccessBlock`.
+/// services of this provider equals the IAM prefix. `name` is that of the permission, which differs from the name in
+/// the API for one action: `GetPublicAccessBlock` of S3 is `GetBucketPublicAccessBlock`.
 pub fn called(service: &str, name: &str) -> Option<&'static Action> {
     ACTIONS
         .iter()

@@ -27,8 +27,8 @@ pub(super) struct Basis {
     pub(super) name: String,
 }
 
-/// The configuration of a client: the SDK's crate, the basis, the prefix of the retry quota, and the name of the service
-/// in [`ServiceEndpoints`].
+/// The configuration of a client: the SDK's crate, the basis, the prefix of the retry quota, and the name of the
+/// service in [`ServiceEndpoints`].
 macro_rules! config_of {
     ($sdk:ident, $basis:expr, $quota:literal, $service:literal) => {{
         let basis: &Basis = $basis;

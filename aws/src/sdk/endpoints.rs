@@ -7,8 +7,8 @@ use thiserror::Error;
 
 /// Endpoints that replace AWS's own, by region and service. Parsed from
 /// `region:service=url,service=url;region2:service=url` (flag `--service-endpoints`); an empty text is no endpoint.
-/// Services are named in lower case as in AWS's endpoints: `ec2`, `elasticloadbalancing`, `secretsmanager`, `ssm`, `sts`, and for the checks of
-/// infrastructure `iam`, `kms`, `s3`, `servicequotas`.
+/// Services are named in lower case as in AWS's endpoints: `ec2`, `elasticloadbalancing`, `secretsmanager`, `ssm`,
+/// `sts`, and for the checks of infrastructure `iam`, `kms`, `s3`, `servicequotas`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceEndpoints {
     by_region: BTreeMap<String, BTreeMap<String, String>>,

@@ -1,6 +1,6 @@
 //! Connections to AWS: one pool for all clients of the process. By default the SDK gives each client its own, with all
-//! root certificates of the system, and a session has several clients. Requests are signed one by one, so that identities
-//! can share connections.
+//! root certificates of the system, and a session has several clients. Requests are signed one by one, so that
+//! identities can share connections.
 
 use std::sync::OnceLock;
 

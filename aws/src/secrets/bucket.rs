@@ -1,5 +1,5 @@
-//! Objects in S3, which hold the bootstrap data of one machine each. The bucket is the user's: neither the bucket nor its
-//! policy is ever written.
+//! Objects in S3, which hold the bootstrap data of one machine each. The bucket is the user's: neither the bucket nor
+//! its policy is ever written.
 
 use aws_sdk_s3::presigning::PresigningConfig;
 use aws_sdk_s3::primitives::ByteStream;

@@ -79,7 +79,8 @@ impl InstanceInformer {
         None
     }
 
-    /// Leaves out the next read of instances in transition, because a listing shows them too, unless listings take long.
+    /// Leaves out the next read of instances in transition, because a listing shows them too, unless listings take
+    /// long.
     fn skip_look(&mut self, now: Duration) {
         let took = self.last_listing.map_or(Duration::ZERO, |listing| listing.took);
         let next = now + self.timing.transition_interval;

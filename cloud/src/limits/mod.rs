@@ -235,9 +235,9 @@ impl Limiter {
         }
     }
 
-    /// Records that AWS throttled a call that began at `began`. The action's rate is reduced to seven tenths of the rate
-    /// at which the calls were made, at least to an eighth of the whole rate, and recovers with the cube of the time
-    /// without a throttle. Throttles of simultaneous calls count once.
+    /// Records that AWS throttled a call that began at `began`. The action's rate is reduced to seven tenths of the
+    /// rate at which the calls were made, at least to an eighth of the whole rate, and recovers with the cube of the
+    /// time without a throttle. Throttles of simultaneous calls count once.
     pub fn throttled(&mut self, action: &'static str, began: Duration, now: Duration) {
         self.bucket(action, now).throttled(began, now);
     }

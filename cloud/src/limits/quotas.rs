@@ -55,7 +55,8 @@ pub fn quota(action: &str) -> Quota {
         // <https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html>
         "CreateSecret" | "PutSecretValue" | "DeleteSecret" => (rate(50, 50), None),
         // S3 takes 3,500 writes a second for each prefix of keys
-        // (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html>). No cluster needs as many.
+        // (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html>). No cluster needs as
+        // many.
         "PutObject" | "DeleteObject" => (rate(100, 100), None),
         // <https://docs.aws.amazon.com/general/latest/gr/ssm.html>
         "PutParameter" => (rate(3, 3), None),

@@ -25,8 +25,8 @@ pub struct LaunchOptions {
     /// Features of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<ProcessorOptions>,
-    /// Ids of existing network interfaces, in the order of their devices. If there are any, EC2 takes the subnet and the
-    /// security groups from them and creates no interface.
+    /// Ids of existing network interfaces, in the order of their devices. If there are any, EC2 takes the subnet and
+    /// the security groups from them and creates no interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network_interfaces: Vec<String>,
     /// Whether the new interface is an Elastic Fabric Adapter.

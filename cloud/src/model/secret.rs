@@ -40,8 +40,8 @@ pub struct StoredSecret {
     pub store: SecretStore,
     /// Name of the secret in the service, or key of the object in the bucket.
     pub name: String,
-    /// The content: any bytes in Secrets Manager and S3, text in Parameter Store. It is never shown, because it contains
-    /// join tokens and CA keys.
+    /// The content: any bytes in Secrets Manager and S3, text in Parameter Store. It is never shown, because it
+    /// contains join tokens and CA keys.
     pub content: Vec<u8>,
     /// Tags of the secret. An object in S3 gets none: they would need a permission of their own.
     pub tags: BTreeMap<String, String>,

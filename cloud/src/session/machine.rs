@@ -64,7 +64,8 @@ pub trait SessionDriver: Send + Sync {
         Ok(None)
     }
 
-    /// DescribeVpcs and DescribeDhcpOptions for one VPC, shared for an hour. A driver without DHCP options has no names.
+    /// DescribeVpcs and DescribeDhcpOptions for one VPC, shared for an hour. A driver without DHCP options has no
+    /// names.
     async fn domain_name(&self, _vpc_id: &str) -> Result<Option<String>, CloudError> {
         Ok(None)
     }

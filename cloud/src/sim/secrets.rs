@@ -1,5 +1,5 @@
-//! Secrets Manager, Parameter Store and S3, as far as bootstrap data needs them. A name is taken at once and is free again
-//! at once: the simulation leaves out that AWS deletes secrets with a delay.
+//! Secrets Manager, Parameter Store and S3, as far as bootstrap data needs them. A name is taken at once and is free
+//! again at once: the simulation leaves out that AWS deletes secrets with a delay.
 
 use capa_api::machine::SecretsBackend;
 use jiff::Timestamp;
@@ -93,8 +93,8 @@ impl Region {
     }
 }
 
-/// A presigned URL as S3 would read it, but for the signature. As with AWS, equal requests have equal URLs while they are
-/// signed with the same credentials.
+/// A presigned URL as S3 would read it, but for the signature. As with AWS, equal requests have equal URLs while they
+/// are signed with the same credentials.
 pub(super) fn presigned(request: &PresignRequest, region: &str, credentials: &str) -> PresignedUrl {
     let PresignRequest {
         bucket,

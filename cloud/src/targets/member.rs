@@ -135,8 +135,8 @@ impl Member {
         self.is_leaving() && self.desired != Desired::Departing
     }
 
-    /// Whether the drain limit is over, so that nothing waits for the deregistration any longer. A call that is under way
-    /// is waited for: it may be about to take effect, and has a time limit of its own.
+    /// Whether the drain limit is over, so that nothing waits for the deregistration any longer. A call that is under
+    /// way is waited for: it may be about to take effect, and has a time limit of its own.
     pub(super) fn is_overdue(&self, late_until: Duration, timing: &Timing, now: Duration) -> bool {
         self.is_awaited() && !self.is_deregistering && drain_deadline(self.since, late_until, timing) <= now
     }
@@ -204,8 +204,8 @@ pub(super) enum Departure {
     Granted,
 }
 
-/// The end of the longest wait for a departure that began at `since`. Time for a look remains after the moment until which
-/// a late registration may take effect: otherwise a short drain limit would leave the target registered.
+/// The end of the longest wait for a departure that began at `since`. Time for a look remains after the moment until
+/// which a late registration may take effect: otherwise a short drain limit would leave the target registered.
 pub(super) fn drain_deadline(since: Duration, late_until: Duration, timing: &Timing) -> Duration {
     (since + timing.drain_limit).max(late_until + timing.target_poll * 2)
 }

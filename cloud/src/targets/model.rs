@@ -115,8 +115,8 @@ pub struct Health {
 pub enum Desired {
     /// The instance is registered.
     Registered,
-    /// The instance leaves the group before its node is drained, while nothing waits for that yet. The last healthy target
-    /// of the group stays.
+    /// The instance leaves the group before its node is drained, while nothing waits for that yet. The last healthy
+    /// target of the group stays.
     Departing,
     /// The instance is not registered, though it exists. Its termination waits for the deregistration.
     Deregistered,

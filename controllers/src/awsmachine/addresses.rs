@@ -1,7 +1,7 @@
 //! The names of an instance in the domain of its VPC.
 //!
-//! The DHCP options of a VPC may give its instances a domain of the user's. The kubelet then asks for a serving certificate
-//! with a name in this domain, which is approved only if the addresses of the machine have the name.
+//! The DHCP options of a VPC may give its instances a domain of the user's. The kubelet then asks for a serving
+//! certificate with a name in this domain, which is approved only if the addresses of the machine have the name.
 
 use capa_api::common::{MachineAddress, MachineAddressType};
 use capa_api::forms::is_dns_subdomain;

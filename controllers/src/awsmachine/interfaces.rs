@@ -41,8 +41,8 @@ impl OwnInterfaces {
         Some(&interface.availability_zone)
     }
 
-    /// The placement that the interfaces determine. `wanted_zone` is the Machine's failure domain, and `own_subnets` are
-    /// the ids of the subnets that the spec itself names, if it names any.
+    /// The placement that the interfaces determine. `wanted_zone` is the Machine's failure domain, and `own_subnets`
+    /// are the ids of the subnets that the spec itself names, if it names any.
     pub(super) fn placement(
         &self,
         wanted_zone: Option<&str>,

@@ -211,7 +211,8 @@ fn is_denied(error: &CloudError) -> bool {
     error.code.as_deref() == Some("AccessDenied")
 }
 
-/// Whether a machine lets go of data whose deletion AWS does not allow: the bucket said so at the launch, or says so now.
+/// Whether a machine lets go of data whose deletion AWS does not allow: the bucket said so at the launch, or says so
+/// now.
 async fn need_not_succeed(scope: &MachineScope, kept: &KeptData, context: &MachineContext) -> bool {
     let KeptData::Object(object) = kept else {
         return false;

@@ -31,8 +31,8 @@ pub(super) fn show(scope: &mut MachineScope, instance: &Instance) {
     }
 }
 
-/// AWS's reason for the state of an instance. The end of a Spot instance is told by AWS's code, whose words leave open who
-/// ended it.
+/// AWS's reason for the state of an instance. The end of a Spot instance is told by AWS's code, whose words leave open
+/// who ended it.
 fn in_words(reason: &StateReason) -> String {
     if reason.code.starts_with("Server.SpotInstance") {
         format!("EC2 has interrupted the Spot instance ({})", reason.code)

@@ -101,8 +101,8 @@ pub(super) fn given_id(reference: &ResourceReference) -> Option<&String> {
     reference.id.as_ref().filter(|id| !id.is_empty())
 }
 
-/// Refuses tags that only the manager may set, because these tags decide which instances are deleted. `cluster_tag` is the
-/// name of the cluster in tags.
+/// Refuses tags that only the manager may set, because these tags decide which instances are deleted. `cluster_tag` is
+/// the name of the cluster in tags.
 pub(super) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork, cluster_tag: &str) -> Option<Problem> {
     let refused = |path, tags| tags::refused(path, tags, cluster_tag);
     let path = "additionalTags";

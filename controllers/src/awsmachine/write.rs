@@ -20,7 +20,8 @@ pub(super) async fn store(scope: &mut MachineScope, context: &MachineContext) ->
     Ok(())
 }
 
-/// Writes the status with the conditions that the pass has found. If the pass finds nothing else, its end writes nothing.
+/// Writes the status with the conditions that the pass has found. If the pass finds nothing else, its end writes
+/// nothing.
 pub(super) async fn store_with_conditions(
     scope: &mut MachineScope,
     context: &MachineContext,

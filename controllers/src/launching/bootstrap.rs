@@ -35,7 +35,8 @@ pub(crate) enum Format {
     CloudConfig,
     /// Ignition.
     Ignition,
-    /// Another program, which reads the user data as the bootstrap provider writes it: of Windows, Talos or Bottlerocket.
+    /// Another program, which reads the user data as the bootstrap provider writes it: of Windows, Talos or
+    /// Bottlerocket.
     Other,
 }
 

@@ -102,8 +102,8 @@ pub(crate) fn newest(images: Vec<Image>) -> Option<Image> {
         .max_by(|one, other| (&one.created, &one.id).cmp(&(&other.created, &other.id)))
 }
 
-/// The name of the images, with EC2's wildcards: the format, whose placeholders are replaced. The version stands without
-/// its `v`.
+/// The name of the images, with EC2's wildcards: the format, whose placeholders are replaced. The version stands
+/// without its `v`.
 fn name(lookup: &ImageLookup, version: Option<&str>) -> Result<String, String> {
     let format = lookup.format.as_deref().unwrap_or_default();
     if format.len() > LONGEST {

@@ -109,7 +109,8 @@ fn private_dns_name(name: &PrivateDnsName) -> Option<PrivateDnsNameOptions> {
     (name != &PrivateDnsName::default()).then_some(options)
 }
 
-/// Says which options of a spec exclude each other or the start of a node. The message names the fields and the way out.
+/// Says which options of a spec exclude each other or the start of a node. The message names the fields and the way
+/// out.
 pub(crate) fn contradiction(spec: &AWSMachineSpec) -> Option<&'static str> {
     let metadata = spec.effective_metadata_options();
     if metadata.instance_metadata_tags == Switch::Enabled {

@@ -18,9 +18,9 @@ pub(crate) struct NeutralValue {
     pub(crate) without: String,
 }
 
-/// The zero value and the schema's default of each optional scalar field of a kind's spec, as far as the schema allows the
-/// value. They are laid over `smallest`. `parents` has the YAML of the blocks and lists that have required fields, by
-/// their path; other blocks are empty.
+/// The zero value and the schema's default of each optional scalar field of a kind's spec, as far as the schema allows
+/// the value. They are laid over `smallest`. `parents` has the YAML of the blocks and lists that have required fields,
+/// by their path; other blocks are empty.
 pub(crate) fn neutral_values<S: DeserializeOwned>(
     kind: &str,
     smallest: &str,

@@ -1,5 +1,5 @@
-//! Ignition configurations, as far as the nodes of the tests need them: files, and configurations in configurations, also
-//! such that have to be fetched. The rules are those of <https://coreos.github.io/ignition/specs/>.
+//! Ignition configurations, as far as the nodes of the tests need them: files, and configurations in configurations,
+//! also such that have to be fetched. The rules are those of <https://coreos.github.io/ignition/specs/>.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

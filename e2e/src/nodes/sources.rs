@@ -1,5 +1,5 @@
-//! What Ignition fetches: objects in S3 with the AWS CLI of `make tools` and the credentials of the instance profile, and
-//! what everybody may fetch who has the URL.
+//! What Ignition fetches: objects in S3 with the AWS CLI of `make tools` and the credentials of the instance profile,
+//! and what everybody may fetch who has the URL.
 
 use std::process::Stdio;
 use std::time::Duration;

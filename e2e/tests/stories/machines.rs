@@ -143,9 +143,9 @@ impl Scenario {
         .await
     }
 
-    /// All calls of the manager that may have changed something, counted by action. A call that was repeated counts once:
-    /// how often it was depends on the computer. Terminations count by instance: how many share a call depends on when
-    /// they come.
+    /// All calls of the manager that may have changed something, counted by action. A call that was repeated counts
+    /// once: how often it was depends on the computer. Terminations count by instance: how many share a call depends on
+    /// when they come.
     pub(crate) fn mutating(&self) -> Vec<(String, usize)> {
         let counts = self.aws().manager_journal().mutating().distinct().counts();
         let terminated = self.terminated().len();
@@ -168,9 +168,9 @@ impl Scenario {
         self.aws().manager_journal().of("RunInstances").distinct()
     }
 
-    /// The instances that were launched. Fails unless each AWSMachine has one client token and at most one instance, and
-    /// the manager has changed nothing in AWS but by launches and terminations. A busy Cluster API makes a Machine of a
-    /// MachineDeployment too many at times, and deletes it: their number says nothing about the manager.
+    /// The instances that were launched. Fails unless each AWSMachine has one client token and at most one instance,
+    /// and the manager has changed nothing in AWS but by launches and terminations. A busy Cluster API makes a Machine
+    /// of a MachineDeployment too many at times, and deletes it: their number says nothing about the manager.
     pub(crate) fn launched_once(&self) -> anyhow::Result<BTreeSet<String>> {
         let launches = self.aws().manager_journal().of("RunInstances");
         let mut by_machine: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&String>)> = BTreeMap::new();

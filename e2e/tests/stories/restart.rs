@@ -70,7 +70,8 @@ mod long_stories {
             s.control_plane_machine("first", "dev").await?;
             s.targets_say("first", "True", "Ready").await?;
             s.machines_ready(MACHINES).await?;
-            // The next manager finishes the work of this one, and this story is about a manager without unfinished work.
+            // The next manager finishes the work of this one, and this story is about a manager without unfinished
+            // work.
             quiet(s).await?;
             s.manager().kill().await?;
             let before = unwritten(s).await?;

@@ -125,7 +125,8 @@ mod long_stories {
                 Ok(())
             })
             .await?;
-            // Without more than a Secret to come, all reads begin within moments: the API server gives them up after 10 s.
+            // Without more than a Secret to come, all reads begin within moments: the API server gives them up after 10
+            // s.
             let stuck: Vec<String> = (0..WAITING).map(|number| format!("stuck-{number}")).collect();
             try_join_all(stuck.iter().map(|name| s.bootstrap_secret(name))).await?;
             s.bootstrap_secret("free").await?;

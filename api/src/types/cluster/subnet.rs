@@ -48,9 +48,9 @@ pub struct SubnetSpec {
     pub is_public: Option<bool>,
 
     /// Whether the subnet has an IPv6 range. With `true` a managed subnet gets an IPv6 range, and its instances get an
-    /// address of the range at launch; this needs `vpc.ipv6`. Local and Wavelength Zones have no IPv6. In unmanaged mode
-    /// `true` also says that the cluster uses IPv6: its machines get a primary IPv6 address in all subnets that have
-    /// one. Absent: the value that AWS shows, in a cluster that uses IPv6.
+    /// address of the range at launch; this needs `vpc.ipv6`. Local and Wavelength Zones have no IPv6. In unmanaged
+    /// mode `true` also says that the cluster uses IPv6: its machines get a primary IPv6 address in all subnets that
+    /// have one. Absent: the value that AWS shows, in a cluster that uses IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_ipv6: Option<bool>,
 

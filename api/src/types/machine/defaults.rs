@@ -119,7 +119,8 @@ impl AWSMachineSpec {
         count.unwrap_or(1).clamp(1, MOST_REQUESTED_SECRETS)
     }
 
-    /// Whether the cluster's bucket may keep the bootstrap data. Without `ignition`, it does if the data is for Ignition.
+    /// Whether the cluster's bucket may keep the bootstrap data. Without `ignition`, it does if the data is for
+    /// Ignition.
     pub fn may_use_bucket(&self) -> bool {
         let ignition = self.ignition.as_ref();
         ignition.is_none_or(|ignition| ignition.storage_type == IgnitionStorageType::ClusterObjectStore)

@@ -108,9 +108,9 @@ pub struct AWSMachineSpec {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub network_sources: Vec<NetworkSource>,
 
-    /// Machine image to launch. Without `id` and `eksLookupType`: the newest image with the name of `imageLookupFormat`,
-    /// which `imageLookupOrg` owns, for the architecture of the instance type. Each launch looks the image up, and
-    /// `status.launch.imageID` says which image it used.
+    /// Machine image to launch. Without `id` and `eksLookupType`: the newest image with the name of
+    /// `imageLookupFormat`, which `imageLookupOrg` owns, for the architecture of the instance type. Each launch looks
+    /// the image up, and `status.launch.imageID` says which image it used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ami: Option<AmiReference>,
     /// Template of the name of the image to look up, in which `{{.BaseOS}}` and `{{.K8sVersion}}` (without a leading

@@ -44,8 +44,8 @@ pub(super) fn is_elsewhere(record: &DedicatedHost, zone: Option<&str>) -> bool {
     of_host.is_some() && of_host != zone
 }
 
-/// Decides for a launch in this zone. A token never changes its zone, each call is recorded before it is made, and no attempt follows an attempt that may
-/// have allocated a host.
+/// Decides for a launch in this zone. A token never changes its zone, each call is recorded before it is made, and no
+/// attempt follows an attempt that may have allocated a host.
 pub(super) fn plan_host(
     record: Option<&DedicatedHost>,
     zone: Option<&str>,

@@ -22,8 +22,8 @@ pub(super) fn source(spec: &AWSMachineSpec) -> Option<CapacitySource> {
     reservation.or_else(|| given(&spec.host_id).map(CapacitySource::Host))
 }
 
-/// Looks the zone up. `None` without such capacity, and where the zone is not shown to the identity, whose permission is
-/// optional: then the launches find it by trying.
+/// Looks the zone up. `None` without such capacity, and where the zone is not shown to the identity, whose permission
+/// is optional: then the launches find it by trying.
 pub(super) async fn resolve(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> Result<Option<CapacityZone>, Blocked> {
     let Some(source) = source(spec) else {
         return Ok(None);

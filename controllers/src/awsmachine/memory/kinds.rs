@@ -89,8 +89,8 @@ impl LaunchKinds {
         (!remaining.is_zero()).then(|| (refused.condition.clone(), remaining))
     }
 
-    /// Records that EC2 refuses a parameter that all launches of the kind have. The refusals of simultaneous calls count
-    /// once.
+    /// Records that EC2 refuses a parameter that all launches of the kind have. The refusals of simultaneous calls
+    /// count once.
     pub(super) fn refused(&mut self, kind: LaunchKind, condition: ConditionUpdate, now: Duration, timing: &Timing) {
         if self.standing(kind, now, timing).is_some() {
             return;

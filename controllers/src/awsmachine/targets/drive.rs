@@ -112,7 +112,8 @@ pub(in crate::awsmachine) fn follow(
     }
 }
 
-/// Whether the Machine is being deleted: its node is drained, and its API server stops, before the AWSMachine is deleted.
+/// Whether the Machine is being deleted: its node is drained, and its API server stops, before the AWSMachine is
+/// deleted.
 fn is_machine_deleted(scope: &MachineScope) -> bool {
     let machine = scope.owners.machine.as_ref().ok();
     machine.is_some_and(|machine| machine.metadata.deletion_timestamp.is_some())

@@ -15,9 +15,9 @@ pub(super) struct TagChange {
 }
 
 impl TagChange {
-    /// The change from the tags that the provider has set to the wanted ones. If the former are unknown, all wanted tags
-    /// are set, and none is removed. A tag that the provider sets in any case is never removed, although users may name
-    /// it among theirs. An instance whose own `Name` is removed gets the name of its AWSMachine again.
+    /// The change from the tags that the provider has set to the wanted ones. If the former are unknown, all wanted
+    /// tags are set, and none is removed. A tag that the provider sets in any case is never removed, although users may
+    /// name it among theirs. An instance whose own `Name` is removed gets the name of its AWSMachine again.
     pub(super) fn between(applied: Option<&Tags>, wanted: &Tags, name: &str) -> Self {
         let is_new = |(key, value): &(&String, &String)| applied.and_then(|tags| tags.get(*key)) != Some(*value);
         let set = wanted.iter().filter(is_new);

@@ -1,8 +1,8 @@
 //! Bootstrap data that an AWS service keeps, and the user data with which an instance fetches it. Pure.
 //!
-//! The user data is a boot hook of cloud-init, which makes the data a part of cloud-init's configuration. CAPA's user data
-//! includes a file that its boot hook writes: cloud-init looks for the file before it runs the hook, and since 20.3 gives
-//! up for want of it, unless a distribution has changed that (`ERROR_ON_USER_DATA_FAILURE` in
+//! The user data is a boot hook of cloud-init, which makes the data a part of cloud-init's configuration. CAPA's user
+//! data includes a file that its boot hook writes: cloud-init looks for the file before it runs the hook, and since
+//! 20.3 gives up for want of it, unless a distribution has changed that (`ERROR_ON_USER_DATA_FAILURE` in
 //! <https://github.com/canonical/cloud-init/blob/main/cloudinit/features.py>).
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The quickstart: a cluster with three control plane machines and workers comes up in a VPC that the user provides,
 //! scales, replaces an unhealthy machine, and is deleted without leftovers. Exits 0 only if every check succeeded.
 //!
-//! `KEEP=1` stops before the deletion and leaves everything running. `FLAVOR` chooses what describes the infrastructure.
+//! `KEEP=1` stops before the deletion and leaves everything running. `FLAVOR` chooses what describes the
+//! infrastructure.
 
 mod check;
 mod keep;

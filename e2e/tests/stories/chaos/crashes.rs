@@ -1,5 +1,5 @@
-//! A manager that is killed at critical moments. The bootstrap data of its machines is in Secrets Manager or in S3, and no
-//! instance fetches it.
+//! A manager that is killed at critical moments. The bootstrap data of its machines is in Secrets Manager or in S3, and
+//! no instance fetches it.
 
 use capa_e2e::aws_proxy::Fault;
 use capa_e2e::fixtures;

@@ -72,8 +72,8 @@ mod long_stories {
             cluster.control_plane(3).await?;
             cluster.workers(2).await?;
             let machines = cluster.ready(3, 2).await?;
-            // A machine that never boots has no node that could be unhealthy. Its startup time passes while the others are
-            // replaced.
+            // A machine that never boots has no node that could be unhealthy. Its startup time passes while the others
+            // are replaced.
             s.aws().set_boot("dev-workers", Boot::Never);
             cluster.change_workers(serde_json::json!({"replicas": 3})).await?;
             let never = eventually(NODES_WITHIN, "the third worker to run", async || {
