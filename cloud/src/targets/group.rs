@@ -1,5 +1,6 @@
 //! The cached facts of one target group, and the next request about it.
 
+mod departures;
 mod state;
 mod tags;
 mod writes;
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::access::TargetRequest;
-use super::member::{Departure, Member, RegistrationCall, drain_deadline};
+use super::member::{Member, RegistrationCall, drain_deadline};
 use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
     TargetInstance, TargetKind, TargetState,
@@ -207,7 +208,7 @@ impl GroupState {
         }
         if self.facts.is_none() || self.seen.is_none() {
             if now < self.not_before {
-                let wake_at = self.wake_at(timing).filter(|moment| now < *moment);
+                let wake_at = self.wake_at(timing, now);
                 self.due = wake_at.into_iter().chain([self.not_before]).chain(tags_due).min();
                 return None;
             }
@@ -238,7 +239,7 @@ impl GroupState {
         let window = self.open_since.map(|since| since + timing.rate_second / 5);
         let waiting = self.writes(timing, now).into_iter().map(|(not_before, ..)| not_before);
         let waiting = waiting.filter(|not_before| now < *not_before).min();
-        let moments = [Some(look_at), window, waiting, self.wake_at(timing), tags_due];
+        let moments = [Some(look_at), window, waiting, self.wake_at(timing, now), tags_due];
         self.due = moments.into_iter().flatten().filter(|moment| now < *moment).min();
         None
     }
@@ -264,13 +265,14 @@ impl GroupState {
         (self.shown_at + interval).max(self.not_before)
     }
 
-    /// The time at which the first wait for a deregistration ends.
-    fn wake_at(&self, timing: &Timing) -> Option<Duration> {
+    /// The next time at which a wait for a deregistration ends.
+    fn wake_at(&self, timing: &Timing, now: Duration) -> Option<Duration> {
         self.leaving()
             .map(|member| match member.leaving_since {
                 Some(since) => since + self.drains_for(timing),
                 None => drain_deadline(member.since, self.late_until, timing),
             })
+            .filter(|moment| now < *moment)
             .min()
     }
 
@@ -375,36 +377,6 @@ impl GroupState {
             if health.state == TargetState::Draining && member.is_leaving() {
                 member.leaving_since.get_or_insert(now);
             }
-        }
-    }
-
-    /// Lets members leave that are to depart, one after the other, and keeps the last healthy target of the group.
-    fn let_depart(&mut self, timing: &Timing, now: Duration) {
-        let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
-            return;
-        };
-        let healthy = seen.iter().filter(|(_, health)| health.state == TargetState::Healthy);
-        let mut serving: BTreeSet<&Target> = healthy.map(|(target, _)| target).collect();
-        for member in self.members.values().filter(|member| member.is_leaving()) {
-            if let Some(target) = member.target(facts) {
-                serving.remove(&target);
-            }
-        }
-        for member in self.members.values_mut().filter(|member| member.awaits_departure()) {
-            let target = member.target(facts);
-            let is_serving = target.as_ref().is_some_and(|target| serving.contains(target));
-            if self.looked_at < member.since {
-                continue;
-            }
-            if is_serving && serving.len() == 1 {
-                member.departure = Departure::Held;
-                continue;
-            }
-            if let Some(target) = &target {
-                serving.remove(target);
-            }
-            member.departure = Departure::Granted;
-            self.settles_until = now + timing.target_settling;
         }
     }
 

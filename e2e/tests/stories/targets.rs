@@ -380,7 +380,15 @@ fn an_instance_leaves_its_target_before_its_node_is_drained() -> anyhow::Result<
         assert_eq!(machine.metadata.deletion_timestamp, None);
 
         s.begin_deletion(CORE, "Machine", "second").await?;
-        s.looked_again("second").await?;
+        let looks = || s.aws().manager_journal().of("DescribeTargetHealth").len();
+        let before = looks();
+        // The look that decides, and one more.
+        eventually(WITHIN, "two looks at the group", async || {
+            let looks = looks() - before;
+            ensure!(looks >= 2, "{looks} looks");
+            Ok(())
+        })
+        .await?;
         let targets = s.user.targets(arn).await?;
         assert!(targets.contains(&second), "the last one stays: {targets:?}");
         for name in ["first", "second"] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::access::{GroupTags, TargetAccess, TargetUser};
 use super::super::member::Member;
-use super::super::model::{RegistrationState, TargetKind, TargetState};
+use super::super::model::{Desired, RegistrationState, TargetKind, TargetState};
 use super::{GroupState, backoff};
 use crate::{CloudError, ClusterKey, MachineKey, Timing};
 
@@ -124,7 +124,7 @@ impl GroupState {
         if member.is_leaving() {
             is_in && facts.kind == TargetKind::Address && !member.was_registered()
         } else {
-            !is_in
+            !is_in && member.desired == Desired::Registered
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::super::member::RegistrationCall;
-use super::super::model::{GroupFacts, GroupRequest, Target, TargetState};
+use super::super::model::{Desired, GroupFacts, GroupRequest, Target, TargetState};
 use super::GroupState;
 use crate::Timing;
 
@@ -25,7 +25,8 @@ impl GroupState {
                 let may_appear = health.is_none() && member.may_appear(timing, now);
                 (is_in || may_appear) && !claimed.contains(&target)
             } else {
-                !is_in
+                // An instance that is to depart is registered no more.
+                !is_in && member.desired == Desired::Registered
             };
             // AWS may not show a registration that it accepted a moment ago.
             let shows = match member.registration {

@@ -427,3 +427,54 @@ fn a_short_drain_limit_leaves_time_for_late_registrations() {
     scene.now = SECOND * 80;
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
 }
+
+#[test]
+fn a_deregistration_that_is_under_way_is_waited_for() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    scene.want("one", Desired::Deregistered);
+    scene.window();
+    let Some(call) = scene.next_call() else {
+        panic!("nothing is deregistered");
+    };
+    assert!(matches!(call.request, GroupRequest::Deregister(_)), "{call:?}");
+    scene.later(SECOND * 400);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
+    let unanswered = CloudError::no_answer("DeregisterTargets", "timed out");
+    scene.targets.ended(&call, Err(unanswered), scene.now);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
+}
+
+#[test]
+fn the_wait_of_a_deletion_begins_with_the_deletion() {
+    let seen = [("i-one", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    scene.want("one", Desired::Departing);
+    scene.later(SECOND * 400);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
+    scene.later(SECOND * 300);
+    assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
+}
+
+#[test]
+fn all_but_the_last_healthy_target_depart_early() {
+    let both = [("i-one", TargetState::Healthy), ("i-other", TargetState::Healthy)];
+    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &both);
+    scene.want("other", Desired::Registered);
+    scene.want("one", Desired::Departing);
+    scene.want("other", Desired::Departing);
+    scene.shows(&both);
+    scene.window();
+    let write = GroupRequest::Deregister(vec![target("i-one")]);
+    scene.answer(&write, Ok(GroupAnswer::Done));
+    assert_eq!(scene.want("one", Desired::Departing), RegistrationState::Leaving);
+    assert!(scene.want("other", Desired::Departing).is_healthy());
+    scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 900)));
+
+    // The drain limit is for machines that wait, and this one does not yet.
+    scene.later(SECOND * 400);
+    let left = [("i-one", TargetState::Draining), ("i-other", TargetState::Unhealthy)];
+    scene.shows(&left);
+    assert_eq!(scene.want("one", Desired::Departing), RegistrationState::Leaving);
+    assert_eq!(scene.want("other", Desired::Departing), RegistrationState::Leaving);
+}

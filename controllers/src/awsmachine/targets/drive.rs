@@ -133,7 +133,7 @@ fn depart(
     let target = target_instance(scope, id, Some(instance));
     let views = desire(scope, location, &target, named, Desired::Departing, context);
     let (targets, events) = after_departing(id, &views);
-    let leaving: Vec<TargetView> = views.iter().filter(|view| !view.is_registered()).cloned().collect();
+    let leaving: Vec<TargetView> = views.iter().filter(|view| view.leaves()).cloned().collect();
     let update = if leaving.is_empty() {
         registration_or_kept(id, &views, problems, was_ready(scope))
     } else {

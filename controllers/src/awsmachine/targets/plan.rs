@@ -51,6 +51,12 @@ impl TargetView {
             RegistrationState::Out | RegistrationState::Unsuitable(_) | RegistrationState::Refused(_) => {
                 Some(MachineTargetState::Deregistered)
             }
+            // It has left before, and only a look that proves it anew is missing.
+            RegistrationState::Registering | RegistrationState::Leaving
+                if self.stored == Some(MachineTargetState::Deregistered) =>
+            {
+                self.stored
+            }
             RegistrationState::Registering
             | RegistrationState::Registered { .. }
             | RegistrationState::Leaving
@@ -64,16 +70,20 @@ impl TargetView {
 
     /// The state to store for an instance that leaves before its machine waits for that. Its registration may stay.
     fn departing(&self) -> Option<MachineTargetState> {
-        if self.is_registered() {
-            self.registering()
-        } else {
+        if self.leaves() {
             self.deregistering()
+        } else {
+            self.registering()
         }
     }
 
-    /// Whether the instance is registered, as far as AWS shows.
-    pub(super) fn is_registered(&self) -> bool {
-        matches!(self.shown, RegistrationState::Registered { .. })
+    /// Whether the instance leaves the group or has left it, by what AWS shows or by what is stored.
+    pub(super) fn leaves(&self) -> bool {
+        let shown = matches!(
+            self.shown,
+            RegistrationState::Leaving | RegistrationState::Out | RegistrationState::Overdue
+        );
+        shown || self.was_leaving()
     }
 
     /// Whether AWS has shown the state of the instance in the group.
