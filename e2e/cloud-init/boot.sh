@@ -37,6 +37,7 @@ mkdir -p /var/lib/cloud
 mount --bind "$root/lib" /var/lib/cloud
 export PATH="$root/bin:$programs:\$PATH"
 for boot in first second; do
+  find /run -mindepth 1 -delete
   for stage in 'init --local' init 'modules --mode=config' 'modules --mode=final'; do
     echo "\$boot boot: cloud-init \$stage"
     timeout 120 cloud-init \$stage >>/var/log/stages.log 2>&1

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,7 +172,8 @@ runcmd:
                 assert_eq!(delivery.left(&stored).await?, 0, "cloud-init {version}");
                 versions.push(version);
             }
-            ensure!(versions.len() >= 2, "the versions are {versions:?}");
+            let is_there = |start: &str| versions.iter().any(|version| version.starts_with(start));
+            ensure!(is_there("20.") && is_there("26."), "the versions are {versions:?}");
             Ok(())
         })
     }
@@ -195,6 +197,11 @@ runcmd:
             let output = tokio::time::timeout(WITHIN, boot).await??;
             let log = || std::fs::read_to_string(root.path().join("log/stages.log")).unwrap_or_default();
             ensure!(output.status.success(), "{output:?} {}", log());
+            let mode = std::fs::metadata(root.path().join("etc/kubernetes"))?
+                .permissions()
+                .mode()
+                & 0o777;
+            ensure!(mode == 0o755, "a folder that cloud-init makes has the mode {mode:o}");
             let written = std::fs::read_to_string(root.path().join("etc/kubernetes/node"));
             written.with_context(|| format!("{output:?} {}", log()))
         }

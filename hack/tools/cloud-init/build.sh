@@ -38,8 +38,8 @@ apt_of() { # apt_of <suite> <argument…>: apt-get with the packages of this sui
 for suite in oldoldstable oldstable stable unstable; do
   echo "cloud-init: of Debian $suite"
   if ! apt_of "$suite" update >"$work/log" 2>&1 || ! (cd "$work" && apt_of "$suite" download cloud-init >"$work/log" 2>&1); then
-    echo "cloud-init: Debian $suite has none here: $(tail -n 1 "$work/log")"
-    continue
+    echo "cloud-init: Debian $suite has none here: $(tail -n 1 "$work/log")" >&2
+    exit 1
   fi
   package="$(ls "$work"/cloud-init_*.deb)"
   version="$(dpkg-deb --field "$package" Version)"

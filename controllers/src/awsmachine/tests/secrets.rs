@@ -43,7 +43,7 @@ async fn bootstrap_data_is_recorded_stored_and_then_launched_with() {
     let launch = scene.aws.launches().remove(0);
     let user_data = String::from_utf8(launch.user_data.expose().to_vec()).unwrap();
     assert!(user_data.starts_with("MIME-Version"), "{user_data}");
-    assert!(!user_data.contains("#cloud-config"), "{user_data}");
+    assert!(!user_data.contains("#cloud-config\n"), "{user_data}");
     let secrets = recorded(&pass).unwrap();
     assert_eq!(
         (secrets.prefix.as_str(), secrets.count),

@@ -94,21 +94,27 @@ fetch() { # fetches the data, checks it, and deletes the secrets
   done
 }
 
-hand_over() { # makes the data a part of the configuration of cloud-init, or a script that it runs
-  local first place="$configuration"
+render() { # renders the data, where it is a template, as cloud-init renders user data
+  local first
   IFS= read -r first <"$target" || [ -n "$first" ] || fail "$target is empty"
   case "$first" in
     '## template: jinja'*) cloud-init devel render "$target" >"$work/data" 2>"$work/error" ||
       fail "cloud-init cannot render $target: $(reason)" ;;
-    '#cloud-config'*) cp "$target" "$work/data" ;;
+    *) cp "$target" "$work/data" || fail "cannot copy $target" ;;
+  esac
+}
+
+hand_over() { # makes the data a part of the configuration of cloud-init, or a script that it runs
+  local first place="$configuration"
+  IFS= read -r first <"$work/data" || [ -n "$first" ] || fail "what $target is rendered to is empty"
+  case "${first%%[[:space:]]*}" in
+    '#cloud-config') ;;
     '#!'*)
       place="$script"
-      cp "$target" "$work/data" && chmod 700 "$work/data"
+      chmod 700 "$work/data"
       ;;
     *) fail "$target is neither a cloud-config nor a script" ;;
   esac
-  # An image may have those of the machine that it was made from.
-  rm -f "$configuration" "$script"
   mkdir -p "${place%/*}" && mv -f "$work/data" "$place" || fail "cannot write $place"
 }
 
@@ -120,7 +126,10 @@ fi
 
 work="$(mktemp -d "$root/etc/.secret-userdata.XXXXXX")" || fail "cannot make a folder in $root/etc"
 trap 'rm -rf "$work"' EXIT
+# An image may have those of the machine that it was made from.
+rm -f "$configuration" "$script"
 is_intact "$target" || fetch
+render
 hand_over
 rm -rf "$work"
 
@@ -128,5 +137,5 @@ rm -rf "$work"
 # and the later stages read the configuration anew. Not by a restart of the service: since cloud-init 24.3 a service is a
 # stage of one process, and cannot be repeated.
 say "$target is written, cloud-init goes on with it"
-cloud-init init >"$root/var/log/cloud-init-bootstrap-data.log" 2>&1 ||
+(umask 022 && exec cloud-init init) >"$root/var/log/cloud-init-bootstrap-data.log" 2>&1 ||
   say "cloud-init reports an error: see $root/var/log/cloud-init-bootstrap-data.log"

@@ -33,6 +33,7 @@ rm "$STUB/store/$name"
 /// cloud-init, which renders a template as its last line.
 const CLOUD_INIT: &str = r#"#!/bin/bash
 echo "cloud-init $*" >>"$STUB/calls"
+if [ "$1" = init ]; then umask >"$STUB/umask"; fi
 if [ "$1" = devel ]; then tail -n 1 "$3"; fi
 "#;
 
@@ -160,6 +161,8 @@ fn a_machine_takes_its_data_deletes_it_and_hands_it_over() {
         }
         let left = fs::read_dir(machine.path("root/etc")).unwrap().count();
         assert_eq!(left, 2, "nothing temporary is left");
+        let umask = fs::read_to_string(machine.path("umask")).unwrap();
+        assert_eq!(umask, "0022\n", "what cloud-init makes may be read by others");
     }
 }
 
@@ -246,9 +249,15 @@ fn a_later_boot_does_nothing() {
 }
 
 #[test]
-fn the_file_of_another_machine_in_the_image_is_replaced() {
+fn the_files_of_another_machine_in_the_image_are_never_used() {
     let machine = Machine::new(DATA, SecretsBackend::SecretsManager);
-    fs::write(machine.path("root/etc/secret-userdata.txt"), "#cloud-config\n").unwrap();
+    fs::create_dir_all(machine.path("root/etc/cloud/cloud.cfg.d")).unwrap();
+    for file in ["secret-userdata.txt", "cloud/cloud.cfg.d/99-bootstrap-data.cfg"] {
+        fs::write(machine.path("root/etc").join(file), "#cloud-config\n").unwrap();
+    }
+    fs::write(machine.path("throttles"), "3").unwrap();
+    assert_eq!(machine.boot().status.code(), Some(1));
+    assert_eq!(machine.configuration(), None, "it is gone though nothing could be read");
     assert!(machine.boot().status.success());
     assert_eq!(machine.configuration().as_deref(), Some(DATA));
 }
@@ -389,7 +398,9 @@ fn cloud_init_renders_templates_and_runs_scripts() {
     assert!(machine.boot().status.success());
     assert_eq!(machine.calls(), [""; 0], "a later boot does nothing");
 
-    let machine = Machine::new(b"{}", SecretsBackend::SecretsManager);
-    assert_eq!(machine.boot().status.code(), Some(1));
-    assert!(machine.console().contains("neither a cloud-config nor a script"));
+    for data in [b"{}".as_slice(), b"#cloud-config-archive\n"] {
+        let machine = Machine::new(data, SecretsBackend::SecretsManager);
+        assert_eq!(machine.boot().status.code(), Some(1));
+        assert!(machine.console().contains("neither a cloud-config nor a script"));
+    }
 }
