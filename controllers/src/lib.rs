@@ -14,6 +14,7 @@ pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;
 pub mod machine_networks;
+mod named_load_balancers;
 pub mod object_counts;
 pub mod orphans;
 mod pause;

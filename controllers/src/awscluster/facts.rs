@@ -1,5 +1,6 @@
 //! The facts that one reconcile reads about an unmanaged AWSCluster, as plain data. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_api::cluster::status::FailureDomain;
@@ -59,8 +60,13 @@ impl NetworkLookup {
                 let targets = found.targets.iter().filter_map(|lookup| lookup.kinds.as_ref().err());
                 let search = found.parts.as_ref().and_then(|parts| parts.targets.as_ref());
                 let search = search.and_then(TargetSearch::error);
+                let named = found
+                    .named_load_balancers
+                    .values()
+                    .filter_map(|lookup| lookup.as_ref().err());
                 balancer
                     .chain(targets)
+                    .chain(named)
                     .chain(search)
                     .filter_map(|error| error.retry_after)
                     .min()
@@ -85,6 +91,8 @@ pub(super) struct FoundNetwork {
     pub(super) route_tables: Vec<RouteTable>,
     /// The load balancer that the spec names.
     pub(super) load_balancer: Option<LoadBalancerLookup>,
+    /// The load balancers that `spec.controlPlaneTargets` names, by name.
+    pub(super) named_load_balancers: BTreeMap<String, Result<Option<ApiLoadBalancer>, CloudError>>,
     /// The ids of the VPCs that match `spec.discovery.vpc`, or of the VPC that the spec names beside `spec.discovery`.
     pub(super) matching_vpcs: Vec<String>,
     /// The parts of the network that match `spec.discovery`; absent unless exactly one VPC matches. The resources

@@ -172,6 +172,10 @@ pub(super) async fn look_up(
                 .unwrap_or_else(LoadBalancerLookup::Failed),
         );
     }
+    for name in load_balancer::named_by_targets(spec) {
+        let shown = cloud.load_balancer(name).await;
+        found.named_load_balancers.insert(name.to_owned(), shown);
+    }
     found.targets = look_up_targets(cloud, spec, &found.account_id).await;
     Ok(NetworkLookup::Found(Box::new(found)))
 }

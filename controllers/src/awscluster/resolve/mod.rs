@@ -268,8 +268,17 @@ fn load_balancer_targets(
     let place = place(region, found.map_or("", |found| &found.account_id));
     let lookup = found.and_then(|found| found.load_balancer.as_ref());
     let known = before.filter(|before| before.of_this_spec);
-    let known = known.map(|known| known.network.control_plane_targets.as_slice());
-    load_balancer::targets(spec, api_port, lookup, known.unwrap_or_default(), &place, problems)
+    let known = known.map_or(&[][..], |known| &known.network.control_plane_targets);
+    let targets = load_balancer::targets(spec, api_port, lookup, known, &place, problems);
+    match (targets, found) {
+        (Targets::Known(targets), Some(found)) => {
+            Targets::Known(load_balancer::resolve_names(targets, found, region, problems))
+        }
+        (Targets::Known(_), None) if !known.is_empty() && !load_balancer::named_by_targets(spec).is_empty() => {
+            Targets::Known(known.to_vec())
+        }
+        (targets, _) => targets,
+    }
 }
 
 fn vpc(

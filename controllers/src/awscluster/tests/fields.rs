@@ -257,8 +257,8 @@ async fn control_plane_targets_come_from_spec_or_load_balancer() {
         (
             "controlPlaneTargets[].loadBalancerName",
             "controlPlaneTargets: [{loadBalancerName: api}]",
-            "/status/network/controlPlaneTargets/0/loadBalancerName",
-            json!("api"),
+            "/status/network/controlPlaneTargets/0/targetGroupARN",
+            json!(arn),
         ),
         (
             "controlPlaneTargets[].classicLoadBalancerName",
