@@ -135,7 +135,7 @@ pub(crate) struct Session {
     /// The values of parameters that AWS publishes.
     parameters: SharedAnswers<String, String>,
     instance_types: SharedAnswers<String, InstanceType>,
-    capacity_zones: SharedAnswers<CapacitySource, Option<String>>,
+    capacity_zones: SharedAnswers<CapacitySource, String>,
     /// The domain names of VPCs.
     domain_names: SharedAnswers<String, Option<String>>,
     /// Made by the first machine that has secrets, or an image that a parameter names.
@@ -347,7 +347,7 @@ impl SessionDriver for ControllerSession {
         self.shared(&self.session.instance_types, &name.to_owned(), ask).await
     }
 
-    async fn capacity_zone(&self, source: &CapacitySource) -> Result<Option<String>, CloudError> {
+    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError> {
         let ask = async |ec2: Ec2Calls, source: CapacitySource| ec2.capacity_zone(source).await;
         self.shared(&self.session.capacity_zones, source, ask).await
     }

@@ -82,8 +82,11 @@ pub trait MachineCloud: Send + Sync {
     /// # Errors
     /// Of class `NotFound`: the region has no such type.
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
-    /// The zone of capacity that a machine names; `None` if AWS does not show it. Asked once a day.
-    async fn capacity_zone(&self, source: &CapacitySource) -> Result<Option<String>, CloudError>;
+    /// The zone of capacity that a machine names; asked once a day.
+    ///
+    /// # Errors
+    /// Of class `NotFound`: AWS does not show the capacity.
+    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError>;
     /// The domain name in the DHCP options of a VPC; `None` if these have none. Asked once an hour.
     async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError>;
     /// Instances by query, straight from AWS: the lookup of an unconfirmed launch, and before a deletion.

@@ -287,11 +287,7 @@ impl MachineKubernetes for Manager {
 
     fn machines_of_cluster(&self, _: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
         let state = self.state();
-        let belongs = |machine: &&Arc<AWSMachine>| {
-            let metadata = &machine.metadata;
-            meta::has_finalizer(metadata, meta::MACHINE_FINALIZER)
-                && meta::cluster_name_label(metadata) == Some(cluster)
-        };
+        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
         state.cache.aws_machines.values().filter(belongs).cloned().collect()
     }
 
@@ -423,7 +419,11 @@ impl ClusterKubernetes for Manager {
 
     fn held_machines(&self, _: &str, cluster: &str) -> BTreeSet<String> {
         let state = self.state();
-        let belongs = |machine: &&Arc<AWSMachine>| meta::cluster_name_label(&machine.metadata) == Some(cluster);
+        let belongs = |machine: &&Arc<AWSMachine>| {
+            let metadata = &machine.metadata;
+            meta::has_finalizer(metadata, meta::MACHINE_FINALIZER)
+                && meta::cluster_name_label(metadata) == Some(cluster)
+        };
         let machines = state.cache.aws_machines.values().filter(belongs);
         machines.map(|machine| machine.name_any()).collect()
     }

@@ -358,10 +358,9 @@ impl Wiring {
         let aws_clusters = self.caches.aws_clusters.store().clone();
         move |metadata, name| {
             let namespace = metadata.namespace.as_deref()?;
-            let reference = match clusters.get(&ObjectRef::new(name).within(namespace)) {
-                Some(cluster) => aws_cluster_of(&cluster)?,
-                None => orphan_of(&aws_clusters, namespace, name)?,
-            };
+            let owner = clusters.get(&ObjectRef::new(name).within(namespace));
+            let named = owner.and_then(|owner| aws_cluster_of(&owner));
+            let reference = named.or_else(|| orphan_of(&aws_clusters, namespace, name))?;
             let waits = machine_networks::may_wait_for_machines(aws_clusters.get(&reference)?.as_ref());
             waits.then_some(reference)
         }
@@ -405,7 +404,7 @@ fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     condition.is_some_and(|condition| condition.status == "False")
 }
 
-/// The AWSCluster that a Cluster owned which is gone.
+/// The AWSCluster that a Cluster owns which is gone, or which names none.
 fn orphan_of(aws_clusters: &Store<AWSCluster>, namespace: &str, owner: &str) -> Option<ObjectRef<AWSCluster>> {
     let orphan = aws_clusters.find(|cluster| {
         cluster.metadata.namespace.as_deref() == Some(namespace)

@@ -5,18 +5,25 @@ use capa_cloud::{CapacitySource, CloudError};
 use super::Ec2Calls;
 
 impl Ec2Calls {
-    /// The zone of capacity that a machine names; `None` if AWS does not show it.
-    pub(crate) async fn capacity_zone(&self, source: CapacitySource) -> Result<Option<String>, CloudError> {
-        let zone = match source {
+    /// The zone of capacity that a machine names.
+    ///
+    /// # Errors
+    /// Of class `NotFound`: AWS does not show it, or not yet.
+    pub(crate) async fn capacity_zone(&self, source: CapacitySource) -> Result<String, CloudError> {
+        let (action, zone) = match source.clone() {
             CapacitySource::Reservation(id) => {
                 let found = self.reservation_facts(vec![id]).await?.into_iter().next();
-                found.map(|reservation| reservation.zone)
+                (
+                    "DescribeCapacityReservations",
+                    found.map(|reservation| reservation.zone),
+                )
             }
             CapacitySource::Host(id) => {
                 let found = self.host_facts(vec![id]).await?.into_iter().next();
-                found.map(|host| host.zone)
+                ("DescribeHosts", found.map(|host| host.zone))
             }
         };
-        Ok(zone.filter(|zone| !zone.is_empty()))
+        let zone = zone.filter(|zone| !zone.is_empty());
+        zone.ok_or_else(|| CloudError::not_found(action, format!("{source} is not shown")))
     }
 }

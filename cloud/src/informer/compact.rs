@@ -6,13 +6,24 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::owner_tags::{self, OwnerTags};
-use crate::{Instance, InstanceState, MachineAddress, PrimaryInterface, StateReason};
+use crate::{Instance, InstanceState, MachineAddress, MachineAddressType, PrimaryInterface, StateReason};
 
 /// The separators of parts, and of fields within a part. EC2 answers in XML, which cannot contain these characters.
 const PART: char = '\u{1}';
 const FIELD: char = '\0';
 /// The first character of an optional value that is present, even if it is empty.
 const PRESENT: char = '=';
+
+/// The letter that stands for each type of address.
+const ADDRESS_TYPES: [(MachineAddressType, &str); 5] = [
+    (MachineAddressType::Hostname, "h"),
+    (MachineAddressType::ExternalIP, "E"),
+    (MachineAddressType::InternalIP, "I"),
+    (MachineAddressType::ExternalDNS, "e"),
+    (MachineAddressType::InternalDNS, "i"),
+];
+/// The first character of an id without its prefix.
+const SHORTENED: char = '-';
 
 /// An instance without its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +38,8 @@ impl CompactInstance {
         let reason = instance.state_reason.as_ref();
         let mut text = Text::default();
         text.field(&instance.availability_zone);
-        text.optional(instance.subnet_id.as_deref());
-        text.optional(instance.vpc_id.as_deref());
+        text.id(instance.subnet_id.as_deref(), "subnet-");
+        text.id(instance.vpc_id.as_deref(), "vpc-");
         text.optional(instance.client_token.as_deref());
         text.optional(reason.map(|reason| reason.code.as_str()));
         text.field(reason.map_or("", |reason| reason.message.as_str()));
@@ -37,7 +48,7 @@ impl CompactInstance {
         text.optional(interface.map(|interface| interface.id.as_str()));
         text.part();
         for address in &instance.addresses {
-            text.field(address.address_type.into());
+            text.field(letter_of(address.address_type));
             text.field(&address.address);
         }
         text.part();
@@ -82,7 +93,12 @@ impl CompactInstance {
         let mut field = || first.next().unwrap_or_default();
         let optional = |text: &str| text.strip_prefix(PRESENT).map(str::to_owned);
         let availability_zone = field().to_owned();
-        let (subnet_id, vpc_id, client_token) = (optional(field()), optional(field()), optional(field()));
+        let restored = |text: &str, prefix: &str| match text.strip_prefix(SHORTENED) {
+            Some(rest) => Some(format!("{prefix}{rest}")),
+            None => optional(text),
+        };
+        let (subnet_id, vpc_id) = (restored(field(), "subnet-"), restored(field(), "vpc-"));
+        let client_token = optional(field());
         let (code, message) = (optional(field()), field());
         let (instance_type, interface_id) = (field().to_owned(), optional(field()));
         let addresses = pairs(parts.next().into_iter().flatten());
@@ -112,9 +128,14 @@ impl CompactInstance {
     }
 }
 
+fn letter_of(kind: MachineAddressType) -> &'static str {
+    let mut types = ADDRESS_TYPES.into_iter();
+    types.find(|(known, _)| *known == kind).map_or("", |(_, letter)| letter)
+}
+
 fn address((kind, address): (&str, &str)) -> Option<MachineAddress> {
     Some(MachineAddress {
-        address_type: kind.parse().ok()?,
+        address_type: ADDRESS_TYPES.into_iter().find(|(_, letter)| *letter == kind)?.0,
         address: address.to_owned(),
     })
 }
@@ -144,6 +165,17 @@ impl Text {
         }
     }
 
+    /// An optional id, without the prefix that almost every one has.
+    fn id(&mut self, value: Option<&str>, prefix: &str) {
+        match value.and_then(|value| value.strip_prefix(prefix)) {
+            Some(rest) => {
+                self.0.push(SHORTENED);
+                self.field(rest);
+            }
+            None => self.optional(value),
+        }
+    }
+
     fn part(&mut self) {
         self.0.push(PART);
     }
@@ -157,7 +189,6 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::MachineAddressType;
 
     fn text() -> impl Strategy<Value = String> {
         // Characters that XML can contain.
@@ -187,7 +218,7 @@ mod tests {
             state_reason in of((text(), text()).prop_map(|(code, message)| StateReason { code, message })),
             instance_type in text(),
             availability_zone in text(),
-            subnet_id in of(text()),
+            subnet_id in of(prop_oneof![text(), text().prop_map(|rest| format!("subnet-{rest}"))]),
             vpc_id in of(text()),
             primary_interface in of(interface()),
             volume_ids in vec(text(), 0..4),

@@ -60,8 +60,8 @@ pub trait SessionDriver: Send + Sync {
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
 
     /// DescribeCapacityReservations or DescribeHosts, shared for a day. A driver without reservations knows no zone.
-    async fn capacity_zone(&self, _source: &CapacitySource) -> Result<Option<String>, CloudError> {
-        Ok(None)
+    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError> {
+        Err(CloudError::not_found("DescribeHosts", format!("{source} is not shown")))
     }
 
     /// DescribeVpcs and DescribeDhcpOptions for one VPC, shared for an hour. A driver without DHCP options has no
@@ -228,7 +228,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.instance_type(name).await
     }
 
-    async fn capacity_zone(&self, source: &CapacitySource) -> Result<Option<String>, CloudError> {
+    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError> {
         self.driver.capacity_zone(source).await
     }
 

@@ -92,7 +92,7 @@ pub(super) struct Inputs<'a> {
     pub(super) checked: Option<PreflightStatus>,
     /// What the machines of the cluster name in their own specs.
     pub(super) machines: MachineNetworks,
-    /// `Ready` of an AWSCluster that is being deleted.
+    /// What `Ready` says of an AWSCluster that is being deleted.
     pub(super) deletion: Option<ConditionUpdate>,
 }
 
@@ -136,7 +136,15 @@ pub(super) fn unmanaged(
         others: &others,
         ignored: &ignored_fields(&cluster.spec, &found),
     };
-    let ready = deletion.unwrap_or_else(|| ready.condition());
+    let ready = ready.condition();
+    // While its Cluster lives, the remediation of its machines goes on.
+    let ready = match deletion {
+        Some(deletion) => ConditionUpdate {
+            status: ready.status,
+            ..deletion
+        },
+        None => ready,
+    };
     let updates = [
         not_paused(&cluster.metadata),
         ready,

@@ -164,7 +164,7 @@ async fn a_cluster_with_machines_is_held_until_they_are_gone() {
     let mut deleted = held.cluster.clone();
     deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let waiting = scene.pass(&deleted).await;
-    assert_eq!(waiting.says(ConditionType::Ready), "False/DeletionBlocked");
+    assert_eq!(waiting.says(ConditionType::Ready), "True/DeletionBlocked");
     let message = waiting.message(ConditionType::Ready);
     assert!(message.contains("until they are gone: m;"), "{message}");
     assert_eq!(waiting.calls, [""; 0]);

@@ -29,7 +29,7 @@ pub(super) async fn resolve(spec: &AWSMachineSpec, cloud: &dyn MachineCloud) -> 
         return Ok(None);
     };
     match cloud.capacity_zone(&source).await {
-        Ok(zone) => Ok(zone.map(|zone| CapacityZone { zone, source })),
+        Ok(zone) => Ok(Some(CapacityZone { zone, source })),
         Err(error) if error.class.is_permanent() => Ok(None),
         Err(error) => {
             let message = format!("the lookup of the zone of {source} failed: {error}");

@@ -102,7 +102,11 @@ pub(super) async fn prepare(
     let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
     let user_data = LaunchUserData::new(scope, user_data, secrets.as_ref(), &location, context).await?;
     let interfaces = own_interfaces(scope, &merged, &location).await?;
-    let capacity_zone = capacity_zone::resolve(&scope.machine.spec, location.cloud.as_ref()).await?;
+    // A recorded attempt has its subnet, and own interfaces have theirs.
+    let capacity_zone = match attempt::open_request(scope) {
+        None if interfaces.is_none() => capacity_zone::resolve(&scope.machine.spec, location.cloud.as_ref()).await?,
+        _ => None,
+    };
     Ok(Prepared {
         kind,
         location,

@@ -143,8 +143,9 @@ mod long_stories {
                     tokio::time::sleep(pause).await;
                 }
                 for (version, kind, end) in order {
-                    let gone = s.gone_within(NODES_WITHIN, version, kind, &[&format!("{name}{end}")]);
-                    gone.await
+                    let object = format!("{name}{end}");
+                    s.gone_within(NODES_WITHIN, version, kind, &[&object])
+                        .await
                         .with_context(|| format!("deleted every {pause:?} in the order {order:?}"))?;
                 }
                 let left = s.user.live_instances().await?;
