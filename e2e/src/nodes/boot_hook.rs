@@ -23,9 +23,9 @@ use crate::programs;
 /// The limit for a hook. It is longer than the hook's own attempts.
 const WITHIN: Duration = Duration::from_mins(3);
 
-/// The cloud-init that hooks call: templates are rendered by the reader of the configuration, and the stages run after
-/// the hook.
-const CLOUD_INIT: &str = "#!/bin/bash\nif [ \"$1\" = devel ]; then cat \"$3\"; fi\n";
+/// The cloud-init that hooks call. It takes the first line of a template, and leaves the rest to the reader of the
+/// configuration. The stages run after the hook.
+const CLOUD_INIT: &str = "#!/bin/bash\nif [ \"$1\" = devel ]; then tail -n +2 \"$3\"; fi\n";
 
 /// How often, and after how many seconds at first, the provider's hook tries again.
 const TRIES: [(&str, &str); 2] = [("BOOT_HOOK_TRIES", "5"), ("BOOT_HOOK_PAUSE", "1")];
