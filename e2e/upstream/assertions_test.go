@@ -47,8 +47,12 @@ func awsOwnerReferenceAssertions(topologyManaged bool) ownerAssertions {
 	}
 }
 
-// awsFinalizersAssertion names the finalizers of this provider's kinds. An unmanaged AWSCluster has none.
+// awsFinalizersAssertion names the finalizers of this provider's kinds. An unmanaged AWSCluster has one while its Cluster
+// has machines.
 var awsFinalizersAssertion = finalizerAssertions{
+	awsCluster: func(types.NamespacedName) []string {
+		return []string{"awscluster.infrastructure.cluster.x-k8s.io"}
+	},
 	awsMachine: func(types.NamespacedName) []string {
 		return []string{"awsmachine.infrastructure.cluster.x-k8s.io"}
 	},

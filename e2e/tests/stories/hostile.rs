@@ -12,7 +12,10 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams,
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use super::machines::at;
 use super::scenario::{CORE, OURS, Scenario, tell};
+
+const ABANDON: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
 
 /// The number of objects of each kind, of a hundred.
 const OBJECTS: [(&str, usize); 7] = [
@@ -371,6 +374,7 @@ async fn delete_all(scenario: &Scenario, api_version: &str, kind: &str) -> anyho
     api.delete_collection(&DeleteParams::default(), &ListParams::default())
         .await?;
     eventually(WITHIN, &format!("every {kind} to be gone"), async || {
+        abandon_as_told(scenario).await?;
         let left = api.list(&ListParams::default()).await?.items;
         let Some(one) = left.first() else {
             return Ok(());
@@ -378,4 +382,22 @@ async fn delete_all(scenario: &Scenario, api_version: &str, kind: &str) -> anyho
         bail!("{} are left, among them {}: {}", left.len(), one.name_any(), one.data);
     })
     .await
+}
+
+/// Does what the condition of each held machine says: gives up the instance that its spec names and AWS does not show.
+async fn abandon_as_told(scenario: &Scenario) -> anyhow::Result<()> {
+    for machine in scenario.all("AWSMachine").await? {
+        let conditions = at(&machine, "/status/conditions").as_array().into_iter().flatten();
+        let mut held = conditions.filter(|condition| condition["reason"] == "DeletionBlocked");
+        let advice = held.find_map(|condition| condition["message"].as_str()?.split_once(ABANDON));
+        let value = advice.and_then(|(_, rest)| rest.strip_prefix(": ")?.split_whitespace().next());
+        if let Some(value) = value.filter(|value| machine.annotations().get(ABANDON).map(String::as_str) != Some(value))
+        {
+            let abandoned = json!({"metadata": {"annotations": {ABANDON: value}}});
+            scenario
+                .patch(OURS, "AWSMachine", &machine.name_any(), abandoned)
+                .await?;
+        }
+    }
+    Ok(())
 }

@@ -104,6 +104,7 @@ mod long_stories {
                 ("DescribeInstances", 1),
                 ("DescribeTargetGroups", 1),
                 ("DescribeTargetHealth", 1),
+                ("DescribeVpcs", 1),
                 ("GetCallerIdentity", 1),
             ]);
             assert_eq!(calls.counts().into_iter().collect::<Vec<_>>(), expected, "{calls}");

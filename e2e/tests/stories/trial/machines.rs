@@ -25,13 +25,12 @@ const WRONG_SPECS: &[(&str, &str, &str)] = &[
         "spec.additionalSecurityGroups",
     ),
     (
-        "a price that is none",
-        "spotMarketOptions: {maxPrice: cheap}",
-        "spotMarketOptions",
+        "a partition of no placement group",
+        "placementGroupPartition: 2",
+        "placementGroupName",
     ),
     ("a root volume of 4 GiB", "rootVolume: {size: 4}", "rootVolume"),
     ("a volume io2 without IOPS", "rootVolume: {size: 20, type: io2}", "iops"),
-    ("a field without effect", "tenancy: dedicated", "tenancy"),
     ("a reserved tag", "additionalTags: {'aws:team': a}", "aws:"),
     (
         "an instance of Azure",
