@@ -134,19 +134,8 @@ fn bootstrap_data() -> Vec<Trial> {
     let large = fixtures::bootstrap_secret("large", &format!("#cloud-config\n# {}", "x".repeat(16 * 1024)));
     vec![
         waits("no bootstrap Secret", "dataless", String::new(), "Secret dataless"),
-        waits(
-            "Ignition in place of cloud-init",
-            "ignition",
-            ignition,
-            "Secret ignition",
-        ),
+        waits("Ignition without a bucket", "ignition", ignition, "no S3 bucket"),
         waits("too large user data", "large", large, "uncompressedUserData: false"),
-        replaced(
-            "no way to deliver user data",
-            "unasked",
-            &whole("unasked", ""),
-            "insecureSkipSecretsManager",
-        ),
     ]
 }
 
