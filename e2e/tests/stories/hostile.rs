@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use capa_api::meta::ABANDON_INSTANCE_ANNOTATION as ABANDON;
 use capa_e2e::hostile::{Hostile, remove};
 use capa_e2e::{Manager, Story, eventually, fixtures, moto, objects};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -14,8 +15,6 @@ use serde_json::{Value, json};
 
 use super::machines::at;
 use super::scenario::{CORE, OURS, Scenario, tell};
-
-const ABANDON: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
 
 /// The number of objects of each kind, of a hundred.
 const OBJECTS: [(&str, usize); 7] = [
@@ -384,9 +383,12 @@ async fn delete_all(scenario: &Scenario, api_version: &str, kind: &str) -> anyho
     .await
 }
 
-/// Does what the condition of each held machine says: gives up the instance that its spec names and AWS does not show.
+/// Does what the condition of each held machine says that has no launch record: gives up the instance that its spec alone
+/// names, and that AWS does not show.
 async fn abandon_as_told(scenario: &Scenario) -> anyhow::Result<()> {
-    for machine in scenario.all("AWSMachine").await? {
+    let mut machines = scenario.all("AWSMachine").await?;
+    machines.retain(|machine| at(machine, "/status/launch").is_null());
+    for machine in machines {
         let conditions = at(&machine, "/status/conditions").as_array().into_iter().flatten();
         let mut held = conditions.filter(|condition| condition["reason"] == "DeletionBlocked");
         let advice = held.find_map(|condition| condition["message"].as_str()?.split_once(ABANDON));
