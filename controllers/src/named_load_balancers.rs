@@ -1,27 +1,59 @@
 //! The target groups behind the load balancers that `controlPlaneTargets` names. Pure.
 
+use std::collections::BTreeMap;
+
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
 use capa_cloud::{ApiLoadBalancer, CloudError};
 use capa_network::Problem;
 
-/// The targets in place of one that names a load balancer, by the answer of AWS.
-///
-/// # Errors
-/// The problem, as `NetworkReady` tells it, while the target groups are not known.
-pub(crate) fn target_groups(
-    target: &ControlPlaneTarget,
+/// The answers of AWS about load balancers, by name. A load balancer that does not exist is `None`.
+pub(crate) type Answers = BTreeMap<String, Result<Option<ApiLoadBalancer>, CloudError>>;
+
+/// The targets, each once, with the target groups behind each load balancer in place of its name, and the problem of
+/// each load balancer whose target groups are not known. The name of such a load balancer stays among the targets.
+pub(crate) fn resolve_names(
+    targets: Vec<ControlPlaneTarget>,
+    answers: &Answers,
+    region: &str,
+    account_id: &str,
+) -> (Vec<ControlPlaneTarget>, Vec<Problem>) {
+    let (mut resolved, mut problems) = (Vec::new(), Vec::new());
+    for target in targets {
+        let name = target.load_balancer_name.as_deref();
+        let answer = name.and_then(|name| Some((name, answers.get(name)?)));
+        let groups = answer.map(|(name, answer)| target_groups(name, target.port, answer, region, account_id));
+        let replacement = match groups {
+            Some(Ok(groups)) => groups,
+            Some(Err(problem)) => {
+                problems.push(problem);
+                vec![target]
+            }
+            None => vec![target],
+        };
+        for target in replacement {
+            if !resolved.contains(&target) {
+                resolved.push(target);
+            }
+        }
+    }
+    (resolved, problems)
+}
+
+/// The targets in place of the name of a load balancer.
+fn target_groups(
     name: &str,
-    found: Result<&Option<ApiLoadBalancer>, &CloudError>,
+    port: Option<i32>,
+    answer: &Result<Option<ApiLoadBalancer>, CloudError>,
     region: &str,
     account_id: &str,
 ) -> Result<Vec<ControlPlaneTarget>, Problem> {
-    let found = found.map_err(|error| {
+    let found = answer.as_ref().map_err(|error| {
         let message =
             format!("load balancer {name} could not be looked up, and the provider retries the lookup: {error}");
         Problem::new(error.class.reason(), message)
     })?;
-    let port = target.port.unwrap_or(ControlPlaneTarget::API_PORT);
+    let port = port.unwrap_or(ControlPlaneTarget::API_PORT);
     let Some(found) = found else {
         let message = format!(
             "load balancer {name} does not exist in {region} of account {account_id}: create it, or correct its name in \
@@ -43,7 +75,7 @@ pub(crate) fn target_groups(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::refused;
+    use crate::testing::{read, refused};
 
     fn found(listeners: &[(i32, &str)]) -> ApiLoadBalancer {
         let listeners = listeners.iter().map(|(port, arn)| (*port, vec![(*arn).to_owned()]));
@@ -56,13 +88,7 @@ mod tests {
     #[test]
     fn a_load_balancer_stands_for_the_groups_of_its_listener() {
         let said = |port, answer| {
-            let target = ControlPlaneTarget {
-                load_balancer_name: Some("api".into()),
-                port: Some(port),
-                ..ControlPlaneTarget::default()
-            };
-            let answer: &Result<_, _> = &answer;
-            let groups = target_groups(&target, "api", answer.as_ref(), "eu-west-1", "1");
+            let groups = target_groups("api", Some(port), &answer, "eu-west-1", "1");
             groups.map_or_else(
                 |problem| format!("{}: {}", problem.reason, problem.message),
                 |groups| {
@@ -91,5 +117,21 @@ mod tests {
             let said = said(port, answer);
             assert!(said.starts_with(expected), "{said}");
         }
+    }
+
+    #[test]
+    fn a_name_whose_target_groups_are_unknown_stays_with_a_problem() {
+        let answers = [
+            ("api".to_owned(), Ok(Some(found(&[(6443, "arn:a"), (443, "arn:c")])))),
+            ("gone".to_owned(), Ok(None)),
+        ];
+        let targets = "[{targetGroupARN: 'arn:a'}, {loadBalancerName: api}, {loadBalancerName: api, port: 443}, \
+                       {loadBalancerName: gone}, {loadBalancerName: unasked}]";
+        let (resolved, problems) = resolve_names(read(targets), &answers.into(), "eu-west-1", "1");
+        let expected = "[{targetGroupARN: 'arn:a'}, {targetGroupARN: 'arn:c'}, {loadBalancerName: gone}, \
+                        {loadBalancerName: unasked}]";
+        assert_eq!(resolved, read::<Vec<ControlPlaneTarget>>(expected));
+        let reasons: Vec<_> = problems.iter().map(|problem| problem.reason).collect();
+        assert_eq!(reasons, [Reason::NotFound]);
     }
 }

@@ -10,16 +10,16 @@ impl Ec2Calls {
     /// # Errors
     /// Of class `NotFound`: AWS does not show it, or not yet.
     pub(crate) async fn capacity_zone(&self, source: CapacitySource) -> Result<String, CloudError> {
-        let (action, zone) = match source.clone() {
+        let (action, zone) = match &source {
             CapacitySource::Reservation(id) => {
-                let found = self.reservation_facts(vec![id]).await?.into_iter().next();
+                let found = self.reservation_facts(vec![id.clone()]).await?.into_iter().next();
                 (
                     "DescribeCapacityReservations",
                     found.map(|reservation| reservation.zone),
                 )
             }
             CapacitySource::Host(id) => {
-                let found = self.host_facts(vec![id]).await?.into_iter().next();
+                let found = self.host_facts(vec![id.clone()]).await?.into_iter().next();
                 ("DescribeHosts", found.map(|host| host.zone))
             }
         };

@@ -1,6 +1,5 @@
 //! The facts that one reconcile reads about an unmanaged AWSCluster, as plain data. Pure.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_api::cluster::status::FailureDomain;
@@ -9,6 +8,7 @@ use capa_cloud::targets::{Group, TargetKind};
 use capa_cloud::{ApiLoadBalancer, CloudError, RouteTable, SecurityGroup, Subnet, Vpc};
 
 use crate::identity::IdentityProblem;
+use crate::named_load_balancers::Answers;
 
 /// The facts of one reconcile.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ pub(super) struct FoundNetwork {
     /// The load balancer that the spec names.
     pub(super) load_balancer: Option<LoadBalancerLookup>,
     /// The load balancers that `spec.controlPlaneTargets` names, by name.
-    pub(super) named_load_balancers: BTreeMap<String, Result<Option<ApiLoadBalancer>, CloudError>>,
+    pub(super) named_load_balancers: Answers,
     /// The ids of the VPCs that match `spec.discovery.vpc`, or of the VPC that the spec names beside `spec.discovery`.
     pub(super) matching_vpcs: Vec<String>,
     /// The parts of the network that match `spec.discovery`; absent unless exactly one VPC matches. The resources

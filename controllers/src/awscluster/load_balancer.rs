@@ -8,9 +8,8 @@ use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
 use capa_cloud::ApiLoadBalancer;
 
-use super::facts::{FoundNetwork, LoadBalancerLookup};
+use super::facts::LoadBalancerLookup;
 use super::network_problems::{Blocked, NetworkProblems};
-use crate::named_load_balancers::target_groups;
 
 const PATH: &str = "spec.controlPlaneLoadBalancer";
 
@@ -49,34 +48,6 @@ pub(super) fn named_by_targets(spec: &AWSClusterSpec) -> BTreeSet<&str> {
     targets
         .filter_map(|target| target.load_balancer_name.as_deref())
         .collect()
-}
-
-/// The targets in the spec, with the target groups behind each load balancer in place of its name. A name whose target
-/// groups are not known stays: the machines look it up.
-pub(super) fn resolve_names(
-    targets: Vec<ControlPlaneTarget>,
-    found: &FoundNetwork,
-    region: &str,
-    problems: &mut NetworkProblems,
-) -> Vec<ControlPlaneTarget> {
-    let mut resolved = Vec::new();
-    for target in targets {
-        let shown = target.load_balancer_name.as_ref().and_then(|name| {
-            let shown = found.named_load_balancers.get(name)?;
-            Some(target_groups(&target, name, shown.as_ref(), region, &found.account_id))
-        });
-        match shown {
-            Some(Ok(groups)) => resolved.extend(groups),
-            Some(Err(unknown)) => {
-                problems.add_blocking(Blocked::ControlPlane, unknown.reason, unknown.message);
-                resolved.push(target);
-            }
-            None => resolved.push(target),
-        }
-    }
-    let mut named = BTreeSet::new();
-    resolved.retain(|target| named.insert(target.clone()));
-    resolved
 }
 
 fn named(spec: &AWSClusterSpec) -> Option<(&LoadBalancerSpec, &str)> {
@@ -336,29 +307,5 @@ mod tests {
         assert_eq!(api_port(&read("region: r"), Some(8443)), 8443);
         assert_eq!(api_port(&read("region: r"), Some(0)), 6443);
         assert_eq!(api_port(&read("region: r"), None), 6443);
-    }
-
-    #[test]
-    fn names_among_the_targets_are_resolved_or_stay_with_a_problem() {
-        let balancer = ApiLoadBalancer {
-            kind: "network".into(),
-            listeners: BTreeMap::from([(6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]),
-        };
-        let found = FoundNetwork {
-            named_load_balancers: [("api".to_owned(), Ok(Some(balancer))), ("gone".to_owned(), Ok(None))].into(),
-            ..FoundNetwork::default()
-        };
-        let targets = read("[{targetGroupARN: 'arn:b'}, {loadBalancerName: api}, {loadBalancerName: gone}]");
-        let mut problems = NetworkProblems::default();
-        let resolved = resolve_names(targets, &found, "eu-west-1", &mut problems);
-        let expected = read("[{targetGroupARN: 'arn:b'}, {targetGroupARN: 'arn:a'}, {loadBalancerName: gone}]");
-        assert_eq!(resolved, Vec::<ControlPlaneTarget>::clone(&expected));
-        let problem = problems.condition().expect("a problem");
-        assert_eq!(problem.reason, Reason::NotFound);
-        assert!(
-            problem.message.contains("load balancer gone does not exist"),
-            "{}",
-            problem.message
-        );
     }
 }

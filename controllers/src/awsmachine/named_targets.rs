@@ -5,7 +5,7 @@ use capa_api::conditions::Reason;
 use capa_cloud::MachineCloud;
 use capa_network::Problem;
 
-use crate::named_load_balancers::target_groups;
+use crate::named_load_balancers::{Answers, resolve_names};
 
 /// The targets of a machine, with the target groups behind each load balancer in place of its name, and the problem of
 /// the first load balancer whose target groups are not known. Workers need no targets, so that for workers nothing is
@@ -20,24 +20,13 @@ pub(super) async fn resolve(
     if role != MachineRole::ControlPlane {
         return (targets, None);
     }
-    let (mut resolved, mut problem) = (Vec::new(), None);
-    for target in targets {
-        let Some(name) = &target.load_balancer_name else {
-            resolved.push(target);
-            continue;
-        };
-        let found = cloud.load_balancer(name).await;
-        match target_groups(&target, name, found.as_ref(), region, account_id) {
-            Err(unknown) => problem = problem.or(Some(unknown)),
-            Ok(groups) => {
-                for group in groups {
-                    if !resolved.contains(&group) {
-                        resolved.push(group);
-                    }
-                }
-            }
-        }
+    let mut answers = Answers::new();
+    for name in targets.iter().filter_map(|target| target.load_balancer_name.as_deref()) {
+        answers.insert(name.to_owned(), cloud.load_balancer(name).await);
     }
+    let (mut resolved, problems) = resolve_names(targets, &answers, region, account_id);
+    resolved.retain(|target| target.load_balancer_name.is_none());
+    let mut problem = problems.into_iter().next();
     if resolved.len() > ControlPlaneTarget::MOST {
         let message = format!(
             "the load balancers of the control plane forward to {} target groups, of which a machine can have {}: \

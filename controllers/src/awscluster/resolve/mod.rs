@@ -20,6 +20,7 @@ use super::facts::{FoundNetwork, NetworkLookup};
 use super::load_balancer::{self, Targets};
 use super::network_problems::{Blocked, NetworkProblems};
 use super::targets;
+use crate::named_load_balancers::resolve_names;
 use crate::{identity, tags};
 
 use discovered::Discovered;
@@ -252,8 +253,8 @@ fn place(region: &str, account_id: &str) -> String {
     format!("{region} of account {account_id}")
 }
 
-/// The targets of the control plane. Those of another spec are not kept, because they belong to the load balancer in
-/// that spec.
+/// The targets of the control plane. While a load balancer could not be looked up, the targets known for this spec are
+/// kept. Those of another spec are not, because they belong to the load balancer in that spec.
 fn load_balancer_targets(
     spec: &AWSClusterSpec,
     api_port: i32,
@@ -272,7 +273,17 @@ fn load_balancer_targets(
     let targets = load_balancer::targets(spec, api_port, lookup, known, &place, problems);
     match (targets, found) {
         (Targets::Known(targets), Some(found)) => {
-            Targets::Known(load_balancer::resolve_names(targets, found, region, problems))
+            let answers = &found.named_load_balancers;
+            let (resolved, unknown) = resolve_names(targets, answers, region, &found.account_id);
+            for unknown in unknown {
+                problems.add_blocking(Blocked::ControlPlane, unknown.reason, unknown.message);
+            }
+            let is_answered = answers.values().all(Result::is_ok);
+            Targets::Known(if is_answered || known.is_empty() {
+                resolved
+            } else {
+                known.to_vec()
+            })
         }
         (Targets::Known(_), None) if !known.is_empty() && !load_balancer::named_by_targets(spec).is_empty() => {
             Targets::Known(known.to_vec())

@@ -203,3 +203,33 @@ fn security_groups_of_unknown_roles_are_named_by_any_lookup() {
         assert_eq!(resolved.network.security_groups.unwrap().all, ["sg-0000000b"]);
     }
 }
+
+#[test]
+fn targets_behind_a_named_load_balancer_outlive_a_refused_lookup() {
+    let spec: AWSClusterSpec = serde_json::from_value(json!({
+        "region": "eu-west-1",
+        "unmanaged": true,
+        "controlPlaneTargets": [{"loadBalancerName": "api"}],
+    }))
+    .unwrap();
+    let before: MachineNetwork = serde_json::from_value(json!({
+        "region": "eu-west-1",
+        "controlPlaneTargets": [{"targetGroupARN": "arn:a"}],
+    }))
+    .unwrap();
+    let throttled = CloudError::answered("DescribeLoadBalancers", "Throttling", "slowly");
+    let found = FoundNetwork {
+        named_load_balancers: [("api".to_owned(), Err(throttled))].into(),
+        ..FoundNetwork::default()
+    };
+    let lookup = NetworkLookup::Found(Box::new(found));
+    let targets = |before| {
+        let resolved = resolve(&spec, "dev", 6443, &lookup, before);
+        assert_eq!(resolved.condition.reason, Reason::Throttled);
+        assert_eq!(resolved.blocked, Some(Blocked::ControlPlane));
+        resolved.network.control_plane_targets
+    };
+    assert_eq!(targets(Some(published(&before))), before.control_plane_targets);
+    // Without a known target group the name is published, and the machines look it up.
+    assert_eq!(targets(None), spec.control_plane_targets);
+}
