@@ -91,6 +91,12 @@ pub fn is_longer(text: &str, limit: usize) -> bool {
 }
 
 impl MachineNetwork {
+    /// Whether the network says that its cluster uses IPv6: it has IPv6 ranges of its VPC, or a subnet with IPv6.
+    pub fn uses_ipv6(&self) -> bool {
+        let has_range = self.vpc.as_ref().is_some_and(|vpc| !vpc.ipv6_cidr_blocks.is_empty());
+        has_range || self.subnets.iter().any(|subnet| subnet.ipv6 == Some(true))
+    }
+
     /// The S3 bucket for bootstrap data.
     pub fn bootstrap_bucket(&self) -> Option<&NetworkBootstrapBucket> {
         self.bootstrap_storage.as_ref()?.s3.as_ref()

@@ -1,5 +1,6 @@
 //! The network that an infrastructure object publishes.
 
+use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::meta::{GROUP, MANAGED_BY_ANNOTATION};
 use serde_json::{Map, Value, json};
 
@@ -67,12 +68,21 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
         copy(object, &format!("/spec/{field}"), &mut network, field);
     }
     if network.get("controlPlaneTargets").is_none() {
-        let balancers = ["controlPlaneLoadBalancer", "secondaryControlPlaneLoadBalancer"];
-        let targets: Vec<_> = balancers.iter().filter_map(|field| target(object, field)).collect();
-        network.insert("controlPlaneTargets".to_owned(), Value::Array(targets));
+        let balancers = [
+            ("controlPlaneLoadBalancer", "apiServerElb"),
+            ("secondaryControlPlaneLoadBalancer", "secondaryAPIServerELB"),
+        ];
+        let targets = balancers
+            .iter()
+            .filter_map(|(field, observed)| target(object, field, observed));
+        network.insert("controlPlaneTargets".to_owned(), Value::Array(targets.collect()));
     }
+    let ipv6 = object.pointer("/spec/network/vpc/ipv6").filter(|ipv6| !ipv6.is_null());
     if let Some(subnets) = object.pointer("/spec/network/subnets") {
-        let of_contract = |subnets: &Vec<Value>| subnets.iter().map(subnet).collect();
+        let of_contract = |subnets: &Vec<Value>| {
+            let of_nodes = subnets.iter().filter(|subnet| !is_for_pods_only(subnet));
+            of_nodes.map(|given| subnet(given, ipv6.is_some())).collect()
+        };
         let subnets = subnets.as_array().map_or_else(|| subnets.clone(), of_contract);
         network.insert("subnets".to_owned(), subnets);
     }
@@ -86,7 +96,11 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
     }
     let id = object.pointer("/spec/network/vpc/id").filter(|id| !is_absent(id));
     if let Some(id) = id {
-        network.insert("vpc".to_owned(), json!({ "id": id }));
+        let range = ipv6
+            .and_then(|ipv6| ipv6.get("cidrBlock"))
+            .filter(|range| !is_absent(range));
+        let ranges: Vec<_> = range.into_iter().collect();
+        network.insert("vpc".to_owned(), json!({ "id": id, "ipv6CidrBlocks": ranges }));
     }
     if let Some(bucket) = object.pointer("/spec/s3Bucket").filter(|bucket| bucket.is_object()) {
         network.insert("bootstrapStorage".to_owned(), json!({ "s3": bootstrap_bucket(bucket) }));
@@ -94,11 +108,16 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
     network
 }
 
-/// The target that a load balancer's name stands for. A block without a name is none: other tools store such a block in
-/// every AWSCluster.
-fn target(object: &Value, field: &str) -> Option<Value> {
+/// The target that the name of a load balancer stands for: the name in the spec, or else the name in the status, where
+/// the other controller has named it. A block without either is none: other tools store such a block in every
+/// AWSCluster.
+fn target(object: &Value, field: &str, observed: &str) -> Option<Value> {
     let balancer = object.pointer(&format!("/spec/{field}"))?;
-    let name = balancer.get("name").filter(|name| !is_absent(name))?;
+    let named = balancer.get("name").filter(|name| !is_absent(name));
+    let name = named.or_else(|| {
+        let observed = object.pointer(&format!("/status/networkStatus/{observed}/name"));
+        observed.filter(|name| !is_absent(name))
+    })?;
     let kind = balancer.get("loadBalancerType").and_then(Value::as_str);
     match kind.unwrap_or("classic") {
         "disabled" => None,
@@ -123,8 +142,22 @@ fn bootstrap_bucket(given: &Value) -> Value {
     Value::Object(bucket)
 }
 
-/// In CAPA the `id` of a subnet is AWS's id, or a name with AWS's id in `resourceID` where CAPA created the subnet.
-fn subnet(given: &Value) -> Value {
+/// Whether the tags of a subnet reserve it for pods. No node is placed in such a subnet.
+fn is_for_pods_only(given: &Value) -> bool {
+    let tags = given
+        .get("tags")
+        .cloned()
+        .and_then(|tags| serde_json::from_value(tags).ok());
+    let tagged = SubnetSpec {
+        tags: tags.unwrap_or_default(),
+        ..SubnetSpec::default()
+    };
+    tagged.is_for_pods_only()
+}
+
+/// In CAPA the `id` of a subnet is AWS's id, or a name with AWS's id in `resourceID` where CAPA created the subnet. Its
+/// machines have IPv6 only in a VPC with `ipv6`: a subnet may have IPv6 that its cluster does not use.
+fn subnet(given: &Value, uses_ipv6: bool) -> Value {
     let mut subnet = Map::new();
     for (pointer, field) in [
         ("/id", "id"),
@@ -135,6 +168,9 @@ fn subnet(given: &Value) -> Value {
         ("/zoneType", "zoneType"),
     ] {
         copy(given, pointer, &mut subnet, field);
+    }
+    if !uses_ipv6 && given.get("isIpv6") == Some(&Value::Bool(true)) {
+        subnet.remove("ipv6");
     }
     Value::Object(subnet)
 }
@@ -251,7 +287,32 @@ mod tests {
             (
                 "network.vpc.id",
                 json!({"network": {"vpc": {"id": "vpc-00000001"}}}),
-                json!({"vpc": {"id": "vpc-00000001"}}),
+                json!({"vpc": {"id": "vpc-00000001", "ipv6CidrBlocks": []}}),
+            ),
+            (
+                "network.vpc.ipv6",
+                json!({"network": {"vpc": {"id": "vpc-00000001", "ipv6": {"cidrBlock": "2001:db8::/56"}}}}),
+                json!({"vpc": {"id": "vpc-00000001", "ipv6CidrBlocks": ["2001:db8::/56"]}}),
+            ),
+            (
+                "network.subnets[].isIpv6 in a VPC with ipv6",
+                json!({"network": {
+                    "vpc": {"ipv6": {}}, "subnets": [{"id": "subnet-1", "isIpv6": true}, {"id": "subnet-2"}],
+                }}),
+                json!({"subnets": [{"id": "subnet-1", "ipv6": true}, {"id": "subnet-2"}]}),
+            ),
+            (
+                "network.subnets[].isIpv6 in another VPC",
+                json!({"network": {"subnets": [{"id": "subnet-1", "isIpv6": true}, {"id": "subnet-2", "isIpv6": false}]}}),
+                json!({"subnets": [{"id": "subnet-1"}, {"id": "subnet-2", "ipv6": false}]}),
+            ),
+            (
+                "network.subnets[] of pods",
+                json!({"network": {"subnets": [
+                    {"id": "subnet-1", "tags": {"sigs.k8s.io/cluster-api-provider-aws/association": "secondary"}},
+                    {"id": "subnet-2", "tags": {"team": "a"}},
+                ]}}),
+                json!({"subnets": [{"id": "subnet-2"}]}),
             ),
             (
                 "additionalTags",
@@ -333,6 +394,31 @@ mod tests {
             }
             assert_eq!(read, expected, "{field}");
         }
+    }
+
+    #[test]
+    fn a_load_balancer_that_the_other_controller_named_is_a_target() {
+        let network_status =
+            json!({"apiServerElb": {"name": "dev-apiserver"}, "secondaryAPIServerELB": {"name": "ext"}});
+        let read = |spec: Value| {
+            let object = json!({
+                "metadata": {"annotations": {MANAGED_BY_ANNOTATION: ""}},
+                "spec": spec,
+                "status": {"networkStatus": network_status},
+            });
+            infrastructure_network(GROUP, "AWSCluster", &object).unwrap()["controlPlaneTargets"].clone()
+        };
+        let nlb = json!({"loadBalancerType": "nlb"});
+        let named = json!({"loadBalancerType": "nlb", "name": "own"});
+        assert_eq!(
+            read(json!({"controlPlaneLoadBalancer": nlb, "secondaryControlPlaneLoadBalancer": nlb})),
+            json!([{"loadBalancerName": "dev-apiserver"}, {"loadBalancerName": "ext"}])
+        );
+        assert_eq!(
+            read(json!({"controlPlaneLoadBalancer": named})),
+            json!([{"loadBalancerName": "own"}])
+        );
+        assert_eq!(read(json!({})), json!([]), "the spec asks for no load balancer");
     }
 
     #[test]

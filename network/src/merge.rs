@@ -92,6 +92,8 @@ pub struct Merged {
     /// The reason for which the load balancer targets are not known yet, where a source announces them: control plane
     /// machines wait.
     pub pending_targets: Option<Problem>,
+    /// Whether a source says that the cluster uses IPv6, also one whose subnets another source replaces.
+    pub uses_ipv6: bool,
 }
 
 impl Merged {
@@ -118,6 +120,7 @@ pub fn merge(sources: &[Source]) -> Merged {
                     merged.problem = Some(problem);
                     break;
                 }
+                merged.uses_ipv6 |= network.uses_ipv6();
                 take_missing_fields(&mut merged, source, network);
             }
             Contribution::Unlabelled(kind) => merged.unlabelled = Some(kind.clone()),

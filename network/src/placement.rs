@@ -48,7 +48,8 @@ pub struct Placement {
 }
 
 /// Chooses the subnet with the fewest machines of this cluster among the suitable subnets without a recent lack of
-/// capacity, ties by id, so that zones fill evenly. Returns [`Reason::InsufficientCapacity`] where all suitable subnets
+/// capacity, ties by id, so that zones fill evenly. For a machine with a public address, a subnet that is known to be
+/// public precedes those of which that is unknown. Returns [`Reason::InsufficientCapacity`] where all suitable subnets
 /// lacked capacity.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
@@ -67,10 +68,12 @@ pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result
         return Err(no_subnet(network, request));
     }
     let machines = |subnet: &NetworkSubnet| request.machines_by_subnet.get(&subnet.id).copied().unwrap_or(0);
+    let needs_public = request.public_ip == Some(true);
+    let may_be_private = |subnet: &NetworkSubnet| needs_public && subnet.public.is_none();
     let subnet = fitting
         .iter()
         .filter(|subnet| !request.subnets_to_avoid.contains(&subnet.id))
-        .min_by_key(|subnet| (machines(subnet), subnet.id.as_str()))
+        .min_by_key(|subnet| (may_be_private(subnet), machines(subnet), subnet.id.as_str()))
         .ok_or_else(|| no_capacity(&fitting))?;
     Ok(Placement {
         subnet_id: subnet.id.clone(),
@@ -277,6 +280,24 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             ..worker(&counts)
         };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000c");
+    }
+
+    #[test]
+    fn a_public_address_prefers_subnets_that_are_known_to_be_public() {
+        let counts = BTreeMap::from([("subnet-0000000c".to_owned(), 9)]);
+        let mut network = network();
+        network.subnets[0].public = None;
+        let request = PlacementRequest {
+            public_ip: Some(true),
+            ..worker(&counts)
+        };
+        assert_eq!(place(&network, &request).unwrap().subnet_id, "subnet-0000000c");
+        let avoided = BTreeSet::from(["subnet-0000000c".to_owned()]);
+        let request = PlacementRequest {
+            subnets_to_avoid: &avoided,
+            ..request
+        };
+        assert_eq!(place(&network, &request).unwrap().subnet_id, "subnet-0000000a");
     }
 
     #[test]

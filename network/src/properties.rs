@@ -297,8 +297,11 @@ proptest! {
                 };
                 prop_assert!(suitable.iter().any(chosen));
                 prop_assert!(!input.avoided.contains(&placement.subnet_id));
-                let mut open = suitable.iter().filter(|subnet| !input.avoided.contains(&subnet.id));
-                prop_assert!(open.all(|subnet| of(&subnet.id) >= of(&placement.subnet_id)));
+                let may_be_private = |subnet: &NetworkSubnet| input.public_ip == Some(true) && subnet.public.is_none();
+                let rank = |subnet: &&NetworkSubnet| (may_be_private(subnet), of(&subnet.id));
+                let open = suitable.iter().filter(|subnet| !input.avoided.contains(&subnet.id));
+                let best = suitable.iter().filter(|subnet| chosen(subnet)).map(rank).min();
+                prop_assert_eq!(open.map(rank).min(), best);
                 if input.failure_domain.is_some() {
                     prop_assert_eq!(placement.availability_zone.as_deref(), input.failure_domain);
                 }

@@ -7,7 +7,7 @@ use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
 use capa_cloud::{CloudError, MachineCloud, Query, Subnet, zone_type};
-use capa_network::Problem;
+use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
 use super::blocked::Blocked;
@@ -55,11 +55,11 @@ impl LookupError {
 /// contain.
 pub(super) async fn resolve_inputs(
     spec: &AWSMachineSpec,
-    network: &MachineNetwork,
+    merged: &Merged,
     cloud: &dyn MachineCloud,
 ) -> Result<ResolvedInputs, Blocked> {
-    let found = look_up_inputs(spec, network, cloud).await;
-    found.map_err(|error| error.blocks(ConditionType::NetworkReady, region_of(network)))
+    let found = look_up_inputs(spec, merged, cloud).await;
+    found.map_err(|error| error.blocks(ConditionType::NetworkReady, region_of(&merged.network)))
 }
 
 /// Resolves `additionalSecurityGroups` for an instance that runs in a subnet.
@@ -81,12 +81,12 @@ fn region_of(network: &MachineNetwork) -> &str {
 
 async fn look_up_inputs(
     spec: &AWSMachineSpec,
-    network: &MachineNetwork,
+    merged: &Merged,
     cloud: &dyn MachineCloud,
 ) -> Result<ResolvedInputs, LookupError> {
-    let mut network = network.clone();
+    let mut network = merged.network.clone();
     let mut own_vpc_id = None;
-    if let Some((subnets, vpc_id)) = filtered_subnets(spec, &network, cloud).await? {
+    if let Some((subnets, vpc_id)) = filtered_subnets(spec, merged, cloud).await? {
         network.subnets = subnets;
         own_vpc_id = vpc_id;
     }
@@ -98,13 +98,13 @@ async fn look_up_inputs(
         .collect();
     if !without_zone.is_empty() {
         let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
-        let (region, uses_ipv6) = (region_of(&network).to_owned(), uses_ipv6(&network));
+        let region = region_of(&network).to_owned();
         for subnet in &mut network.subnets {
             if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
                 subnet.zone_type = subnet
                     .zone_type
                     .or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
-                subnet.ipv6 = subnet.ipv6.or_else(|| ipv6(seen, uses_ipv6));
+                subnet.ipv6 = subnet.ipv6.or_else(|| ipv6(seen, merged.uses_ipv6));
                 subnet.availability_zone = Some(seen.availability_zone.clone());
             }
         }
@@ -119,9 +119,10 @@ async fn look_up_inputs(
 /// The subnets that match the machine's own filters and id, and their VPC. `None` for a machine without filters.
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
-    network: &MachineNetwork,
+    merged: &Merged,
     cloud: &dyn MachineCloud,
 ) -> Result<Option<(Vec<NetworkSubnet>, Option<String>)>, LookupError> {
+    let network = &merged.network;
     let Some(reference) = &spec.subnet else {
         return Ok(None);
     };
@@ -147,7 +148,7 @@ async fn filtered_subnets(
     }
     let places = found.iter().map(|subnet| (subnet.id.as_str(), subnet.vpc_id.as_str()));
     let vpc_id = the_vpc("spec.subnet.filters matches subnets", NARROW, places)?;
-    let subnets = found.iter().map(|subnet| as_network(subnet, network)).collect();
+    let subnets = found.iter().map(|subnet| as_network(subnet, merged)).collect();
     Ok(Some((subnets, vpc_id)))
 }
 
@@ -263,22 +264,19 @@ fn filter_query(reference: &ResourceReference, id_filter: &str, vpc_id: Option<&
     })
 }
 
-/// Whether instances of the network's cluster have IPv6: its source publishes the IPv6 ranges of its VPC.
-fn uses_ipv6(network: &MachineNetwork) -> bool {
-    network.vpc.as_ref().is_some_and(|vpc| !vpc.ipv6_cidr_blocks.is_empty())
-}
-
 /// Whether instances in a subnet that AWS shows get an IPv6 address. `None`: only if their machines ask for one.
 fn ipv6(seen: &Subnet, uses_ipv6: bool) -> Option<bool> {
     Some(seen.ipv6).filter(|ipv6| !ipv6 || uses_ipv6)
 }
 
-fn as_network(subnet: &Subnet, network: &MachineNetwork) -> NetworkSubnet {
+fn as_network(subnet: &Subnet, merged: &Merged) -> NetworkSubnet {
     NetworkSubnet {
         id: subnet.id.clone(),
         availability_zone: Some(subnet.availability_zone.clone()),
-        zone_type: zone_type(region_of(network), &subnet.availability_zone).parse().ok(),
-        ipv6: ipv6(subnet, uses_ipv6(network)),
+        zone_type: zone_type(region_of(&merged.network), &subnet.availability_zone)
+            .parse()
+            .ok(),
+        ipv6: ipv6(subnet, merged.uses_ipv6),
         ..NetworkSubnet::default()
     }
 }

@@ -74,6 +74,36 @@ fn machines_have_ipv6_where_their_cluster_uses_it() -> anyhow::Result<()> {
         ] {
             has_ipv6(s, name, expected).await?;
         }
+
+        // The same where nobody looks the VPC up, and where another controller does it.
+        let quiet = s.unmanaged("quiet", "  preflight: {mode: Disabled}").replace(
+            &format!("{{id: {subnet}}}"),
+            &format!(
+                "{{id: {subnet}, isIpv6: true, availabilityZone: {}}}",
+                s.network.zones[1].name
+            ),
+        );
+        s.owned("quiet", &quiet).await?;
+        s.infrastructure_provisioned("quiet").await?;
+        let vpc = format!("{{id: {}, ipv6: {{cidrBlock: '{PREFIX}0::/56'}}}}", s.network.vpc_id);
+        let foreign = format!(
+            "  network:
+    vpc: {vpc}
+    subnets: [{{id: {subnet}, isIpv6: true}}]
+    securityGroupOverrides: {{node: {}}}",
+            s.network.node_security_group_id
+        );
+        s.cluster_in_mode("foreign", false, &foreign).await?;
+        for cluster in ["quiet", "foreign"] {
+            for (name, spec) in [
+                ("plain", String::new()),
+                ("by-id", format!(", subnet: {{id: {subnet}}}")),
+            ] {
+                let name = format!("{cluster}-{name}");
+                s.machine(&name, cluster, &format!("{INLINE}{spec}")).await?;
+                has_ipv6(s, &name, true).await?;
+            }
+        }
         Ok(())
     })
 }

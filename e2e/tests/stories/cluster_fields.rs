@@ -22,7 +22,7 @@ impl Scenario {
     }
 
     /// Applies an AWSCluster that is unmanaged or another controller's, and waits until its Cluster can be used.
-    async fn cluster_in_mode(&self, name: &str, is_unmanaged: bool, spec: &str) -> anyhow::Result<()> {
+    pub(super) async fn cluster_in_mode(&self, name: &str, is_unmanaged: bool, spec: &str) -> anyhow::Result<()> {
         let (mode, annotations) = if is_unmanaged {
             ("  unmanaged: true\n", "")
         } else {

@@ -92,7 +92,7 @@ pub(super) async fn prepare(
     refusal::await_change(scope, made_from, context)?;
     let kind = refusal::kind_of_launch(scope, owner, &merged, &location);
     refusal::await_kind(scope, kind, context)?;
-    let inputs = references::resolve_inputs(&scope.machine.spec, &merged.network, location.cloud.as_ref()).await?;
+    let inputs = references::resolve_inputs(&scope.machine.spec, &merged, location.cloud.as_ref()).await?;
     let wanted = ImageRequest {
         spec: &scope.machine.spec,
         network: &merged.network,
