@@ -272,7 +272,7 @@ impl Allocation<'_> {
                     let zone = CapacityLocation::Zone(request.availability_zone.clone());
                     self.context
                         .memory
-                        .refused_capacity(&self.wanted.pool, zone, error.code.as_deref(), now);
+                        .refused_capacity(&self.wanted.pool, zone, Some(&error), now);
                 }
                 let record = scope.status.dedicated_host.as_mut();
                 if let Some(record) = record.filter(|_| progress == Progress::Refused) {

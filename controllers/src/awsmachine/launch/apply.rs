@@ -342,10 +342,8 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
             context.memory.called(&uid, token, progress, now);
             if error.class == ErrorClass::InsufficientCapacity {
                 let place = short_place(&error, subnet_of(decision));
-                let code = error.code.as_deref();
-                context
-                    .memory
-                    .refused_capacity(&pool(scope, prepared), place, code, now);
+                let pool = pool(scope, prepared);
+                context.memory.refused_capacity(&pool, place, Some(&error), now);
             }
             if progress == Progress::Refused {
                 hosts::give_up(scope, &error);

@@ -1,7 +1,7 @@
 //! Gathers everything that a launch needs. Each wait is a condition.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -368,22 +368,27 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, prepared: &Prepared, 
         context.kubernetes.uptime(),
         context.timing.capacity_retry,
     );
-    let codes = context.memory.codes_of_capacity(&pool(scope, prepared));
-    Blocked::new(without_capacity(scope, problem, codes), Next::Requeue(remaining))
+    let refusals = context.memory.refusals_of_capacity(&pool(scope, prepared));
+    Blocked::new(without_capacity(scope, problem, &refusals), Next::Requeue(remaining))
 }
 
-/// Says that no subnet has capacity, in words and with EC2's codes.
-fn without_capacity(scope: &MachineScope, problem: &Problem, codes: BTreeSet<String>) -> ConditionUpdate {
+/// Says that no subnet has capacity, with EC2's codes and words.
+fn without_capacity(scope: &MachineScope, problem: &Problem, refusals: &BTreeMap<String, String>) -> ConditionUpdate {
     let spec = &scope.machine.spec;
     let within = match capacity_zone::source(spec) {
         Some(source @ CapacitySource::Reservation(_)) => format!(" in {source}"),
         Some(source @ CapacitySource::Host(_)) => format!(" on {source}"),
         None => String::new(),
     };
-    let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
-    let codes = if codes.is_empty() { codes } else { format!(" ({codes})") };
+    let refusals = refusals.iter().map(|(code, words)| format!("{code}: {words}"));
+    let refusals = refusals.collect::<Vec<_>>().join("; ");
+    let refusals = if refusals.is_empty() {
+        refusals
+    } else {
+        format!(" ({refusals})")
+    };
     let message = format!(
-        "{} for instance type {}{within}{codes}: it is tried again; machines of another type or with more zones to \
+        "{} for instance type {}{within}{refusals}: it is tried again; machines of another type or with more zones to \
          choose from may find some",
         problem.message, spec.instance_type
     );

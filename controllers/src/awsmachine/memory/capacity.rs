@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::NetworkSubnet;
+use capa_cloud::CloudError;
 
 /// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
@@ -72,8 +73,8 @@ struct Shortage {
     at: Duration,
     /// UID of the machine that retries. It may need several passes until its call.
     tried_by: Option<String>,
-    /// EC2's code of the last refusal.
-    code: Option<String>,
+    /// EC2's code of the last refusal, and its words.
+    refusal: Option<(String, String)>,
 }
 
 impl Shortage {
@@ -87,13 +88,19 @@ impl Shortage {
 pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>);
 
 impl Shortages {
-    /// Records a location without capacity, and EC2's code.
-    pub(super) fn refused(&mut self, pool: &Pool, location: CapacityLocation, code: Option<&str>, at: Duration) {
+    /// Records a location without capacity, and EC2's refusal.
+    pub(super) fn refused(
+        &mut self,
+        pool: &Pool,
+        location: CapacityLocation,
+        refusal: Option<&CloudError>,
+        at: Duration,
+    ) {
         self.forget_old(at);
         let shortage = Shortage {
             at,
             tried_by: None,
-            code: code.map(str::to_owned),
+            refusal: refusal.and_then(|error| Some((error.code.clone()?, error.message.clone()))),
         };
         self.0.entry(pool.clone()).or_default().insert(location, shortage);
     }
@@ -133,10 +140,10 @@ impl Shortages {
             .collect()
     }
 
-    /// EC2's codes for the locations without capacity.
-    pub(super) fn codes(&self, pool: &Pool) -> BTreeSet<String> {
+    /// EC2's codes for the locations without capacity, each with the words of one refusal.
+    pub(super) fn refusals(&self, pool: &Pool) -> BTreeMap<String, String> {
         let locations = self.0.get(pool).into_iter().flatten();
-        locations.filter_map(|(_, short)| short.code.clone()).collect()
+        locations.filter_map(|(_, short)| short.refusal.clone()).collect()
     }
 
     /// The time until a machine retries one of the locations.
@@ -214,17 +221,20 @@ mod tests {
     #[test]
     fn a_full_subnet_is_no_shortage_of_its_zone() {
         let mut shortages = Shortages::default();
-        let full = Some("InsufficientFreeAddressesInSubnet");
-        shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), full, at(0));
-        assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
-        assert_eq!(
-            shortages
-                .codes(&pool("t3.large"))
-                .iter()
-                .map(String::as_str)
-                .collect::<Vec<_>>(),
-            full.as_slice()
+        let full = CloudError::answered(
+            "RunInstances",
+            "InsufficientFreeAddressesInSubnet",
+            "The subnet is full",
         );
+        let location = CapacityLocation::Subnet("a1".into());
+        shortages.refused(&pool("t3.large"), location, Some(&full), at(0));
+        assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
+        let refusals = shortages.refusals(&pool("t3.large"));
+        let expected = [(
+            "InsufficientFreeAddressesInSubnet".to_owned(),
+            "The subnet is full".to_owned(),
+        )];
+        assert_eq!(refusals, expected.into());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use capa_api::conditions::ConditionUpdate;
 use capa_api::machine::AWSMachine;
 use capa_api::network::NetworkSubnet;
-use capa_cloud::{Instance, Timing};
+use capa_cloud::{CloudError, Instance, Timing};
 use capa_network::Placement;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -281,13 +281,19 @@ impl LaunchMemory {
     }
 
     /// Records a location without capacity.
-    pub(super) fn refused_capacity(&self, pool: &Pool, location: CapacityLocation, code: Option<&str>, at: Duration) {
-        self.state().shortages.refused(pool, location, code, at);
+    pub(super) fn refused_capacity(
+        &self,
+        pool: &Pool,
+        location: CapacityLocation,
+        refusal: Option<&CloudError>,
+        at: Duration,
+    ) {
+        self.state().shortages.refused(pool, location, refusal, at);
     }
 
-    /// EC2's codes for the locations without capacity.
-    pub(super) fn codes_of_capacity(&self, pool: &Pool) -> BTreeSet<String> {
-        self.state().shortages.codes(pool)
+    /// EC2's codes for the locations without capacity, each with the words of one refusal.
+    pub(super) fn refusals_of_capacity(&self, pool: &Pool) -> BTreeMap<String, String> {
+        self.state().shortages.refusals(pool)
     }
 
     /// Records that a subnet has capacity.

@@ -62,7 +62,7 @@ async fn a_full_reservation_or_host_is_named_with_the_code() {
         );
         let exhausted = scene.pass().await;
         let message = exhausted.message(INSTANCE_READY);
-        assert!(message.contains(code), "{message}");
+        assert!(message.contains(&format!("({code}: ")), "with EC2's words: {message}");
     }
 }
 
