@@ -7,6 +7,7 @@ use capa_api::machine::{AWSMachineSpec, BootstrapDelivery, Ignition, IgnitionSto
 use capa_cloud::UserData;
 use k8s_openapi::api::core::v1::Secret;
 
+use super::boot_hook;
 use super::compression::gzip;
 use super::ignition;
 
@@ -93,6 +94,14 @@ pub(crate) fn bootstrap_data(
 
 fn cloud_config(spec: &AWSMachineSpec, data: &[u8], name: &str) -> Result<BootstrapData, ConditionUpdate> {
     if let BootstrapDelivery::Secrets(backend) = spec.effective_bootstrap_delivery() {
+        if !boot_hook::hands_over(data) {
+            let message = format!(
+                "the bootstrap data in Secret {name} is neither a cloud-config nor a script, and the boot hook that fetches \
+                 it from {backend} hands over nothing else to cloud-init: set cloudInit.insecureSkipSecretsManager: true \
+                 in a new AWSMachineTemplate, so that the data is the user data"
+            );
+            return Err(not_ready(Reason::UnsupportedFormat, message));
+        }
         return Ok(BootstrapData::Stored(backend, UserData::new(data.to_vec())));
     }
     let compresses = !spec.effective_uncompressed_user_data();
@@ -272,6 +281,22 @@ mod tests {
             );
         }
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
+        // cloud-init reads this from user data, and not from where the boot hook puts it.
+        let archive = secret(&[("value", b"#cloud-config-archive")]);
+        for delivery in [
+            "publicIP: false",
+            "cloudInit: {secureSecretsBackend: ssm-parameter-store}",
+        ] {
+            assert_eq!(
+                refusal(delivery, Some(&archive)),
+                Reason::UnsupportedFormat,
+                "{delivery}"
+            );
+        }
+        assert_eq!(
+            user_data(&spec(INLINE), Some(&archive)).expose(),
+            b"#cloud-config-archive"
+        );
     }
 
     #[test]
@@ -343,7 +368,8 @@ mod tests {
 
     #[test]
     fn data_for_a_service_has_any_size_and_is_never_sent_inline_unasked() {
-        let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1])]);
+        let data = [b"#!".as_slice(), &vec![b'x'; UserData::MAX_BYTES]].concat();
+        let large = secret(&[("value", &data)]);
         for (spec_yaml, backend) in [
             ("cloudInit: {}", SecretsBackend::SecretsManager),
             ("publicIP: false", SecretsBackend::SecretsManager),
@@ -352,11 +378,11 @@ mod tests {
                 SecretsBackend::SsmParameterStore,
             ),
         ] {
-            let data = bootstrap_data(&spec(spec_yaml), Some(&large), "boot").unwrap();
-            let BootstrapData::Stored(chosen, kept) = data else {
+            let found = bootstrap_data(&spec(spec_yaml), Some(&large), "boot").unwrap();
+            let BootstrapData::Stored(chosen, kept) = found else {
                 panic!("{spec_yaml}: it is sent inline");
             };
-            assert_eq!((chosen, kept.expose().len()), (backend, UserData::MAX_BYTES + 1));
+            assert_eq!((chosen, kept.expose()), (backend, data.as_slice()));
         }
     }
 

@@ -112,6 +112,21 @@ impl fmt::Debug for StoredData {
     }
 }
 
+/// Whether the hook can hand the data over to cloud-init: it is a cloud-config or a script, or a template of one. The
+/// first line of a template may be known only once it is rendered.
+pub fn hands_over(data: &[u8]) -> bool {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let mut first = lines.next().unwrap_or_default();
+    if first.starts_with(b"## template: jinja") {
+        first = lines.next().unwrap_or_default();
+        if first.starts_with(b"{") {
+            return true;
+        }
+    }
+    let word = first.split(u8::is_ascii_whitespace).next();
+    first.starts_with(b"#!") || word == Some(b"#cloud-config")
+}
+
 /// The prefix for the parts of the machine with this UID. CAPA's policies for nodes cover both: Parameter Store accepts
 /// no names that begin with `aws`.
 pub fn prefix(backend: SecretsBackend, uid: &str) -> String {

@@ -404,3 +404,25 @@ fn cloud_init_renders_templates_and_runs_scripts() {
         assert!(machine.console().contains("neither a cloud-config nor a script"));
     }
 }
+
+#[test]
+fn cloud_configs_scripts_and_their_templates_are_handed_over() {
+    let table = [
+        ("#cloud-config\nruncmd: []\n", true),
+        ("#cloud-config", true),
+        ("#cloud-config # of kubeadm\r\n", true),
+        ("#!/bin/sh\ntrue\n", true),
+        ("## template: jinja\n#cloud-config\n", true),
+        ("## template: jinja\n#!/bin/sh\n", true),
+        ("## template: jinja\n{% if true %}\n#cloud-config\n{% endif %}\n", true),
+        ("## template: jinja\n", false),
+        ("#cloud-config-archive\n- text\n", false),
+        ("#include\nhttps://example.org/data\n", false),
+        ("MIME-Version: 1.0\n", false),
+        ("\n#cloud-config\n", false),
+        ("version: v1alpha1\n", false),
+    ];
+    for (data, expected) in table {
+        assert_eq!(hands_over(data.as_bytes()), expected, "{data}");
+    }
+}
