@@ -42,18 +42,35 @@ pub(super) fn to_look_up(spec: &AWSClusterSpec) -> Option<NamedLoadBalancer<'_>>
     }
 }
 
-/// The names of load balancers in `spec.controlPlaneTargets`.
-pub(super) fn named_by_targets(spec: &AWSClusterSpec) -> BTreeSet<&str> {
+/// The names of load balancers in `spec.controlPlaneTargets`, and that of the secondary load balancer.
+pub(super) fn named_among_targets(spec: &AWSClusterSpec) -> BTreeSet<&str> {
     let targets = spec.control_plane_targets.iter();
-    targets
-        .filter_map(|target| target.load_balancer_name.as_deref())
-        .collect()
+    let names = targets.filter_map(|target| target.load_balancer_name.as_deref());
+    names.chain(secondary(spec)).collect()
 }
 
 fn named(spec: &AWSClusterSpec) -> Option<(&LoadBalancerSpec, &str)> {
     let balancer = spec.control_plane_load_balancer.as_ref()?;
+    Some((balancer, name_of(spec, balancer)?))
+}
+
+/// The name of the secondary load balancer, which is a Network Load Balancer: the API server refuses other types.
+fn secondary(spec: &AWSClusterSpec) -> Option<&str> {
+    name_of(spec, spec.secondary_control_plane_load_balancer.as_ref()?)
+}
+
+fn name_of<'a>(spec: &AWSClusterSpec, balancer: &'a LoadBalancerSpec) -> Option<&'a str> {
     let name = balancer.name.as_deref().filter(|name| !name.is_empty())?;
-    spec.control_plane_targets.is_empty().then_some((balancer, name))
+    spec.control_plane_targets.is_empty().then_some(name)
+}
+
+/// The targets behind the secondary load balancer, by its name.
+fn secondary_target(spec: &AWSClusterSpec, port: i32) -> Option<ControlPlaneTarget> {
+    Some(ControlPlaneTarget {
+        load_balancer_name: Some(secondary(spec)?.to_owned()),
+        port: Some(port),
+        ..ControlPlaneTarget::default()
+    })
 }
 
 /// The port of API servers.
@@ -63,8 +80,9 @@ pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
         .unwrap_or(ControlPlaneTarget::API_PORT)
 }
 
-/// The targets of the control plane: the targets in the spec, or else the target groups behind the named load balancer.
-/// Without a lookup (`lookup` is absent): the targets that are `recorded` for this spec.
+/// The targets of the control plane: the targets in the spec, or else the target groups behind the named load balancer
+/// and the name of the secondary one. Without a lookup (`lookup` is absent): the targets that are `recorded` for this
+/// spec.
 pub(super) fn targets(
     spec: &AWSClusterSpec,
     port: i32,
@@ -73,11 +91,15 @@ pub(super) fn targets(
     place: &str,
     problems: &mut NetworkProblems,
 ) -> Targets {
+    let with_secondary = |mut targets: Vec<ControlPlaneTarget>| {
+        targets.extend(secondary_target(spec, port));
+        Targets::Known(targets)
+    };
     let Some((balancer, name)) = named(spec) else {
-        return Targets::Known(spec.control_plane_targets.clone());
+        return with_secondary(spec.control_plane_targets.clone());
     };
     if balancer.load_balancer_type == LoadBalancerType::Disabled {
-        return Targets::Known(vec![]);
+        return with_secondary(vec![]);
     }
     let kind = match balancer.load_balancer_type {
         LoadBalancerType::Classic => "classic load balancer",
@@ -89,7 +111,7 @@ pub(super) fn targets(
         let name: String = name.chars().take(64).collect();
         return Targets::Pending(format!("{kind} {name}"));
     }
-    Targets::Known(targets)
+    with_secondary(targets)
 }
 
 /// The targets behind the load balancer of this name and kind; empty if the targets are not known.
@@ -205,7 +227,10 @@ mod tests {
             "eu-west-1 of account 1",
             &mut problems,
         );
-        let name = |target: ControlPlaneTarget| target.target_group_arn.or(target.classic_load_balancer_name);
+        let name = |target: ControlPlaneTarget| {
+            let named = target.load_balancer_name.map(|name| format!("name: {name}"));
+            target.target_group_arn.or(target.classic_load_balancer_name).or(named)
+        };
         let names = match targets {
             Targets::Known(targets) => targets.into_iter().filter_map(name).collect(),
             Targets::Pending(pending) => vec![format!("pending: {pending}")],
@@ -226,7 +251,13 @@ mod tests {
         let alb = "controlPlaneLoadBalancer: {name: api, loadBalancerType: alb}";
         let throttled =
             LoadBalancerLookup::Failed(CloudError::answered("DescribeLoadBalancers", "Throttling", "slowly"));
-        let table: [(&str, Option<&LoadBalancerLookup>, &[&str], &str); 11] = [
+        let both = "{controlPlaneLoadBalancer: {name: api, loadBalancerType: nlb}, \
+                    secondaryControlPlaneLoadBalancer: {name: ext, loadBalancerType: nlb}}";
+        let alone = "secondaryControlPlaneLoadBalancer: {name: ext, loadBalancerType: nlb}";
+        let table: [(&str, Option<&LoadBalancerLookup>, &[&str], &str); 14] = [
+            (both, Some(&several), &["arn:a", "arn:c", "name: ext"], ""),
+            (both, None, &["known", "name: ext"], ""),
+            (alone, None, &["name: ext"], ""),
             (
                 alb,
                 Some(&one),

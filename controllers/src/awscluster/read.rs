@@ -172,7 +172,7 @@ pub(super) async fn look_up(
                 .unwrap_or_else(LoadBalancerLookup::Failed),
         );
     }
-    for name in load_balancer::named_by_targets(spec) {
+    for name in load_balancer::named_among_targets(spec) {
         let shown = cloud.load_balancer(name).await;
         found.named_load_balancers.insert(name.to_owned(), shown);
     }

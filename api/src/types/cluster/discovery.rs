@@ -176,9 +176,15 @@ impl AWSClusterSpec {
             groups.all.take_if(|_| !named.all.is_empty());
             groups.control_plane.take_if(|_| !named.control_plane.is_empty());
         }
-        let balancer = self.control_plane_load_balancer.as_ref();
-        let balancer = balancer.and_then(|balancer| balancer.name.as_deref());
-        if !self.control_plane_targets.is_empty() || balancer.is_some_and(|name| !name.is_empty()) {
+        let balancers = [
+            &self.control_plane_load_balancer,
+            &self.secondary_control_plane_load_balancer,
+        ];
+        let mut names = balancers
+            .into_iter()
+            .flatten()
+            .filter_map(|balancer| balancer.name.as_deref());
+        if !self.control_plane_targets.is_empty() || names.any(|name| !name.is_empty()) {
             discovery.control_plane_targets = None;
         }
         discovery

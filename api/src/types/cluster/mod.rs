@@ -67,7 +67,7 @@ use subnet::SubnetSpec;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!has(self.unmanaged) || !self.unmanaged || !has(self.controlPlaneLoadBalancer) || \
-             !has(self.controlPlaneLoadBalancer.name) || !has(self.preflight) || !has(self.preflight.mode) || \
+             !has(self.controlPlaneLoadBalancer.name) || self.controlPlaneLoadBalancer.name == '' || !has(self.preflight) || !has(self.preflight.mode) || \
              self.preflight.mode != 'Disabled'",
     "message": "controlPlaneLoadBalancer.name is looked up in AWS, which preflight.mode Disabled forbids: \
                 name the targets in controlPlaneTargets, or leave the mode out",
@@ -135,8 +135,9 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 
-    /// A second load balancer of the Kubernetes API in managed mode, e.g. an internal load balancer beside a public
-    /// one, so that the traffic of nodes to the API stays in the VPC. The second load balancer must have another name,
+    /// A second load balancer of the Kubernetes API, e.g. an internal load balancer beside a public one, so that the
+    /// traffic of nodes to the API stays in the VPC. Unmanaged: control plane machines serve behind the load balancer of
+    /// this name too. The second load balancer must have another name,
     /// the type `nlb` and the other scheme: set `loadBalancerType` and `scheme`, because their defaults are not valid
     /// here.
     #[serde(default, skip_serializing_if = "Option::is_none")]

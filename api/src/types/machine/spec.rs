@@ -60,12 +60,13 @@ use crate::network_source::NetworkSource;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "!has(self.capacityReservationId) || !has(self.marketType) || self.marketType != 'Spot'",
+        "rule": "!has(self.capacityReservationId) || self.capacityReservationId == '' || !has(self.marketType) || \
+                 self.marketType != 'Spot'",
         "message": "a Spot instance cannot use a capacity reservation: remove capacityReservationId or change \
                     marketType",
     },
     {
-        "rule": "!has(self.capacityReservationId) || !has(self.spotMarketOptions)",
+        "rule": "!has(self.capacityReservationId) || self.capacityReservationId == '' || !has(self.spotMarketOptions)",
         "message": "a Spot instance cannot use a capacity reservation: remove capacityReservationId or \
                     spotMarketOptions",
     },
@@ -151,7 +152,7 @@ pub struct AWSMachineSpec {
     /// or by filters. At most 16. Mutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-validations" = [{
-        "rule": "self.all(group, !has(group.id) || !has(group.filters) || size(group.filters) == 0)",
+        "rule": "self.all(group, !has(group.id) || group.id == '' || !has(group.filters) || size(group.filters) == 0)",
         "message": "each of additionalSecurityGroups has an id or filters, not both",
     }]))]
     pub additional_security_groups: Vec<ResourceReference>,

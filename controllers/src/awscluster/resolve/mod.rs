@@ -285,7 +285,7 @@ fn load_balancer_targets(
                 known.to_vec()
             })
         }
-        (Targets::Known(_), None) if !known.is_empty() && !load_balancer::named_by_targets(spec).is_empty() => {
+        (Targets::Known(_), None) if !known.is_empty() && !load_balancer::named_among_targets(spec).is_empty() => {
             Targets::Known(known.to_vec())
         }
         (targets, _) => targets,

@@ -278,6 +278,19 @@ async fn control_plane_targets_come_from_spec_or_load_balancer() {
             "/status/network/controlPlaneTargets/0/targetGroupARN",
             json!(arn),
         ),
+        (
+            "secondaryControlPlaneLoadBalancer.name",
+            "controlPlaneLoadBalancer: {name: classic}, \
+             secondaryControlPlaneLoadBalancer: {name: api, loadBalancerType: nlb, scheme: internal}",
+            "/status/network/controlPlaneTargets/1/targetGroupARN",
+            json!(arn),
+        ),
+        (
+            "secondaryControlPlaneLoadBalancer.loadBalancerType",
+            "secondaryControlPlaneLoadBalancer: {name: api, loadBalancerType: nlb, scheme: internal}",
+            "/status/network/controlPlaneTargets/0/targetGroupARN",
+            json!(arn),
+        ),
     ])
     .await;
 }
@@ -365,10 +378,6 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
             "controlPlaneLoadBalancer.dnsResolutionCheck",
             "controlPlaneLoadBalancer: {loadBalancerType: nlb, dnsResolutionCheck: None}".to_owned(),
         ),
-        (
-            "secondaryControlPlaneLoadBalancer",
-            "secondaryControlPlaneLoadBalancer: {name: internal}".to_owned(),
-        ),
         ("bastion", "bastion: {enabled: true}".to_owned()),
         (
             "s3Bucket.controlPlaneIAMInstanceProfile",
@@ -434,8 +443,22 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
         ),
         ("network.vpc.subnetSchema", vpc("subnetSchema: PreferPublic")),
         ("network.vpc.tags", vpc("tags: {team: a}")),
-    ]);
-    assert_eq!(set.keys().copied().collect::<Vec<_>>(), sorted(When::Managed));
+    ])
+    .into_iter()
+    .flat_map(|(field, set)| {
+        let of_secondary = set.replace("controlPlaneLoadBalancer", "secondaryControlPlaneLoadBalancer");
+        let secondary = (
+            format!("secondary{}{}", "C", field.strip_prefix('c').unwrap_or_default()),
+            of_secondary,
+        );
+        let has_secondary = field.starts_with("controlPlaneLoadBalancer");
+        std::iter::once((field.to_owned(), set)).chain(has_secondary.then_some(secondary))
+    })
+    .collect::<BTreeMap<String, String>>();
+    assert_eq!(
+        set.keys().map(String::as_str).collect::<Vec<_>>(),
+        sorted(When::Managed)
+    );
     let whole = format!("{NETWORK}, {ENDPOINT}, s3Bucket: {{name: boot}}");
     let without = pass(&whole).await;
     assert_eq!(without.message(ConditionType::Ready), "");
@@ -444,7 +467,7 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
         assert_eq!(with.says(ConditionType::Ready), "True/Ready", "{set}");
         let message = with.message(ConditionType::Ready);
         let names = message.strip_prefix("of managed clusters only, ignored here: ");
-        assert!(names.is_some_and(|names| names.starts_with(field)), "{set}: {message}");
+        assert!(names.is_some_and(|names| names.starts_with(&field)), "{set}: {message}");
         assert_eq!(with.status().network, without.status().network, "{set}");
         assert_eq!(with.calls, LOOKUP, "{set}");
         let managed = pass(&laid_over(NETWORK, &format!("{set}, unmanaged: false"))).await;

@@ -36,8 +36,39 @@ AWSCluster | controlPlaneLoadBalancer.targetGroupIPType
     | {controlPlaneLoadBalancer: {loadBalancerType: nlb, targetGroupIPType: ipv4}}
 AWSCluster | controlPlaneLoadBalancer.dnsResolutionCheck
     | {controlPlaneLoadBalancer: {loadBalancerType: nlb, dnsResolutionCheck: None}}
-AWSCluster | secondaryControlPlaneLoadBalancer
-    | {secondaryControlPlaneLoadBalancer: {name: internal, scheme: internal, loadBalancerType: nlb}}
+AWSCluster | secondaryControlPlaneLoadBalancer.scheme
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal}}
+AWSCluster | secondaryControlPlaneLoadBalancer.crossZoneLoadBalancing
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      crossZoneLoadBalancing: true}}
+AWSCluster | secondaryControlPlaneLoadBalancer.subnets
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      subnets: [subnet-0000000a]}}
+AWSCluster | secondaryControlPlaneLoadBalancer.healthCheckProtocol
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      healthCheckProtocol: HTTPS}}
+AWSCluster | secondaryControlPlaneLoadBalancer.healthCheck
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      healthCheck: {intervalSeconds: 10}}}
+AWSCluster | secondaryControlPlaneLoadBalancer.additionalSecurityGroups
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      additionalSecurityGroups: [sg-0000000a]}}
+AWSCluster | secondaryControlPlaneLoadBalancer.additionalListeners
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      additionalListeners: [{port: 8132}]}}
+AWSCluster | secondaryControlPlaneLoadBalancer.ingressRules
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      ingressRules: [{description: d, protocol: tcp, fromPort: 1, toPort: 1, cidrBlocks: [10.0.0.0/8]}]}}
+AWSCluster | secondaryControlPlaneLoadBalancer.disableHostsRewrite
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      disableHostsRewrite: true}}
+AWSCluster | secondaryControlPlaneLoadBalancer.preserveClientIP
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal, preserveClientIP: true}}
+AWSCluster | secondaryControlPlaneLoadBalancer.targetGroupIPType
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal, targetGroupIPType: ipv4}}
+AWSCluster | secondaryControlPlaneLoadBalancer.dnsResolutionCheck
+    | {secondaryControlPlaneLoadBalancer: {name: b, loadBalancerType: nlb, scheme: internal,
+      dnsResolutionCheck: None}}
 AWSCluster | bastion | {bastion: {enabled: true}}
 AWSCluster | s3Bucket.controlPlaneIAMInstanceProfile
     | {s3Bucket: {name: boot, presignedURLDuration: 1h, controlPlaneIAMInstanceProfile: control-plane}}
@@ -101,7 +132,8 @@ fn try_on_objects(kind: &'static str, smallest: &str) -> anyhow::Result<()> {
             let refusal = named("spec", field);
             let at_creation = if field.when == When::Set { refusal.as_str() } else { "" };
             table.creation(path, &spec, at_creation).await?;
-            for neutral in field.neutral {
+            // The fields of the managed mode are never refused.
+            for neutral in field.neutral.iter().filter(|_| field.when == When::Set) {
                 let spec = path
                     .rsplit('.')
                     .fold((*neutral).to_owned(), |value, name| format!("{{{name}: {value}}}"));

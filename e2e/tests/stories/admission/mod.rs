@@ -13,6 +13,7 @@ mod machines_created;
 mod requests;
 mod templates;
 mod unsupported_fields;
+mod zero_values;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
