@@ -53,6 +53,7 @@ mod preflight;
 mod restart;
 mod scenario;
 mod scope;
+mod second_vpcs;
 mod secrets;
 mod shards;
 mod slow_sources;
