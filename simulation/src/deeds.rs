@@ -15,6 +15,7 @@ use kube::Resource;
 use strum::IntoStaticStr;
 
 use crate::aws::{INSTANCE_TYPE, MANAGER_KEY, MISTAKEN_KEY, ZONES};
+use crate::encounters::Situation;
 use crate::invariants::machine_key;
 use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::{ManagementCluster, after};
@@ -177,10 +178,10 @@ impl Deed {
             Self::Stop(long) => simulation.stop(of, long),
             Self::RestoreSnapshot => recovery::restore(simulation, of),
             Self::OtherAccount(other) => {
-                simulation.replace_key(of, key(other));
+                replace_key(of, simulation, other);
                 simulation.stop(of, Duration::from_secs(1));
             }
-            Self::ReplaceKey(other) => simulation.replace_key(of, key(other)),
+            Self::ReplaceKey(other) => replace_key(of, simulation, other),
             Self::LoseAws(long) => {
                 let end = simulation.outage(long);
                 simulation.outside.aws.lose(now, end);
@@ -241,8 +242,13 @@ impl Deed {
     }
 }
 
-fn key(of_another_account: bool) -> &'static str {
-    if of_another_account { MISTAKEN_KEY } else { MANAGER_KEY }
+fn replace_key(of: ManagementCluster, simulation: &mut Simulation, of_another_account: bool) {
+    if of_another_account {
+        simulation.encounters.situation(Situation::KeyOfAnotherAccount);
+        simulation.replace_key(of, MISTAKEN_KEY);
+    } else {
+        simulation.replace_key(of, MANAGER_KEY);
+    }
 }
 
 fn annotate(object: &mut impl Resource, key: &str, value: Option<&str>) {

@@ -47,6 +47,8 @@ pub enum Situation {
     OutageOfDays,
     /// A launch waited because an instance with the tags of the machine is not the machine's.
     LaunchInConflict,
+    /// The managers had a key of another account by mistake.
+    KeyOfAnotherAccount,
 }
 
 impl fmt::Display for Encounter {

@@ -96,6 +96,13 @@ fn histories_meet_what_they_are_there_for() {
     }
 }
 
+/// In a history with such a key, bootstrap data may be left, so that nobody judges whether it is.
+#[test]
+fn few_histories_have_a_key_of_another_account() {
+    let met = fixed_seeds().percent(Encounter::Situation(Situation::KeyOfAnotherAccount));
+    assert!((1..=20).contains(&met), "{met} % of the histories");
+}
+
 /// Plays these plans. `label` is what their faults stand behind where one fails.
 fn play_plans(plans: &[sweep::Plan], run: fn(&sweep::Plan, bool) -> Report, label: &str) {
     let tally = campaign::run(

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::aws::{OTHER_ACCOUNT, TARGET_GROUPS};
 use crate::deeds::Deed;
-use crate::encounters::Encounter;
+use crate::encounters::{Encounter, Situation};
 use crate::invariants::machine_key;
 use crate::objects;
 use crate::outside::{ManagementCluster, after};
@@ -140,7 +140,7 @@ pub(super) fn deleted(simulation: &mut Simulation) {
     // With the key of another account the right one's secrets cannot be deleted, and an event names them.
     let had_other_account = simulation
         .encounters
-        .has_met(Encounter::Deed(Deed::ReplaceKey(true).into()));
+        .has_met(Encounter::Situation(Situation::KeyOfAnotherAccount));
     // A move after the end of an instance loses whose its host was: docs/dedicated-hosts.md says so.
     let was_moved = simulation.encounters.has_met(Encounter::Deed(Deed::Move.into()));
     let (aws, invariants) = (&mut simulation.outside.aws, &simulation.invariants);
