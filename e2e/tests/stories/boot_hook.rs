@@ -1,7 +1,6 @@
 //! Nodes that fetch their bootstrap data from AWS with the real AWS CLI, without a manager.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,17 +144,13 @@ runcmd:
         tell("cloud-init", async |delivery| {
             let folder = cloud_init()?;
             let python = folder.join("python/bin/python");
-            let mut versions = Vec::new();
-            for entry in std::fs::read_dir(&folder)? {
-                let cloud_init = entry?.path();
-                if !cloud_init.join("usr/lib/python3/dist-packages/cloudinit").exists() {
-                    continue;
-                }
-                let version = cloud_init
-                    .file_name()
-                    .and_then(OsStr::to_str)
-                    .unwrap_or_default()
-                    .to_owned();
+            let versions = std::fs::read_to_string(folder.join("versions"))?;
+            ensure!(
+                versions.lines().count() > 1,
+                "an old and a new version are needed: {versions}"
+            );
+            for version in versions.lines() {
+                let cloud_init = folder.join(version);
                 let prefix = prefix(
                     SecretsBackend::SecretsManager,
                     &format!("{version}-{}", fastrand::u64(..)),
@@ -170,12 +165,7 @@ runcmd:
                     "cloud-init {version}: written and run once"
                 );
                 assert_eq!(delivery.left(&stored).await?, 0, "cloud-init {version}");
-                versions.push(version);
             }
-            ensure!(
-                versions.len() >= 2,
-                "the oldest and the newest version are needed: {versions:?}"
-            );
             Ok(())
         })
     }

@@ -354,10 +354,16 @@ fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize, began:
     let passes = manager.passes_by_object()?;
     let minutes = 1 + usize::try_from(began.elapsed().as_secs() / 60)?;
     ensure!(!passes.is_empty(), "no pass at all");
-    // An identity is also reconciled for each object that begins to use it.
-    let users = |kind: &str| if kind.ends_with("identity") { objects } else { 0 };
+    // An identity is also reconciled for each object that begins to use it: most objects use the default one.
+    let users = |kind: &str, name: &str| {
+        if kind.ends_with("identity") && name == "default" {
+            objects
+        } else {
+            0
+        }
+    };
     let mut passes = passes.iter();
-    let too_many = passes.find(|((kind, _), passes)| **passes > MOST_PASSES * minutes + users(kind));
+    let too_many = passes.find(|((kind, name), passes)| **passes > MOST_PASSES * minutes + users(kind, name));
     ensure!(too_many.is_none(), "{too_many:?} passes in {minutes} minutes");
     let calls = scenario.calls();
     let most = MOST_CALLS * objects * minutes;

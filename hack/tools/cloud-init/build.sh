@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches cloud-init as the releases of Debian package it, without installing it, and the Python modules that it needs:
-# `hack/tools/cloud-init/build.sh <folder>`. The folder gets python/, a virtual environment, and a folder for each version.
+# `hack/tools/cloud-init/build.sh <folder>`. The folder gets python/, a virtual environment, a folder for each version, and
+# at last the file versions, which lists them.
 # The packages come from where this computer gets its own; their signatures are checked with Debian's keys.
 set -euo pipefail
 
@@ -13,7 +14,7 @@ for program in apt-get dpkg-deb; do
     exit 1
   }
 done
-if [ -e "$folder/complete" ]; then
+if [ -s "$folder/versions" ]; then
   echo "cloud-init: up to date"
   exit 0
 fi
@@ -43,10 +44,12 @@ for suite in oldoldstable oldstable stable unstable; do
   fi
   package="$(ls "$work"/cloud-init_*.deb)"
   version="$(dpkg-deb --field "$package" Version)"
-  dpkg-deb --extract "$package" "$folder/${version%%-*}"
+  version="${version%%-*}"
+  dpkg-deb --extract "$package" "$folder/$version"
+  echo "$version" >>"$work/versions"
   rm "$package"
 done
 python3 -m venv "$folder/python"
 "$folder/python/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt"
-touch "$folder/complete"
+sort -u "$work/versions" >"$folder/versions"
 echo "cloud-init: ready in $folder"
