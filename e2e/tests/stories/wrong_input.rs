@@ -1,11 +1,10 @@
 //! Invalid user input: a condition names the object and the corrective action, and the correction alone is enough.
 
-use anyhow::ensure;
 use capa_e2e::user::NetworkPlan;
-use capa_e2e::{Story, eventually, objects};
+use capa_e2e::{Story, objects};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, REGION, WITHIN, story, tell, template};
+use super::scenario::{CORE, OURS, REGION, story, tell, template};
 
 /// Ids of the right form that no account has.
 const NO_SUBNET: &str = "subnet-00000000000000bad";
@@ -288,35 +287,4 @@ fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()
         assert_eq!(status["failureDomains"].as_array().map_or(0, Vec::len), 3, "{status}");
         Ok(())
     })
-}
-
-mod long_stories {
-    use super::*;
-
-    #[test]
-    fn an_annotation_repeats_an_incomplete_lookup_at_once() -> anyhow::Result<()> {
-        tell(Story::new("preflight-requested"), async |s| {
-            // Real periods: by itself the manager retries only after five seconds.
-            s.new_manager().start().await?;
-            let missing = s
-                .unmanaged("dev", "")
-                .replace(&s.network.zones[0].private_subnet_id, NO_SUBNET);
-            s.owned("dev", &missing).await?;
-            s.says("dev", "NetworkReady", "False", "NotFound").await?;
-            let looks = || s.aws().manager_journal().of("DescribeSubnets");
-            assert_eq!(looks().len(), 1);
-            let request =
-                json!({"metadata": {"annotations": {"infrastructure.cluster.x-k8s.io/preflight-requested": "now"}}});
-            s.change("dev", request).await?;
-            eventually(WITHIN, "another look", async || {
-                ensure!(looks().len() == 2, "there were {} lookups", looks().len());
-                Ok(())
-            })
-            .await?;
-            let looks = looks();
-            let gap = looks.calls()[1].at.duration_since(looks.calls()[0].at);
-            assert!(gap.as_secs() < 5, "{gap:?} passed between the looks");
-            Ok(())
-        })
-    }
 }
