@@ -57,7 +57,7 @@ mod long_stories {
             let terminations = journal.of("TerminateInstances");
             assert!(terminations.len() < MACHINES, "many in one call: {terminations}");
             let throttled = journal.matching(|call| call.error.as_deref() == Some("RequestLimitExceeded"));
-            assert!(throttled.len() * 10 <= MACHINES, "{throttled}");
+            assert!(throttled.len() * 100 <= journal.len(), "{throttled}");
             let waited = manager
                 .metrics()
                 .await?
