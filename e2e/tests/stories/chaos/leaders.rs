@@ -1,6 +1,7 @@
 //! A leader that is suspended, replaced, and resumed with work in progress.
 
 use anyhow::{Context as _, ensure};
+use capa_cloud::Timing;
 use capa_e2e::aws_proxy::Fault;
 use capa_e2e::{Story, eventually};
 
@@ -73,7 +74,11 @@ fn leaders(seed: u64) -> anyhow::Result<()> {
         .await?;
         ensure!(!ended.success(), "a leader that lost its lease ended with {ended}");
 
-        s.machines_ready_within(MACHINES as usize, ALL_WITHIN).await?;
+        // The call of the suspended leader may never have reached EC2. Its successor looks the instance up for this
+        // safety age before it launches again.
+        let looked_up = Timing::default().launch_lookup_age;
+        s.machines_ready_within(MACHINES as usize, ALL_WITHIN + looked_up)
+            .await?;
         let live = s.ensure_one_instance_each().await?;
         let (launched, machines) = (s.ever_launched().len(), s.machines_ever_launched().len());
         s.delete_all_machines().await?;
