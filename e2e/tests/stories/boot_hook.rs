@@ -75,57 +75,6 @@ fn a_node_reads_its_data(backend: SecretsBackend, padding: usize, count: usize) 
     })
 }
 
-#[test]
-fn a_throttled_node_boots_though_it_may_delete_nothing() -> anyhow::Result<()> {
-    tell("boot-hook-faults", async |delivery| {
-        let account = delivery.environment.aws();
-        // One more than the AWS CLI itself tries.
-        let throttle = Fault::on("GetSecretValue").error("RequestLimitExceeded").times(6);
-        let throttle = account.fault(throttle);
-        account.fault(Fault::on("DeleteSecret").by_nodes().error("AccessDeniedException"));
-        let stored = delivery.store(SecretsBackend::SecretsManager, 0).await?;
-        let id = delivery.launch(&stored).await?;
-        delivery.reads_configuration(&id).await?;
-        assert_eq!(throttle.hits(), 6);
-        let console = delivery.environment.world().console(&id)?;
-        for said in [
-            "try 1 of 5",
-            "ThrottlingException",
-            "cannot delete",
-            "AccessDeniedException",
-        ] {
-            assert!(console.contains(said), "{said}: {console}");
-        }
-        assert_eq!(delivery.left(&stored).await?, 1);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_node_whose_data_is_not_there_says_so_and_does_not_boot() -> anyhow::Result<()> {
-    tell("boot-hook-absent", async |delivery| {
-        let stored = delivery.stored(SecretsBackend::SsmParameterStore, 0);
-        let id = delivery.launch(&stored).await?;
-        let world = delivery.environment.world();
-        eventually(WITHIN, "the boot to fail", async || {
-            let log = world.log("node-simulator")?;
-            let line = log.lines().find(|line| line.contains(&id));
-            let line = line.context("nothing about the instance")?;
-            ensure!(line.contains("does not boot"), "{line}");
-            Ok(())
-        })
-        .await?;
-        let console = world.console(&id)?;
-        let (name, _) = stored.parts().next().context("no part")?;
-        let said = format!("{name} of ssm-parameter-store in {REGION} cannot be read");
-        assert!(
-            console.contains(&said) && console.contains("ParameterNotFound"),
-            "{console}"
-        );
-        Ok(())
-    })
-}
-
 mod long_stories {
     use super::*;
 
@@ -197,6 +146,57 @@ runcmd:
             let written = std::fs::read_to_string(root.path().join("etc/kubernetes/node"));
             written.with_context(|| format!("{output:?} {}", log()))
         }
+    }
+
+    #[test]
+    fn a_throttled_node_boots_though_it_may_delete_nothing() -> anyhow::Result<()> {
+        tell("boot-hook-faults", async |delivery| {
+            let account = delivery.environment.aws();
+            // One more than the AWS CLI itself tries.
+            let throttle = Fault::on("GetSecretValue").error("RequestLimitExceeded").times(6);
+            let throttle = account.fault(throttle);
+            account.fault(Fault::on("DeleteSecret").by_nodes().error("AccessDeniedException"));
+            let stored = delivery.store(SecretsBackend::SecretsManager, 0).await?;
+            let id = delivery.launch(&stored).await?;
+            delivery.reads_configuration(&id).await?;
+            assert_eq!(throttle.hits(), 6);
+            let console = delivery.environment.world().console(&id)?;
+            for said in [
+                "try 1 of 5",
+                "ThrottlingException",
+                "cannot delete",
+                "AccessDeniedException",
+            ] {
+                assert!(console.contains(said), "{said}: {console}");
+            }
+            assert_eq!(delivery.left(&stored).await?, 1);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_node_whose_data_is_not_there_says_so_and_does_not_boot() -> anyhow::Result<()> {
+        tell("boot-hook-absent", async |delivery| {
+            let stored = delivery.stored(SecretsBackend::SsmParameterStore, 0);
+            let id = delivery.launch(&stored).await?;
+            let world = delivery.environment.world();
+            eventually(WITHIN, "the boot to fail", async || {
+                let log = world.log("node-simulator")?;
+                let line = log.lines().find(|line| line.contains(&id));
+                let line = line.context("nothing about the instance")?;
+                ensure!(line.contains("does not boot"), "{line}");
+                Ok(())
+            })
+            .await?;
+            let console = world.console(&id)?;
+            let (name, _) = stored.parts().next().context("no part")?;
+            let said = format!("{name} of ssm-parameter-store in {REGION} cannot be read");
+            assert!(
+                console.contains(&said) && console.contains("ParameterNotFound"),
+                "{console}"
+            );
+            Ok(())
+        })
     }
 }
 

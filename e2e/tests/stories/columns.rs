@@ -79,22 +79,26 @@ fn kubectl_get_shows_whether_an_identity_is_complete() -> anyhow::Result<()> {
     })
 }
 
-/// Only a manager that reconciles all namespaces judges an identity by the objects that use it, so that this story has
-/// a world of its own.
-#[test]
-fn kubectl_get_shows_that_aws_refuses_an_identity() -> anyhow::Result<()> {
-    tell(Story::new("refused-identity").in_its_own_world(&[]), async |s| {
-        s.environment.world().install_provider().await?;
-        s.new_manager().flag(FASTER).flag("--namespace=").start().await?;
-        let (valid, revoked) = (s.aws().another_key(), s.aws().another_key());
-        s.aws().revoke(&revoked.access_key_id);
-        s.static_identity("team", "{}", &revoked).await?;
-        s.owned_with_identity("dev", "AWSClusterStaticIdentity", "team").await?;
-        let identities = ["awsclusterstaticidentities", "--output=wide"];
-        let cluster = format!("AWSCluster {}/dev reports: ", s.namespace());
-        s.shows(&identities, "team", &[" False ", " CredentialsFailed ", &cluster])
-            .await?;
-        s.identity_secret("team", &valid).await?;
-        s.shows(&identities, "team", &[" True ", " Ready "]).await
-    })
+mod long_stories {
+    use super::*;
+
+    /// Only a manager that reconciles all namespaces judges an identity by the objects that use it, so that this story has
+    /// a world of its own.
+    #[test]
+    fn kubectl_get_shows_that_aws_refuses_an_identity() -> anyhow::Result<()> {
+        tell(Story::new("refused-identity").in_its_own_world(&[]), async |s| {
+            s.environment.world().install_provider().await?;
+            s.new_manager().flag(FASTER).flag("--namespace=").start().await?;
+            let (valid, revoked) = (s.aws().another_key(), s.aws().another_key());
+            s.aws().revoke(&revoked.access_key_id);
+            s.static_identity("team", "{}", &revoked).await?;
+            s.owned_with_identity("dev", "AWSClusterStaticIdentity", "team").await?;
+            let identities = ["awsclusterstaticidentities", "--output=wide"];
+            let cluster = format!("AWSCluster {}/dev reports: ", s.namespace());
+            s.shows(&identities, "team", &[" False ", " CredentialsFailed ", &cluster])
+                .await?;
+            s.identity_secret("team", &valid).await?;
+            s.shows(&identities, "team", &[" True ", " Ready "]).await
+        })
+    }
 }

@@ -86,43 +86,47 @@ fn targets_that_another_cluster_owns_by_tag_are_refused() -> anyhow::Result<()> 
     })
 }
 
-#[test]
-fn a_tagged_target_serves_and_what_is_registered_stays() -> anyhow::Result<()> {
-    mostly_waits();
-    tell(Story::new("tagged-target"), async |s| {
-        let (group, user) = (s.balancer().await?.target_group_arn, &s.user);
-        let start = || s.new_manager().flag(FASTER).flag("--control-plane-targets=Tagged");
-        let first = start().start().await?;
-        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-            .await?;
-        s.control_plane_machine("first", "dev").await?;
-        let cluster = format!("{}/dev", s.namespace());
-        s.is_refused("first", &format!("{TAG}: {cluster}")).await?;
-        user.tag_target_group(&group, TAG, &cluster).await?;
-        let ready = s.machine_ready("first").await?;
-        let registered = [(text(&ready, "/spec/instanceID").to_owned(), "healthy".to_owned())];
+mod long_stories {
+    use super::*;
 
-        // Without the tag nothing new is registered, and a manager that starts anew asks nothing of what is.
-        user.untag_target_group(&group, TAG).await?;
-        first.stop().await?;
-        let mark = s.aws().mark();
-        start().start().await?;
-        s.looked_again("first").await?;
-        s.machine_ready("first").await?;
-        s.control_plane_machine("second", "dev").await?;
-        s.is_refused("second", "lacks the tag").await?;
-        assert_eq!(user.targets(&group).await?, registered);
-        let since = s.aws().journal_since(mark).except(&s.aws().user_key().access_key_id);
-        assert!(since.mutating().is_empty(), "{since}");
+    #[test]
+    fn a_tagged_target_serves_and_what_is_registered_stays() -> anyhow::Result<()> {
+        mostly_waits();
+        tell(Story::new("tagged-target"), async |s| {
+            let (group, user) = (s.balancer().await?.target_group_arn, &s.user);
+            let start = || s.new_manager().flag(FASTER).flag("--control-plane-targets=Tagged");
+            let first = start().start().await?;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+                .await?;
+            s.control_plane_machine("first", "dev").await?;
+            let cluster = format!("{}/dev", s.namespace());
+            s.is_refused("first", &format!("{TAG}: {cluster}")).await?;
+            user.tag_target_group(&group, TAG, &cluster).await?;
+            let ready = s.machine_ready("first").await?;
+            let registered = [(text(&ready, "/spec/instanceID").to_owned(), "healthy".to_owned())];
 
-        for name in ["first", "second"] {
-            s.begin_deletion(CORE, "Machine", name).await?;
-        }
-        s.gone(OURS, "AWSMachine", &["first", "second"]).await?;
-        s.event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB")
-            .await?;
-        assert!(user.targets(&group).await?.is_empty());
-        assert!(user.live_instances().await?.is_empty());
-        Ok(())
-    })
+            // Without the tag nothing new is registered, and a manager that starts anew asks nothing of what is.
+            user.untag_target_group(&group, TAG).await?;
+            first.stop().await?;
+            let mark = s.aws().mark();
+            start().start().await?;
+            s.looked_again("first").await?;
+            s.machine_ready("first").await?;
+            s.control_plane_machine("second", "dev").await?;
+            s.is_refused("second", "lacks the tag").await?;
+            assert_eq!(user.targets(&group).await?, registered);
+            let since = s.aws().journal_since(mark).except(&s.aws().user_key().access_key_id);
+            assert!(since.mutating().is_empty(), "{since}");
+
+            for name in ["first", "second"] {
+                s.begin_deletion(CORE, "Machine", name).await?;
+            }
+            s.gone(OURS, "AWSMachine", &["first", "second"]).await?;
+            s.event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB")
+                .await?;
+            assert!(user.targets(&group).await?.is_empty());
+            assert!(user.live_instances().await?.is_empty());
+            Ok(())
+        })
+    }
 }

@@ -310,39 +310,43 @@ fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Result<()> {
-    // A separate world: in the shared world every manager creates the identity.
-    tell(Story::new("gate").in_its_own_world(&[]), async |s| {
-        s.environment.world().install_provider().await?;
-        let identities = s.api(OURS, DEFAULT_KIND).await?;
-        let gate_off = "--feature-gates=AutoControllerIdentityCreator=false";
-        let without = s.new_manager().flag(FASTER).flag(gate_off).start().await?;
-        s.owned("dev", &s.unmanaged("dev", "")).await?;
-        s.says("dev", "IdentityReady", "False", "NotFound").await?;
-        assert!(identities.get_opt("default").await?.is_none());
-        without.stop().await?;
+mod long_stories {
+    use super::*;
 
-        let with = s.start_manager().await?;
-        s.says("dev", "IdentityReady", "True", "Ready").await?;
-        s.infrastructure_provisioned("dev").await?;
-        let created = identities.get("default").await?;
-        assert_eq!(created.data["spec"], json!({"allowedNamespaces": {}}));
-        with.stop().await?;
+    #[test]
+    fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Result<()> {
+        // A separate world: in the shared world every manager creates the identity.
+        tell(Story::new("gate").in_its_own_world(&[]), async |s| {
+            s.environment.world().install_provider().await?;
+            let identities = s.api(OURS, DEFAULT_KIND).await?;
+            let gate_off = "--feature-gates=AutoControllerIdentityCreator=false";
+            let without = s.new_manager().flag(FASTER).flag(gate_off).start().await?;
+            s.owned("dev", &s.unmanaged("dev", "")).await?;
+            s.says("dev", "IdentityReady", "False", "NotFound").await?;
+            assert!(identities.get_opt("default").await?.is_none());
+            without.stop().await?;
 
-        // An identity that the user has created stays unchanged.
-        s.delete(OURS, DEFAULT_KIND, "default").await?;
-        s.identity(DEFAULT_KIND, "default", "{allowedNamespaces: {list: [elsewhere]}}")
-            .await?;
-        let kept = identities.get("default").await?;
-        let beside = s.start_manager().await?;
-        s.owned("other", &s.unmanaged("other", "")).await?;
-        s.says("other", "IdentityReady", "False", "NotAllowed").await?;
-        let left = identities.get("default").await?;
-        assert_eq!((left.uid(), &left.data["spec"]), (kept.uid(), &kept.data["spec"]));
-        beside.stop().await?;
-        a_deleted_identity_stays_deleted(s).await
-    })
+            let with = s.start_manager().await?;
+            s.says("dev", "IdentityReady", "True", "Ready").await?;
+            s.infrastructure_provisioned("dev").await?;
+            let created = identities.get("default").await?;
+            assert_eq!(created.data["spec"], json!({"allowedNamespaces": {}}));
+            with.stop().await?;
+
+            // An identity that the user has created stays unchanged.
+            s.delete(OURS, DEFAULT_KIND, "default").await?;
+            s.identity(DEFAULT_KIND, "default", "{allowedNamespaces: {list: [elsewhere]}}")
+                .await?;
+            let kept = identities.get("default").await?;
+            let beside = s.start_manager().await?;
+            s.owned("other", &s.unmanaged("other", "")).await?;
+            s.says("other", "IdentityReady", "False", "NotAllowed").await?;
+            let left = identities.get("default").await?;
+            assert_eq!((left.uid(), &left.data["spec"]), (kept.uid(), &kept.data["spec"]));
+            beside.stop().await?;
+            a_deleted_identity_stays_deleted(s).await
+        })
+    }
 }
 
 /// Without an identity of the name no namespace may use the manager's credentials: somebody may have wanted that.

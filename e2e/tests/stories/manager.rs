@@ -87,39 +87,6 @@ fn a_manager_with_invalid_flags_ends_with_the_reason() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_manager_beside_definitions_of_another_release_does_not_start() -> anyhow::Result<()> {
-    tell(Story::new("definitions").in_its_own_world(&[]), async |s| {
-        s.environment.world().install_provider().await?;
-        for (api_version, kind, name) in [
-            (
-                "apiextensions.k8s.io/v1",
-                "CustomResourceDefinition",
-                "awsmachines.infrastructure.cluster.x-k8s.io",
-            ),
-            (
-                "admissionregistration.k8s.io/v1",
-                "ValidatingAdmissionPolicy",
-                "capa-rs-machine-immutable",
-            ),
-        ] {
-            let mark = |hash: &str| json!({"metadata": {"annotations": {DEFINITION_ANNOTATION: hash}}});
-            let installed = s.get(api_version, kind, name).await?;
-            let ours = installed.annotations().get(DEFINITION_ANNOTATION).cloned();
-            s.patch(api_version, kind, name, mark("another")).await?;
-            let ended = s.new_manager().start().await.err().context("the manager has started")?;
-            let error = format!("{ended:#}");
-            ensure!(
-                error.contains("exit status") && error.contains(&format!("{kind} {name}")),
-                "{error}"
-            );
-            s.patch(api_version, kind, name, mark(&ours.context("no annotation")?))
-                .await?;
-        }
-        s.start_manager().await.map(drop)
-    })
-}
-
-#[test]
 fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
     tell(Story::new("logs"), async |s| {
         let manager = s.new_manager();
@@ -147,6 +114,43 @@ fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
         assert!(passes.len() >= 3, "{passes:?} in {log}");
         Ok(())
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_manager_beside_definitions_of_another_release_does_not_start() -> anyhow::Result<()> {
+        tell(Story::new("definitions").in_its_own_world(&[]), async |s| {
+            s.environment.world().install_provider().await?;
+            for (api_version, kind, name) in [
+                (
+                    "apiextensions.k8s.io/v1",
+                    "CustomResourceDefinition",
+                    "awsmachines.infrastructure.cluster.x-k8s.io",
+                ),
+                (
+                    "admissionregistration.k8s.io/v1",
+                    "ValidatingAdmissionPolicy",
+                    "capa-rs-machine-immutable",
+                ),
+            ] {
+                let mark = |hash: &str| json!({"metadata": {"annotations": {DEFINITION_ANNOTATION: hash}}});
+                let installed = s.get(api_version, kind, name).await?;
+                let ours = installed.annotations().get(DEFINITION_ANNOTATION).cloned();
+                s.patch(api_version, kind, name, mark("another")).await?;
+                let ended = s.new_manager().start().await.err().context("the manager has started")?;
+                let error = format!("{ended:#}");
+                ensure!(
+                    error.contains("exit status") && error.contains(&format!("{kind} {name}")),
+                    "{error}"
+                );
+                s.patch(api_version, kind, name, mark(&ours.context("no annotation")?))
+                    .await?;
+            }
+            s.start_manager().await.map(drop)
+        })
+    }
 }
 
 /// Fails unless the manager leads, or does not, as expected.

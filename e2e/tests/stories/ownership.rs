@@ -113,26 +113,6 @@ fn instance_of(machine: &DynamicObject) -> String {
     text(machine, "/spec/instanceID").to_owned()
 }
 
-#[test]
-fn two_management_clusters_of_equal_names_share_an_account() -> anyhow::Result<()> {
-    story("twins", async |s| {
-        s.cluster("dev").await?;
-        for name in ["web", "only-here"] {
-            s.machine(name, "dev", INLINE).await?;
-        }
-        s.machines_ready(2).await?;
-        let ours = instance_of(&s.machine_ready("web").await?);
-        let only_ours = instance_of(&s.machine_ready("only-here").await?);
-
-        let world = Arc::new(LocalWorld::start_beside(s.environment.world()).await?);
-        let twin = s.with(s.environment.in_other_world(&world).await?);
-        twin.start_manager().await?;
-        beside(s, &twin, &ours, &only_ours).await?;
-        twin.environment.finish().await?;
-        world.stop().await
-    })
-}
-
 /// What the second management cluster does while the first has these instances.
 async fn beside(s: &Scenario, twin: &Scenario, ours: &str, only_ours: &str) -> anyhow::Result<()> {
     twin.cluster("dev").await?;
@@ -328,6 +308,26 @@ mod long_stories {
             let patterns = asked.matching(|call| call.parameters.values().any(|value| value.contains(['*', '?'])));
             assert!(patterns.is_empty(), "{patterns}");
             Ok(())
+        })
+    }
+
+    #[test]
+    fn two_management_clusters_of_equal_names_share_an_account() -> anyhow::Result<()> {
+        story("twins", async |s| {
+            s.cluster("dev").await?;
+            for name in ["web", "only-here"] {
+                s.machine(name, "dev", INLINE).await?;
+            }
+            s.machines_ready(2).await?;
+            let ours = instance_of(&s.machine_ready("web").await?);
+            let only_ours = instance_of(&s.machine_ready("only-here").await?);
+
+            let world = Arc::new(LocalWorld::start_beside(s.environment.world()).await?);
+            let twin = s.with(s.environment.in_other_world(&world).await?);
+            twin.start_manager().await?;
+            beside(s, &twin, &ours, &only_ours).await?;
+            twin.environment.finish().await?;
+            world.stop().await
         })
     }
 }

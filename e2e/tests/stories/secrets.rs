@@ -20,17 +20,21 @@ fn a_manager_at_its_highest_verbosity_shows_no_secret() -> anyhow::Result<()> {
     nothing_shows_a_secret("secrets", |manager| manager.flag("-v=9"))
 }
 
-#[test]
-fn a_manager_that_traces_everything_shows_no_secret() -> anyhow::Result<()> {
-    nothing_shows_a_secret("secrets-traced", |manager| {
-        manager
-            .variable(
-                "RUST_LOG",
-                "trace,aws_sigv4::http_request=trace,aws_smithy_runtime::client=trace",
-            )
-            // Makes the AWS SDK print the form that it signs, user data included.
-            .variable("LOG_SIGNABLE_BODY", "true")
-    })
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_manager_that_traces_everything_shows_no_secret() -> anyhow::Result<()> {
+        nothing_shows_a_secret("secrets-traced", |manager| {
+            manager
+                .variable(
+                    "RUST_LOG",
+                    "trace,aws_sigv4::http_request=trace,aws_smithy_runtime::client=trace",
+                )
+                // Makes the AWS SDK print the form that it signs, user data included.
+                .variable("LOG_SIGNABLE_BODY", "true")
+        })
+    }
 }
 
 fn nothing_shows_a_secret(

@@ -11,68 +11,70 @@ use super::machines::{INLINE, text};
 use super::scenario::{CORE, FASTER, OURS, REGION, WITHIN, story, tell};
 
 #[test]
-fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> {
-    // A separate world, because the outage would break other tests.
-    tell(Story::new("api-server").in_its_own_world(&[]), async |s| {
-        // The Lease outlives the outage on a busy computer.
-        let manager = s.new_manager().leader_election().flag(FASTER);
-        let manager = manager
-            .flag("--leader-elect-lease-duration=3m")
-            .flag("--leader-elect-renew-deadline=2m");
-        let manager = manager.start().await?;
-        s.cluster("dev").await?;
-        for name in ["stays", "leaves"] {
-            s.machine(name, "dev", INLINE).await?;
-            s.machine_ready(name).await?;
-        }
-        let leaves = s.get(OURS, "AWSMachine", "leaves").await?;
-        let id = text(&leaves, "/spec/instanceID").to_owned();
-        let aws = s.aws();
-        let ours = |mark: Mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
-
-        let mark = aws.mark();
-        s.environment
-            .world()
-            .without_api_server(async {
-                s.user.terminate(&id).await?;
-                // The manager still polls AWS, and cannot write the results to the API server.
-                eventually(WITHIN, "three listings", async || {
-                    let listings = ours(mark).of("DescribeInstances").len();
-                    ensure!(listings >= 3, "{listings} so far");
-                    Ok(())
-                })
-                .await
-            })
-            .await?;
-        assert!(manager.ended()?.is_none(), "the manager has ended");
-        assert!(ours(mark).mutating().is_empty(), "{}", ours(mark).mutating());
-        s.machine_lacks("leaves", "InstanceReady", "Terminated").await?;
-
-        // Every watch works: that of Machines, of the Secrets' users, and of this provider's kinds.
-        s.machine("comes", "dev", INLINE).await?;
-        s.machine_ready("comes").await?;
-        s.looked_again("stays").await?;
-        let stays = s.get(OURS, "AWSMachine", "stays").await?;
-        s.begin_deletion(CORE, "Machine", "stays").await?;
-        s.begin_deletion(CORE, "Machine", "leaves").await?;
-        s.gone(OURS, "AWSMachine", &["stays", "leaves"]).await?;
-        s.assert_mutating(&[("RunInstances", 3), ("TerminateInstances", 1)]);
-        assert!(s.has_terminated(text(&stays, "/spec/instanceID")));
-        Ok(())
-    })
-}
-
-#[test]
 fn aws_out_of_reach_is_waited_out_and_nothing_is_doubled() -> anyhow::Result<()> {
     outage("outage", Duration::from_secs(6), 4)
 }
 
 mod long_stories {
+    use super::*;
+
     use std::time::Duration;
 
     #[test]
     fn half_a_minute_without_aws_is_waited_out() -> anyhow::Result<()> {
         super::outage("long-outage", Duration::from_secs(30), 12)
+    }
+
+    #[test]
+    fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> {
+        // A separate world, because the outage would break other tests.
+        tell(Story::new("api-server").in_its_own_world(&[]), async |s| {
+            // The Lease outlives the outage on a busy computer.
+            let manager = s.new_manager().leader_election().flag(FASTER);
+            let manager = manager
+                .flag("--leader-elect-lease-duration=3m")
+                .flag("--leader-elect-renew-deadline=2m");
+            let manager = manager.start().await?;
+            s.cluster("dev").await?;
+            for name in ["stays", "leaves"] {
+                s.machine(name, "dev", INLINE).await?;
+                s.machine_ready(name).await?;
+            }
+            let leaves = s.get(OURS, "AWSMachine", "leaves").await?;
+            let id = text(&leaves, "/spec/instanceID").to_owned();
+            let aws = s.aws();
+            let ours = |mark: Mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
+
+            let mark = aws.mark();
+            s.environment
+                .world()
+                .without_api_server(async {
+                    s.user.terminate(&id).await?;
+                    // The manager still polls AWS, and cannot write the results to the API server.
+                    eventually(WITHIN, "three listings", async || {
+                        let listings = ours(mark).of("DescribeInstances").len();
+                        ensure!(listings >= 3, "{listings} so far");
+                        Ok(())
+                    })
+                    .await
+                })
+                .await?;
+            assert!(manager.ended()?.is_none(), "the manager has ended");
+            assert!(ours(mark).mutating().is_empty(), "{}", ours(mark).mutating());
+            s.machine_lacks("leaves", "InstanceReady", "Terminated").await?;
+
+            // Every watch works: that of Machines, of the Secrets' users, and of this provider's kinds.
+            s.machine("comes", "dev", INLINE).await?;
+            s.machine_ready("comes").await?;
+            s.looked_again("stays").await?;
+            let stays = s.get(OURS, "AWSMachine", "stays").await?;
+            s.begin_deletion(CORE, "Machine", "stays").await?;
+            s.begin_deletion(CORE, "Machine", "leaves").await?;
+            s.gone(OURS, "AWSMachine", &["stays", "leaves"]).await?;
+            s.assert_mutating(&[("RunInstances", 3), ("TerminateInstances", 1)]);
+            assert!(s.has_terminated(text(&stays, "/spec/instanceID")));
+            Ok(())
+        })
     }
 }
 

@@ -242,84 +242,6 @@ fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> 
 }
 
 #[test]
-fn endless_draining_is_waited_for_as_long_as_the_flag_says_and_no_longer() -> anyhow::Result<()> {
-    // DRAINING, divided as all periods of the stories.
-    const LIMIT: Duration = Duration::from_secs(20);
-    mostly_waits();
-    tell(Story::new("stuck-draining"), async |s| {
-        s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
-        let aws = s.aws();
-        aws.set_stuck_draining(true);
-        let balancer = s.user.create_network_load_balancer(&s.network, "api").await?;
-        let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
-        s.cluster_with_targets("dev", &targets).await?;
-        s.control_plane_machine("first", "dev").await?;
-        s.machine_ready("first").await?;
-        s.begin_deletion(CORE, "Machine", "first").await?;
-        s.targets_say("first", "False", "Deregistering").await?;
-        s.machine_lacks("first", "InstanceReady", "Draining").await?;
-        s.gone(OURS, "AWSMachine", &["first"]).await?;
-        s.event("AWSMachine", "first", "Failed").await?;
-        let journal = aws.manager_journal();
-        let waited = first(&journal, "TerminateInstances")?.at;
-        let waited: Duration = waited
-            .duration_since(first(&journal, "DeregisterTargets")?.at)
-            .try_into()?;
-        // The manager's clock starts with the answer, the journal's with the call.
-        assert!(waited >= LIMIT, "{waited:?}");
-        Ok(())
-    })
-}
-
-#[test]
-fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result<()> {
-    mostly_waits();
-    tell(Story::new("refused-target"), async |s| {
-        let (user, aws) = (&s.user, s.aws());
-        let balancer = s.balancer().await?;
-        let group = &balancer.target_group_arn;
-        s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
-        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-            .await?;
-        let missing = "[{classicLoadBalancerName: nowhere}]";
-        s.cluster_with_targets("lost", missing).await?;
-        let message = s.says("lost", "Ready", "False", "NotFound").await?;
-        assert!(
-            message.contains("classic load balancer nowhere does not exist"),
-            "{message}"
-        );
-        let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
-        s.control_plane_machine("refused", "dev").await?;
-        s.control_plane_machine("lost", "lost").await?;
-        let message = s.targets_say("refused", "False", "Unauthorized").await?;
-        assert!(
-            message.contains("AccessDenied") && message.contains("target group api/"),
-            "{message}"
-        );
-        let message = s.targets_say("lost", "False", "NotFound").await?;
-        assert!(message.contains("classic load balancer nowhere"), "{message}");
-        refused.lift();
-        s.machine_ready("refused").await?;
-
-        // The deregistration is refused, and the deletion ends all the same; nothing is registered with a missing
-        // group.
-        aws.fault(Fault::on("DeregisterTargets").error("AccessDenied"));
-        for name in ["refused", "lost"] {
-            s.begin_deletion(CORE, "Machine", name).await?;
-        }
-        eventually(WITHIN, "the target to be said to stay", async || {
-            let message = s.targets_say("refused", "False", "Unauthorized").await?;
-            ensure!(message.contains("has not left target group api/"), "{message}");
-            Ok(())
-        })
-        .await?;
-        s.gone(OURS, "AWSMachine", &["lost", "refused"]).await?;
-        assert!(user.live_instances().await?.is_empty());
-        Ok(())
-    })
-}
-
-#[test]
 fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
     tell(Story::new("no-targets"), async |s| {
         let balancer = s.balancer().await?;
@@ -422,4 +344,86 @@ fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
         assert!(refused.contains("preflight.mode Disabled forbids"), "{refused}");
         Ok(())
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn endless_draining_is_waited_for_as_long_as_the_flag_says_and_no_longer() -> anyhow::Result<()> {
+        // DRAINING, divided as all periods of the stories.
+        const LIMIT: Duration = Duration::from_secs(20);
+        mostly_waits();
+        tell(Story::new("stuck-draining"), async |s| {
+            s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
+            let aws = s.aws();
+            aws.set_stuck_draining(true);
+            let balancer = s.user.create_network_load_balancer(&s.network, "api").await?;
+            let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+            s.cluster_with_targets("dev", &targets).await?;
+            s.control_plane_machine("first", "dev").await?;
+            s.machine_ready("first").await?;
+            s.begin_deletion(CORE, "Machine", "first").await?;
+            s.targets_say("first", "False", "Deregistering").await?;
+            s.machine_lacks("first", "InstanceReady", "Draining").await?;
+            s.gone(OURS, "AWSMachine", &["first"]).await?;
+            s.event("AWSMachine", "first", "Failed").await?;
+            let journal = aws.manager_journal();
+            let waited = first(&journal, "TerminateInstances")?.at;
+            let waited: Duration = waited
+                .duration_since(first(&journal, "DeregisterTargets")?.at)
+                .try_into()?;
+            // The manager's clock starts with the answer, the journal's with the call.
+            assert!(waited >= LIMIT, "{waited:?}");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result<()> {
+        mostly_waits();
+        tell(Story::new("refused-target"), async |s| {
+            let (user, aws) = (&s.user, s.aws());
+            let balancer = s.balancer().await?;
+            let group = &balancer.target_group_arn;
+            s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+                .await?;
+            let missing = "[{classicLoadBalancerName: nowhere}]";
+            s.cluster_with_targets("lost", missing).await?;
+            let message = s.says("lost", "Ready", "False", "NotFound").await?;
+            assert!(
+                message.contains("classic load balancer nowhere does not exist"),
+                "{message}"
+            );
+            let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
+            s.control_plane_machine("refused", "dev").await?;
+            s.control_plane_machine("lost", "lost").await?;
+            let message = s.targets_say("refused", "False", "Unauthorized").await?;
+            assert!(
+                message.contains("AccessDenied") && message.contains("target group api/"),
+                "{message}"
+            );
+            let message = s.targets_say("lost", "False", "NotFound").await?;
+            assert!(message.contains("classic load balancer nowhere"), "{message}");
+            refused.lift();
+            s.machine_ready("refused").await?;
+
+            // The deregistration is refused, and the deletion ends all the same; nothing is registered with a missing
+            // group.
+            aws.fault(Fault::on("DeregisterTargets").error("AccessDenied"));
+            for name in ["refused", "lost"] {
+                s.begin_deletion(CORE, "Machine", name).await?;
+            }
+            eventually(WITHIN, "the target to be said to stay", async || {
+                let message = s.targets_say("refused", "False", "Unauthorized").await?;
+                ensure!(message.contains("has not left target group api/"), "{message}");
+                Ok(())
+            })
+            .await?;
+            s.gone(OURS, "AWSMachine", &["lost", "refused"]).await?;
+            assert!(user.live_instances().await?.is_empty());
+            Ok(())
+        })
+    }
 }

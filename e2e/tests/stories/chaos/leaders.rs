@@ -7,22 +7,19 @@ use capa_e2e::{Story, eventually};
 
 use super::super::manager::leads;
 use super::super::scenario::{WITHIN, tell};
-use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, all_seeds, seed};
+use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN};
 
 /// The divisor of the real periods of the manager and of AWS.
 const DIVISOR: u32 = 10;
 /// The machines, launched before the first leader is suspended or during its suspension.
 const MACHINES: u32 = 24;
 
-#[test]
-fn a_leader_that_wakes_after_its_successor_doubles_no_instance() -> anyhow::Result<()> {
-    leaders(seed()?)
-}
-
 mod long_stories {
+    use super::super::all_seeds;
+
     #[test]
     fn a_leader_that_hangs_and_wakes_never_doubles_an_instance() -> anyhow::Result<()> {
-        super::all_seeds(super::leaders)
+        all_seeds(super::leaders)
     }
 }
 

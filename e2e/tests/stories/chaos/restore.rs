@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use super::super::machines::{INLINE, at, machine};
 use super::super::scenario::{CORE, FASTER, Scenario, WITHIN, tell};
-use super::{ALL_WITHIN, Chaos, HIDDEN, all_seeds, seed};
+use super::{ALL_WITHIN, Chaos, HIDDEN};
 
 /// Machines that had an instance when the snapshot was taken.
 const LAUNCHED: usize = 4;
@@ -19,15 +19,12 @@ const OPEN: usize = 4;
 const WAITING: usize = 4;
 const MACHINES: usize = LAUNCHED + OPEN + WAITING;
 
-#[test]
-fn a_machine_of_a_restored_etcd_has_one_instance_or_none() -> anyhow::Result<()> {
-    restored(seed()?)
-}
-
 mod long_stories {
+    use super::super::all_seeds;
+
     #[test]
     fn a_machine_of_a_restored_etcd_never_has_a_second_instance() -> anyhow::Result<()> {
-        super::all_seeds(super::restored)
+        all_seeds(super::restored)
     }
 }
 

@@ -54,45 +54,6 @@ const VALUES: [(&str, &str); 14] = [
 /// The kind of the composite that the flavor `crossplane` makes.
 const COMPOSITE: &str = include_str!("../../../../config/samples/crossplane-v2-composite/kind.yaml");
 
-#[test]
-fn a_generated_cluster_is_accepted_and_its_variables_documented() -> anyhow::Result<()> {
-    in_management_cluster("generate", async |cluster, environment| {
-        environment.apply(COMPOSITE).await?;
-        let namespace = environment.namespace();
-        let clusterctl = VALUES
-            .iter()
-            .fold(cluster.clusterctl().clone(), |clusterctl, (name, value)| {
-                clusterctl.variable(name, value)
-            });
-
-        let mut generated = BTreeMap::new();
-        for (flavor, letters, lacks) in FLAVORS {
-            let asked = variables(&generate(&clusterctl, namespace, &["--flavor", flavor, "--list-variables"]).await?);
-            let mut expected = documented(letters)?;
-            expected.retain(|variable| !lacks.contains(&variable.as_str()));
-            assert_eq!(asked, expected, "{flavor}");
-            let counts = [
-                "--flavor",
-                flavor,
-                "--control-plane-machine-count=3",
-                "--worker-machine-count=2",
-            ];
-            let yaml = generate(&clusterctl, namespace, &counts).await?;
-            assert!(!yaml.contains("${") && !yaml.contains("$$"), "{yaml}");
-            for object in objects::parse(&yaml)? {
-                dry_run(environment, &object).await.with_context(|| flavor.to_owned())?;
-            }
-            generated.insert(flavor, yaml);
-        }
-        let counts = ["--control-plane-machine-count=3", "--worker-machine-count=2"];
-        let default = generate(&clusterctl, namespace, &counts).await?;
-        assert_eq!(default, generated["unmanaged"], "the flavor without a name");
-
-        environment.apply(&generated["unmanaged-clusterclass"]).await?;
-        a_cluster_of_the_class_is_the_same(environment, &generated["unmanaged"]).await
-    })
-}
-
 async fn generate(clusterctl: &Clusterctl, namespace: &str, more: &[&str]) -> anyhow::Result<String> {
     let arguments = [
         "generate",
@@ -198,5 +159,49 @@ fn within(part: &Value, whole: &Value) -> bool {
             part.len() == whole.len() && part.iter().zip(whole).all(|(one, other)| within(one, other))
         }
         (part, whole) => part == whole,
+    }
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_generated_cluster_is_accepted_and_its_variables_documented() -> anyhow::Result<()> {
+        in_management_cluster("generate", async |cluster, environment| {
+            environment.apply(COMPOSITE).await?;
+            let namespace = environment.namespace();
+            let clusterctl = VALUES
+                .iter()
+                .fold(cluster.clusterctl().clone(), |clusterctl, (name, value)| {
+                    clusterctl.variable(name, value)
+                });
+
+            let mut generated = BTreeMap::new();
+            for (flavor, letters, lacks) in FLAVORS {
+                let asked =
+                    variables(&generate(&clusterctl, namespace, &["--flavor", flavor, "--list-variables"]).await?);
+                let mut expected = documented(letters)?;
+                expected.retain(|variable| !lacks.contains(&variable.as_str()));
+                assert_eq!(asked, expected, "{flavor}");
+                let counts = [
+                    "--flavor",
+                    flavor,
+                    "--control-plane-machine-count=3",
+                    "--worker-machine-count=2",
+                ];
+                let yaml = generate(&clusterctl, namespace, &counts).await?;
+                assert!(!yaml.contains("${") && !yaml.contains("$$"), "{yaml}");
+                for object in objects::parse(&yaml)? {
+                    dry_run(environment, &object).await.with_context(|| flavor.to_owned())?;
+                }
+                generated.insert(flavor, yaml);
+            }
+            let counts = ["--control-plane-machine-count=3", "--worker-machine-count=2"];
+            let default = generate(&clusterctl, namespace, &counts).await?;
+            assert_eq!(default, generated["unmanaged"], "the flavor without a name");
+
+            environment.apply(&generated["unmanaged-clusterclass"]).await?;
+            a_cluster_of_the_class_is_the_same(environment, &generated["unmanaged"]).await
+        })
     }
 }

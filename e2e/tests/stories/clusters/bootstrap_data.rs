@@ -10,13 +10,6 @@ fn a_cluster_boots_from_secrets_manager_and_leaves_no_secret() -> anyhow::Result
     boots_from("secrets", "cloudInit: {}", ["CreateSecret", "DeleteSecret"])
 }
 
-#[test]
-fn a_cluster_boots_with_ignition_from_a_bucket() -> anyhow::Result<()> {
-    // As in CAPA's template for Flatcar: the format alone says that the data is for Ignition.
-    let profiles = "controlPlaneIAMInstanceProfile: control-plane, nodesIAMInstanceProfiles: [nodes]";
-    boots_from_bucket("objects", "# ignition", profiles)
-}
-
 mod long_stories {
     use super::*;
 
@@ -47,6 +40,13 @@ mod long_stories {
             "cloudInit: {secureSecretsBackend: ssm-parameter-store}",
             ["PutParameter", "DeleteParameters"],
         )
+    }
+
+    #[test]
+    fn a_cluster_boots_with_ignition_from_a_bucket() -> anyhow::Result<()> {
+        // As in CAPA's template for Flatcar: the format alone says that the data is for Ignition.
+        let profiles = "controlPlaneIAMInstanceProfile: control-plane, nodesIAMInstanceProfiles: [nodes]";
+        boots_from_bucket("objects", "# ignition", profiles)
     }
 }
 

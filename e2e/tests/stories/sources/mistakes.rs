@@ -100,74 +100,6 @@ spec:
 }
 
 #[test]
-fn mistakes_of_a_composite_are_named() -> anyhow::Result<()> {
-    story("composite-mistakes", async |s| {
-        let kind = Kind::new("mistaken.example.org", "XNetwork");
-        let (group, name) = (&kind.group, &kind.name);
-        // The kind is missing: Cluster API says so of the Cluster, for which the machine waits.
-        let cluster = fixtures::cluster("dev", Some(name)).replace("infrastructure.cluster.x-k8s.io", group);
-        s.apply(&cluster).await?;
-        s.machine(MACHINE, "dev", INLINE).await?;
-        s.machine_lacks(MACHINE, "InstanceReady", "WaitingForClusterInfrastructure")
-            .await?;
-
-        s.apply(&definition(&kind)).await?;
-        s.apply(&mapping(&kind)).await?;
-        let for_core = kind.readable_by(FOR_CORE, "[get, list, watch, patch, update, delete]");
-        s.apply(&for_core).await?;
-        kind.cluster(s, "dev", json!({"ready": false})).await?;
-        waits(s, "Forbidden", "aggregate-to-capa-rs").await?;
-        s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
-        waits(s, "NotReady", "XNetwork/dev").await?;
-        publish(s, &kind, "dev", json!({"ready": true})).await?;
-        waits(s, "MissingField", "region").await?;
-        s.patch(&kind.api_version(), name, "dev", json!({"spec": {"region": REGION}}))
-            .await?;
-        let status = json!({"subnets": "hunter2", "nodeGroup": s.network.node_security_group_id});
-        publish(s, &kind, "dev", status).await?;
-        waits(s, "WrongType", "subnets").await?;
-        let zone = s.network.zones.first().context("a zone")?;
-        let subnets = json!({"subnets": [{"id": zone.private_subnet_id, "zone": zone.name}]});
-        publish(s, &kind, "dev", subnets).await?;
-        s.machine_ready(MACHINE).await?;
-
-        take_away(s, &kind, "dev").await?;
-        s.api(OURS, "AWSNetworkMapping")
-            .await?
-            .delete(&format!("{}.{group}", name.to_lowercase()), &DeleteParams::default())
-            .await?;
-        outlives(s).await?;
-        kind.forget(s).await
-    })
-}
-
-#[test]
-fn mistakes_of_terraform_outputs_are_named() -> anyhow::Result<()> {
-    story("terraform-mistakes", async |s| {
-        let kind = Kind::new("stack-mistakes.example.org", "MistakenStackCluster");
-        foreign_cluster(s, &kind, "dev").await?;
-        machine(s, MACHINE, "dev", "{kind: Secret, name: outputs}").await?;
-        waits(s, "NotFound", "Secret/outputs").await?;
-        let secret = |others: &[(&str, Option<&str>)]| values(s, "Secret", "outputs", others);
-        // A Secret without the label is what a missing permission is for other kinds.
-        s.apply(&secret(&[]).replace("\"true\"", "\"false\"")).await?;
-        waits(s, "NotAllowed", "network-source").await?;
-        s.delete("v1", "Secret", "outputs").await?;
-        s.apply(&secret(&[("subnets", None)])).await?;
-        waits(s, "MissingField", "subnets").await?;
-        s.apply(&secret(&[("subnets", Some("hunter2"))])).await?;
-        waits(s, "WrongType", "subnets").await?;
-        s.apply(&secret(&[])).await?;
-        s.machine_ready(MACHINE).await?;
-
-        s.delete("v1", "Secret", "outputs").await?;
-        take_away(s, &kind, "dev").await?;
-        outlives(s).await?;
-        kind.forget(s).await
-    })
-}
-
-#[test]
 fn mistakes_of_ack_objects_are_named() -> anyhow::Result<()> {
     story("ack-mistakes", async |s| {
         let kind = Kind::new("ack-mistakes.example.org", "MistakenAckCluster");
@@ -261,92 +193,164 @@ fn mistakes_without_an_infrastructure_object_are_named() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn mistakes_of_a_hosted_cluster_are_named() -> anyhow::Result<()> {
-    story("hosted-mistakes", async |s| {
-        let kind = Kind::new("hosted-mistakes.example.org", "HostedThing");
-        s.apply(&fixtures::cluster("dev", None)).await?;
-        let source = format!("{{apiGroup: {}, kind: {}, name: guest}}", kind.group, kind.name);
-        machine(s, MACHINE, "dev", &source).await?;
-        waits(s, "NoKindMatch", "HostedThing in group hosted-mistakes.example.org").await?;
-        s.apply(&definition(&kind)).await?;
-        s.apply(&mapping(&kind)).await?;
-        waits(s, "Forbidden", "aggregate-to-capa-rs").await?;
-        s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
-        waits(s, "NotFound", "HostedThing/guest").await?;
-        let object = json!({
-            "apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": "guest"},
-            "spec": {"region": 5},
-        });
-        s.apply(&object.to_string()).await?;
-        waits(s, "NotReady", "HostedThing/guest").await?;
-        let zone = s.network.zones.first().context("a zone")?;
-        let status = json!({
-            "ready": true, "nodeGroup": s.network.node_security_group_id,
-            "subnets": [{"id": zone.private_subnet_id, "zone": zone.name}],
-        });
-        publish(s, &kind, "guest", status).await?;
-        waits(s, "WrongType", "region").await?;
-        s.patch(
-            &kind.api_version(),
-            &kind.name,
-            "guest",
-            json!({"spec": {"region": REGION}}),
-        )
-        .await?;
-        s.machine_ready(MACHINE).await?;
-        take_away(s, &kind, "guest").await?;
-        outlives(s).await?;
-        kind.forget(s).await
-    })
-}
+mod long_stories {
+    use super::*;
 
-#[test]
-fn mistakes_of_a_discovery_are_named() -> anyhow::Result<()> {
-    story("discovery-mistakes", async |s| {
-        let by = |value: &str| json!({"filters": [{"name": "tag:stack", "values": [value]}]});
-        let aws_cluster = |vpc: &str| {
-            json!({
-                "apiVersion": OURS, "kind": "AWSCluster", "metadata": {"name": "dev"},
-                "spec": {
-                    "region": REGION, "unmanaged": true,
-                    "discovery": {
-                        "vpc": by(vpc),
-                        "subnets": [by("dev")],
-                        "securityGroups": {"all": by("dev")},
-                    },
-                },
-            })
-            .to_string()
-        };
-        let zone = s.network.zones.first().context("a zone")?;
-        s.user.tag(&s.network.vpc_id, "stack", "dev").await?;
-        s.user.tag(&zone.private_subnet_id, "stack", "dev").await?;
-        s.owned("dev", &aws_cluster("def")).await?;
-        s.apply(&machine_yaml(MACHINE, "dev", INLINE)).await?;
-        s.bootstrap_secret(MACHINE).await?;
-        // A tag has another value.
-        let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
-        assert!(message.contains("spec.discovery.vpc"), "{message}");
-        waits(s, "MissingField", "status.network.subnets").await?;
-        // The VPC is right, and no security group has the tag.
-        s.apply(&aws_cluster("dev")).await?;
-        eventually(WITHIN, "the security group to be missed", async || {
-            let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
-            ensure!(message.contains("security group"), "{message}");
-            Ok(())
+    #[test]
+    fn mistakes_of_a_composite_are_named() -> anyhow::Result<()> {
+        story("composite-mistakes", async |s| {
+            let kind = Kind::new("mistaken.example.org", "XNetwork");
+            let (group, name) = (&kind.group, &kind.name);
+            // The kind is missing: Cluster API says so of the Cluster, for which the machine waits.
+            let cluster = fixtures::cluster("dev", Some(name)).replace("infrastructure.cluster.x-k8s.io", group);
+            s.apply(&cluster).await?;
+            s.machine(MACHINE, "dev", INLINE).await?;
+            s.machine_lacks(MACHINE, "InstanceReady", "WaitingForClusterInfrastructure")
+                .await?;
+
+            s.apply(&definition(&kind)).await?;
+            s.apply(&mapping(&kind)).await?;
+            let for_core = kind.readable_by(FOR_CORE, "[get, list, watch, patch, update, delete]");
+            s.apply(&for_core).await?;
+            kind.cluster(s, "dev", json!({"ready": false})).await?;
+            waits(s, "Forbidden", "aggregate-to-capa-rs").await?;
+            s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
+            waits(s, "NotReady", "XNetwork/dev").await?;
+            publish(s, &kind, "dev", json!({"ready": true})).await?;
+            waits(s, "MissingField", "region").await?;
+            s.patch(&kind.api_version(), name, "dev", json!({"spec": {"region": REGION}}))
+                .await?;
+            let status = json!({"subnets": "hunter2", "nodeGroup": s.network.node_security_group_id});
+            publish(s, &kind, "dev", status).await?;
+            waits(s, "WrongType", "subnets").await?;
+            let zone = s.network.zones.first().context("a zone")?;
+            let subnets = json!({"subnets": [{"id": zone.private_subnet_id, "zone": zone.name}]});
+            publish(s, &kind, "dev", subnets).await?;
+            s.machine_ready(MACHINE).await?;
+
+            take_away(s, &kind, "dev").await?;
+            s.api(OURS, "AWSNetworkMapping")
+                .await?
+                .delete(&format!("{}.{group}", name.to_lowercase()), &DeleteParams::default())
+                .await?;
+            outlives(s).await?;
+            kind.forget(s).await
         })
-        .await?;
-        assert!(s.launches().is_empty(), "{}", s.launches());
-        s.user.tag(&s.network.node_security_group_id, "stack", "dev").await?;
-        s.machine_ready(MACHINE).await?;
+    }
 
-        // What the user calls its resources later says nothing about machines that run.
-        s.user.untag(&s.network.node_security_group_id, "stack").await?;
-        s.user.untag(&s.network.vpc_id, "stack").await?;
-        let request = json!({"infrastructure.cluster.x-k8s.io/preflight-requested": "again"});
-        s.change("dev", json!({"metadata": {"annotations": request}})).await?;
-        s.says("dev", "NetworkReady", "False", "NotFound").await?;
-        outlives(s).await
-    })
+    #[test]
+    fn mistakes_of_terraform_outputs_are_named() -> anyhow::Result<()> {
+        story("terraform-mistakes", async |s| {
+            let kind = Kind::new("stack-mistakes.example.org", "MistakenStackCluster");
+            foreign_cluster(s, &kind, "dev").await?;
+            machine(s, MACHINE, "dev", "{kind: Secret, name: outputs}").await?;
+            waits(s, "NotFound", "Secret/outputs").await?;
+            let secret = |others: &[(&str, Option<&str>)]| values(s, "Secret", "outputs", others);
+            // A Secret without the label is what a missing permission is for other kinds.
+            s.apply(&secret(&[]).replace("\"true\"", "\"false\"")).await?;
+            waits(s, "NotAllowed", "network-source").await?;
+            s.delete("v1", "Secret", "outputs").await?;
+            s.apply(&secret(&[("subnets", None)])).await?;
+            waits(s, "MissingField", "subnets").await?;
+            s.apply(&secret(&[("subnets", Some("hunter2"))])).await?;
+            waits(s, "WrongType", "subnets").await?;
+            s.apply(&secret(&[])).await?;
+            s.machine_ready(MACHINE).await?;
+
+            s.delete("v1", "Secret", "outputs").await?;
+            take_away(s, &kind, "dev").await?;
+            outlives(s).await?;
+            kind.forget(s).await
+        })
+    }
+
+    #[test]
+    fn mistakes_of_a_hosted_cluster_are_named() -> anyhow::Result<()> {
+        story("hosted-mistakes", async |s| {
+            let kind = Kind::new("hosted-mistakes.example.org", "HostedThing");
+            s.apply(&fixtures::cluster("dev", None)).await?;
+            let source = format!("{{apiGroup: {}, kind: {}, name: guest}}", kind.group, kind.name);
+            machine(s, MACHINE, "dev", &source).await?;
+            waits(s, "NoKindMatch", "HostedThing in group hosted-mistakes.example.org").await?;
+            s.apply(&definition(&kind)).await?;
+            s.apply(&mapping(&kind)).await?;
+            waits(s, "Forbidden", "aggregate-to-capa-rs").await?;
+            s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
+            waits(s, "NotFound", "HostedThing/guest").await?;
+            let object = json!({
+                "apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": "guest"},
+                "spec": {"region": 5},
+            });
+            s.apply(&object.to_string()).await?;
+            waits(s, "NotReady", "HostedThing/guest").await?;
+            let zone = s.network.zones.first().context("a zone")?;
+            let status = json!({
+                "ready": true, "nodeGroup": s.network.node_security_group_id,
+                "subnets": [{"id": zone.private_subnet_id, "zone": zone.name}],
+            });
+            publish(s, &kind, "guest", status).await?;
+            waits(s, "WrongType", "region").await?;
+            s.patch(
+                &kind.api_version(),
+                &kind.name,
+                "guest",
+                json!({"spec": {"region": REGION}}),
+            )
+            .await?;
+            s.machine_ready(MACHINE).await?;
+            take_away(s, &kind, "guest").await?;
+            outlives(s).await?;
+            kind.forget(s).await
+        })
+    }
+
+    #[test]
+    fn mistakes_of_a_discovery_are_named() -> anyhow::Result<()> {
+        story("discovery-mistakes", async |s| {
+            let by = |value: &str| json!({"filters": [{"name": "tag:stack", "values": [value]}]});
+            let aws_cluster = |vpc: &str| {
+                json!({
+                    "apiVersion": OURS, "kind": "AWSCluster", "metadata": {"name": "dev"},
+                    "spec": {
+                        "region": REGION, "unmanaged": true,
+                        "discovery": {
+                            "vpc": by(vpc),
+                            "subnets": [by("dev")],
+                            "securityGroups": {"all": by("dev")},
+                        },
+                    },
+                })
+                .to_string()
+            };
+            let zone = s.network.zones.first().context("a zone")?;
+            s.user.tag(&s.network.vpc_id, "stack", "dev").await?;
+            s.user.tag(&zone.private_subnet_id, "stack", "dev").await?;
+            s.owned("dev", &aws_cluster("def")).await?;
+            s.apply(&machine_yaml(MACHINE, "dev", INLINE)).await?;
+            s.bootstrap_secret(MACHINE).await?;
+            // A tag has another value.
+            let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+            assert!(message.contains("spec.discovery.vpc"), "{message}");
+            waits(s, "MissingField", "status.network.subnets").await?;
+            // The VPC is right, and no security group has the tag.
+            s.apply(&aws_cluster("dev")).await?;
+            eventually(WITHIN, "the security group to be missed", async || {
+                let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+                ensure!(message.contains("security group"), "{message}");
+                Ok(())
+            })
+            .await?;
+            assert!(s.launches().is_empty(), "{}", s.launches());
+            s.user.tag(&s.network.node_security_group_id, "stack", "dev").await?;
+            s.machine_ready(MACHINE).await?;
+
+            // What the user calls its resources later says nothing about machines that run.
+            s.user.untag(&s.network.node_security_group_id, "stack").await?;
+            s.user.untag(&s.network.vpc_id, "stack").await?;
+            let request = json!({"infrastructure.cluster.x-k8s.io/preflight-requested": "again"});
+            s.change("dev", json!({"metadata": {"annotations": request}})).await?;
+            s.says("dev", "NetworkReady", "False", "NotFound").await?;
+            outlives(s).await
+        })
+    }
 }
