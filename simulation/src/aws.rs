@@ -190,8 +190,8 @@ impl Aws {
 
     /// The secrets and objects with bootstrap data in the account of the cluster. Managers that were given a key of the
     /// other account by mistake leave theirs there: the right key cannot delete them, and an event names them.
-    pub(crate) fn secrets(&mut self) -> &[StoredSecret] {
-        self.region().secrets()
+    pub(crate) fn secrets(&self) -> &[StoredSecret] {
+        self.ec2.find_region(ACCOUNT, REGION).map_or(&[], Region::secrets)
     }
 
     /// The Dedicated Hosts in the account of the cluster that managers have allocated and that are not released.

@@ -3,18 +3,22 @@
 
 use capa_api::cluster::AWSCluster;
 use capa_api::contract::{Cluster, Machine, NodeReference};
-use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::machine::AWSMachine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
+use crate::nodes;
 use crate::objects::{CLUSTER, CORE_FINALIZER};
+use crate::outside::{ManagementCluster, Outside};
 use crate::server::Server;
 
 /// Does whatever core would do now.
-pub(crate) fn run(server: &mut Server, now: Timestamp) {
+pub(crate) fn run(of: ManagementCluster, outside: &mut Outside) {
+    let (now, nodes) = (outside.now, nodes::joined(of, outside));
+    let server = outside.server_mut(of);
     provision(server);
-    join(server);
+    join(server, nodes);
     delete_machines(server, now);
     collect_garbage(server, now);
     delete_cluster(server, now);
@@ -39,11 +43,8 @@ fn provision(server: &mut Server) {
     }
 }
 
-/// Gives the Machines of running instances their nodes.
-fn join(server: &mut Server) {
-    let machines = server.stored.aws_machines.values();
-    let running = machines.filter(|machine| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned));
-    let names: Vec<String> = running.map(|machine| machine.name_any()).collect();
+/// Gives Machines their nodes.
+fn join(server: &mut Server, names: Vec<String>) {
     for name in names {
         let waits = server
             .get::<Machine>(&name)

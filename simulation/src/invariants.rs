@@ -15,6 +15,7 @@ use kube::ResourceExt;
 
 use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, cluster_of_key, launcher_of, machine_of};
 use crate::host_rules::HostRules;
+use crate::nodes::DataRules;
 use crate::objects::{NAMESPACE, machine_number};
 use crate::outside::{ManagementCluster, Outside, after};
 use crate::server::{Change, Object};
@@ -28,6 +29,7 @@ pub(crate) struct Invariants {
     main: Book,
     neighbour: Book,
     hosts: HostRules,
+    data: DataRules,
 }
 
 /// The observations of the objects of one management cluster.
@@ -273,6 +275,10 @@ impl Invariants {
             self.launch_asked(of, token, subnet, launch.parameters_hash(), now);
         }
         for text in self.hosts.broken(outside.aws.all_hosts()) {
+            self.violate(now, text);
+        }
+        let live = outside.aws.live(now);
+        for text in self.data.broken(outside.aws.secrets(), live, now) {
             self.violate(now, text);
         }
         for token in self.hosts.take_asked() {

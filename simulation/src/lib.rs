@@ -18,6 +18,7 @@ pub mod history;
 mod host_rules;
 mod invariants;
 mod manager;
+mod nodes;
 mod objects;
 mod outside;
 mod passes;

@@ -17,6 +17,7 @@ use crate::deeds::Deed;
 use crate::encounters::{Encounter, Encounters};
 use crate::faults::Faults;
 use crate::invariants::Invariants;
+use crate::nodes::BOOT;
 use crate::outside::{ManagementCluster, Outside, START, after};
 use crate::process::Process;
 use crate::server::Stored;
@@ -204,6 +205,7 @@ impl Simulation {
         let launched = self.invariants.look(&mut self.outside);
         for (of, machine) in launched {
             self.follow(Occasion::Launched, of, machine);
+            self.push(after(self.now(), BOOT), Event::Core(of));
         }
     }
 
@@ -287,7 +289,7 @@ impl Simulation {
                 Some(until) if now < until => self.push(until, Event::Core(of)),
                 _ => {
                     self.managers(of).core_is_planned = false;
-                    core::run(self.outside.server_mut(of), now);
+                    core::run(of, &mut self.outside);
                     self.settle(Duration::ZERO);
                 }
             },
