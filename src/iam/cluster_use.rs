@@ -42,11 +42,7 @@ impl ClusterUse {
         let images_by_name = any(|spec| spec.ami.as_ref().is_none_or(|image| image.id.is_none()));
         let keys = machines().filter_map(|spec| spec.effective_ssh_key_name(demand.network.ssh_key_name.as_deref()));
         let images = machines().filter_map(|spec| spec.ami.as_ref()?.id.clone());
-        let balancers = [
-            &spec.control_plane_load_balancer,
-            &spec.secondary_control_plane_load_balancer,
-        ];
-        let by_name = balancers.into_iter().flatten().any(|balancer| balancer.name.is_some());
+        let by_name = spec.named_load_balancer().is_some() || spec.secondary_load_balancer_name().is_some();
         let of_machines = machines().flat_map(|spec| &spec.control_plane_targets);
         let mut targets = demand.network.control_plane_targets.iter().chain(of_machines);
         let by_name = by_name || targets.any(|target| target.load_balancer_name.is_some());

@@ -73,6 +73,22 @@ pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
     Ok(value)
 }
 
+/// The zero value of a scalar field with this schema: the empty string, 0 or `false`. `None` if the schema refuses the
+/// value, and for other fields.
+pub fn zero_value(schema: &Value) -> Option<Value> {
+    let zero = match schema["type"].as_str()? {
+        "string" => Value::from(""),
+        "integer" => Value::from(0),
+        "boolean" => Value::from(false),
+        _ => return None,
+    };
+    let exceeds = |bound: &str| schema[bound].as_f64().is_some_and(|bound| bound > 0.0);
+    let choices = schema["enum"].as_array();
+    let is_choice = choices.is_none_or(|choices| choices.contains(&zero));
+    let is_refused = exceeds("minimum") || exceeds("minLength") || schema.get("pattern").is_some() || !is_choice;
+    (!is_refused).then_some(zero)
+}
+
 /// The value of [`meta::DEFINITION_ANNOTATION`] for a CRD or policy with this text.
 pub fn definition_hash(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());

@@ -32,9 +32,9 @@ pub(super) enum Targets {
 }
 
 /// The load balancer in the spec to look up. A block without a name is ignored, because other tools store such a block
-/// in every AWSCluster. `spec.controlPlaneTargets` takes precedence over a name.
+/// in every AWSCluster.
 pub(super) fn to_look_up(spec: &AWSClusterSpec) -> Option<NamedLoadBalancer<'_>> {
-    let (balancer, name) = named(spec)?;
+    let (balancer, name) = spec.named_load_balancer()?;
     match balancer.load_balancer_type {
         LoadBalancerType::Classic => Some(NamedLoadBalancer::Classic(name)),
         LoadBalancerType::Nlb | LoadBalancerType::Alb => Some(NamedLoadBalancer::NetworkOrApplication(name)),
@@ -46,28 +46,13 @@ pub(super) fn to_look_up(spec: &AWSClusterSpec) -> Option<NamedLoadBalancer<'_>>
 pub(super) fn named_among_targets(spec: &AWSClusterSpec) -> BTreeSet<&str> {
     let targets = spec.control_plane_targets.iter();
     let names = targets.filter_map(|target| target.load_balancer_name.as_deref());
-    names.chain(secondary(spec)).collect()
-}
-
-fn named(spec: &AWSClusterSpec) -> Option<(&LoadBalancerSpec, &str)> {
-    let balancer = spec.control_plane_load_balancer.as_ref()?;
-    Some((balancer, name_of(spec, balancer)?))
-}
-
-/// The name of the secondary load balancer, which is a Network Load Balancer: the API server refuses other types.
-fn secondary(spec: &AWSClusterSpec) -> Option<&str> {
-    name_of(spec, spec.secondary_control_plane_load_balancer.as_ref()?)
-}
-
-fn name_of<'a>(spec: &AWSClusterSpec, balancer: &'a LoadBalancerSpec) -> Option<&'a str> {
-    let name = balancer.name.as_deref().filter(|name| !name.is_empty())?;
-    spec.control_plane_targets.is_empty().then_some(name)
+    names.chain(spec.secondary_load_balancer_name()).collect()
 }
 
 /// The targets behind the secondary load balancer, by its name.
 fn secondary_target(spec: &AWSClusterSpec, port: i32) -> Option<ControlPlaneTarget> {
     Some(ControlPlaneTarget {
-        load_balancer_name: Some(secondary(spec)?.to_owned()),
+        load_balancer_name: Some(spec.secondary_load_balancer_name()?.to_owned()),
         port: Some(port),
         ..ControlPlaneTarget::default()
     })
@@ -95,7 +80,7 @@ pub(super) fn targets(
         targets.extend(secondary_target(spec, port));
         Targets::Known(targets)
     };
-    let Some((balancer, name)) = named(spec) else {
+    let Some((balancer, name)) = spec.named_load_balancer() else {
         return with_secondary(spec.control_plane_targets.clone());
     };
     if balancer.load_balancer_type == LoadBalancerType::Disabled {

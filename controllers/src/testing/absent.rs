@@ -1,5 +1,6 @@
 //! Values that should mean as much as an absent field, generated from the schema of a kind.
 
+use capa_api::crd::zero_value;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -75,7 +76,7 @@ fn collect(schema: &Value, path: &str, scalars: &mut Vec<(String, Value)>) {
             Some("array") => collect(&property["items"], &format!("{path}[]"), scalars),
             _ if required.contains(&name.as_str()) => {}
             _ => {
-                let zero = zero(property);
+                let zero = zero_value(property);
                 let default = property
                     .get("default")
                     .cloned()
@@ -84,22 +85,6 @@ fn collect(schema: &Value, path: &str, scalars: &mut Vec<(String, Value)>) {
             }
         }
     }
-}
-
-/// The zero value of a scalar. `None` if the schema refuses it.
-fn zero(schema: &Value) -> Option<Value> {
-    let zero = match schema["type"].as_str()? {
-        "string" => json!(""),
-        "integer" => json!(0),
-        "boolean" => json!(false),
-        _ => return None,
-    };
-    let is_too_small = |bound: &str| schema[bound].as_f64().is_some_and(|bound| bound > 0.0);
-    let is_no_form = schema.get("pattern").is_some();
-    let is_no_choice = schema["enum"]
-        .as_array()
-        .is_some_and(|choices| !choices.contains(&zero));
-    (!is_too_small("minimum") && !is_too_small("minLength") && !is_no_form && !is_no_choice).then_some(zero)
 }
 
 /// The empty block or list item at a path.

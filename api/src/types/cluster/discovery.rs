@@ -176,15 +176,8 @@ impl AWSClusterSpec {
             groups.all.take_if(|_| !named.all.is_empty());
             groups.control_plane.take_if(|_| !named.control_plane.is_empty());
         }
-        let balancers = [
-            &self.control_plane_load_balancer,
-            &self.secondary_control_plane_load_balancer,
-        ];
-        let mut names = balancers
-            .into_iter()
-            .flatten()
-            .filter_map(|balancer| balancer.name.as_deref());
-        if !self.control_plane_targets.is_empty() || names.any(|name| !name.is_empty()) {
+        let is_named = self.named_load_balancer().is_some() || self.secondary_load_balancer_name().is_some();
+        if is_named || !self.control_plane_targets.is_empty() {
             discovery.control_plane_targets = None;
         }
         discovery

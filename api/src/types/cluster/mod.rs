@@ -67,8 +67,8 @@ use subnet::SubnetSpec;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!has(self.unmanaged) || !self.unmanaged || !has(self.controlPlaneLoadBalancer) || \
-             !has(self.controlPlaneLoadBalancer.name) || self.controlPlaneLoadBalancer.name == '' || !has(self.preflight) || !has(self.preflight.mode) || \
-             self.preflight.mode != 'Disabled'",
+             !has(self.controlPlaneLoadBalancer.name) || self.controlPlaneLoadBalancer.name == '' || \
+             !has(self.preflight) || !has(self.preflight.mode) || self.preflight.mode != 'Disabled'",
     "message": "controlPlaneLoadBalancer.name is looked up in AWS, which preflight.mode Disabled forbids: \
                 name the targets in controlPlaneTargets, or leave the mode out",
 }, {
@@ -137,9 +137,8 @@ pub struct AWSClusterSpec {
 
     /// A second load balancer of the Kubernetes API, e.g. an internal load balancer beside a public one, so that the
     /// traffic of nodes to the API stays in the VPC. Unmanaged: control plane machines serve behind the load balancer of
-    /// this name too. The second load balancer must have another name,
-    /// the type `nlb` and the other scheme: set `loadBalancerType` and `scheme`, because their defaults are not valid
-    /// here.
+    /// this name too. The second load balancer must have another name, the type `nlb` and the other scheme: set
+    /// `loadBalancerType` and `scheme`, because their defaults are not valid here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secondary_control_plane_load_balancer: Option<LoadBalancerSpec>,
 
@@ -222,6 +221,24 @@ impl AWSClusterSpec {
     /// Load Balancer.
     pub fn effective_control_plane_load_balancer(&self) -> LoadBalancerSpec {
         self.control_plane_load_balancer.clone().unwrap_or_default()
+    }
+
+    /// The load balancer of the Kubernetes API that the spec names, with its name. An empty name counts as absent, and so
+    /// does any name beside `controlPlaneTargets`, which take precedence.
+    pub fn named_load_balancer(&self) -> Option<(&LoadBalancerSpec, &str)> {
+        let balancer = self.control_plane_load_balancer.as_ref()?;
+        Some((balancer, self.name_of(balancer)?))
+    }
+
+    /// The name of the secondary load balancer of the Kubernetes API, which is a Network Load Balancer: the API server
+    /// refuses other types. It counts like that of the first one.
+    pub fn secondary_load_balancer_name(&self) -> Option<&str> {
+        self.name_of(self.secondary_control_plane_load_balancer.as_ref()?)
+    }
+
+    fn name_of<'a>(&self, balancer: &'a LoadBalancerSpec) -> Option<&'a str> {
+        let name = balancer.name.as_deref().filter(|name| !name.is_empty())?;
+        self.control_plane_targets.is_empty().then_some(name)
     }
 
     /// The effective mode of the infrastructure checks.

@@ -3,6 +3,7 @@
 //! That they change nothing is shown by the generated tests `awsmachine/tests/absent.rs` and `awscluster/tests/absent.rs`.
 
 use anyhow::Context as _;
+use capa_api::crd::zero_value;
 use serde_json::{Map, Value, json};
 
 use super::{table, yaml};
@@ -18,7 +19,7 @@ fn with_zeros(schema: &Value, spec: &Value) -> Vec<(String, Value)> {
     };
     let mut found = Vec::new();
     for (name, property) in properties {
-        match (fields.get(name), zero(property)) {
+        match (fields.get(name), zero_value(property)) {
             (None, Some(zero)) => found.push((name.clone(), with(fields, name, zero))),
             (Some(Value::Array(items)), _) => {
                 let inner = items.first().map(|first| with_zeros(&property["items"], first));
@@ -39,20 +40,6 @@ fn with(fields: &Map<String, Value>, name: &str, value: Value) -> Value {
     let mut fields = fields.clone();
     fields.insert(name.to_owned(), value);
     Value::Object(fields)
-}
-
-/// The zero value of a scalar. `None` for a scalar whose schema has other values only.
-fn zero(schema: &Value) -> Option<Value> {
-    let zero = match schema["type"].as_str()? {
-        "string" => json!(""),
-        "integer" => json!(0),
-        "boolean" => json!(false),
-        _ => return None,
-    };
-    let exceeds = |bound: &str| schema[bound].as_f64().is_some_and(|bound| bound > 0.0);
-    let choices = schema["enum"].as_array();
-    let is_allowed = choices.is_none_or(|choices| choices.contains(&zero)) && schema.get("pattern").is_none();
-    (is_allowed && !exceeds("minimum") && !exceeds("minLength")).then_some(zero)
 }
 
 /// Tests each zero value in specs that set other fields.
