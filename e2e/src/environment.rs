@@ -35,6 +35,10 @@ use crate::{
 /// The kinds that this provider's managers write to.
 const WRITTEN_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
 
+/// The kinds without a namespace whose objects a test names after its own. Each manager of the world reads their Secrets
+/// again and again.
+const IDENTITY_KINDS: [&str; 2] = ["AWSClusterStaticIdentity", "AWSClusterRoleIdentity"];
+
 /// A namespace and an AWS account that belong to one test. A successful test ends with
 /// [`finish`](TestEnvironment::finish), as every [`Story`](crate::Story) does. If the value is dropped without it,
 /// evidence is kept in a folder whose name is printed.
@@ -271,6 +275,7 @@ impl TestEnvironment {
             let clusters = self.api("cluster.x-k8s.io/v1beta2", "Cluster").await?;
             let all = ListParams::default();
             clusters.delete_collection(&DeleteParams::background(), &all).await?;
+            self.delete_identities().await?;
         }
         for object in self.written_objects().await? {
             // This provider's finalizers end with its API group.
@@ -283,6 +288,19 @@ impl TestEnvironment {
             let api = self.api(&types.api_version, &types.kind).await?;
             let patch = Patch::Merge(json!({"metadata": {"finalizers": others}}));
             unless_not_found(api.patch(&object.name_any(), &PatchParams::default(), &patch).await)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the identities that the test has named after its namespace.
+    async fn delete_identities(&self) -> anyhow::Result<()> {
+        for kind in IDENTITY_KINDS {
+            let api = self.api(&format!("{GROUP}/{VERSION}"), kind).await?;
+            let identities = api.list_metadata(&ListParams::default()).await?.items;
+            let names = identities.iter().map(kube::ResourceExt::name_any);
+            for name in names.filter(|name| name.starts_with(&self.namespace)) {
+                unless_not_found(api.delete(&name, &DeleteParams::default()).await)?;
+            }
         }
         Ok(())
     }
