@@ -31,5 +31,5 @@ pub use field::Field;
 pub use mapping::{InvalidExpression, Mapping};
 pub use merge::{Contribution, Merged, Problem, Source, UnlabelledKind, merge};
 pub use missing::MissingField;
-pub use placement::{Placement, PlacementRequest, place};
+pub use placement::{Capacity, Placement, PlacementRequest, place};
 pub use trust::{Trust, trust_of};

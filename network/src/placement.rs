@@ -27,10 +27,19 @@ pub struct PlacementRequest<'a> {
     pub additional_security_group_ids: &'a [String],
     /// The number of the cluster's machines in each subnet, including those that are about to be launched.
     pub machines_by_subnet: &'a BTreeMap<String, usize>,
-    /// Suitable subnets in which EC2 had no capacity a moment ago.
-    pub subnets_to_avoid: &'a BTreeSet<String>,
+    /// The subnets in which EC2 had no capacity recently.
+    pub capacity: &'a BTreeMap<String, Capacity>,
     /// The kind of the infrastructure object, if the object was not read.
     pub unlabelled: Option<&'a UnlabelledKind>,
+}
+
+/// The capacity of a subnet in which EC2 had none recently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// There was none a moment ago: the subnet is avoided.
+    Lacking,
+    /// There may be some again: the subnet is tried after those that lacked none.
+    Doubtful,
 }
 
 /// Most security groups that the record of a launch holds. EC2 allows an interface 16 at most.
@@ -47,10 +56,10 @@ pub struct Placement {
     pub security_group_ids: Vec<String>,
 }
 
-/// Chooses the subnet with the fewest machines of this cluster among the suitable subnets without a recent lack of
-/// capacity, ties by id, so that zones fill evenly. For a machine with a public address, a subnet that is known to be
-/// public precedes those of which that is unknown. Returns [`Reason::InsufficientCapacity`] where all suitable subnets
-/// lacked capacity.
+/// Chooses the subnet with the fewest machines of this cluster among the suitable subnets, ties by id, so that zones fill
+/// evenly. A subnet without a recent lack of capacity precedes those of [doubtful](Capacity::Doubtful) capacity. For a
+/// machine with a public address, a subnet that is known to be public precedes those of which that is unknown. Returns
+/// [`Reason::InsufficientCapacity`] where all suitable subnets [lack](Capacity::Lacking) capacity.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
         return Err(MissingField::region(request.unlabelled).into());
@@ -68,12 +77,21 @@ pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result
         return Err(no_subnet(network, request));
     }
     let machines = |subnet: &NetworkSubnet| request.machines_by_subnet.get(&subnet.id).copied().unwrap_or(0);
+    let capacity = |subnet: &NetworkSubnet| request.capacity.get(&subnet.id);
     let needs_public = request.public_ip == Some(true);
     let may_be_private = |subnet: &NetworkSubnet| needs_public && subnet.public.is_none();
     let subnet = fitting
         .iter()
-        .filter(|subnet| !request.subnets_to_avoid.contains(&subnet.id))
-        .min_by_key(|subnet| (may_be_private(subnet), machines(subnet), subnet.id.as_str()))
+        .filter(|subnet| capacity(subnet) != Some(&Capacity::Lacking))
+        .min_by_key(|subnet| {
+            let is_doubtful = capacity(subnet).is_some();
+            (
+                may_be_private(subnet),
+                is_doubtful,
+                machines(subnet),
+                subnet.id.as_str(),
+            )
+        })
         .ok_or_else(|| no_capacity(&fitting))?;
     Ok(Placement {
         subnet_id: subnet.id.clone(),
@@ -196,7 +214,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
         serde_saphyr::from_str(NETWORK).unwrap()
     }
 
-    const NOWHERE: &BTreeSet<String> = &BTreeSet::new();
+    const SUFFICIENT: &BTreeMap<String, Capacity> = &BTreeMap::new();
 
     fn worker(machines_by_subnet: &BTreeMap<String, usize>) -> PlacementRequest<'_> {
         PlacementRequest {
@@ -207,7 +225,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             explicit_subnet: false,
             additional_security_group_ids: &[],
             machines_by_subnet,
-            subnets_to_avoid: NOWHERE,
+            capacity: SUFFICIENT,
             unlabelled: None,
         }
     }
@@ -232,12 +250,34 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
         );
     }
 
+    fn lacking(subnets: &[&str]) -> BTreeMap<String, Capacity> {
+        let lacking = subnets.iter().map(|id| ((*id).to_owned(), Capacity::Lacking));
+        lacking.collect()
+    }
+
+    #[test]
+    fn a_subnet_that_lacked_capacity_is_tried_after_the_others() {
+        let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
+        let mut capacity = BTreeMap::from([("subnet-0000000a".to_owned(), Capacity::Doubtful)]);
+        let request = PlacementRequest {
+            capacity: &capacity,
+            ..worker(&counts)
+        };
+        assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
+        capacity.extend(lacking(&["subnet-0000000b"]));
+        let request = PlacementRequest {
+            capacity: &capacity,
+            ..worker(&counts)
+        };
+        assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000a");
+    }
+
     #[test]
     fn a_subnet_without_capacity_is_left_aside_while_another_fits() {
         let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
-        let avoided = BTreeSet::from(["subnet-0000000a".to_owned()]);
+        let avoided = lacking(&["subnet-0000000a"]);
         let request = PlacementRequest {
-            subnets_to_avoid: &avoided,
+            capacity: &avoided,
             ..worker(&counts)
         };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
@@ -248,9 +288,9 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
         let problem = place(&network(), &pinned).unwrap_err();
         assert_eq!(problem.reason, Reason::InsufficientCapacity);
         assert!(problem.message.ends_with("in eu-west-1a"), "{}", problem.message);
-        let everywhere = BTreeSet::from(["subnet-0000000a".to_owned(), "subnet-0000000b".to_owned()]);
+        let everywhere = lacking(&["subnet-0000000a", "subnet-0000000b"]);
         let request = PlacementRequest {
-            subnets_to_avoid: &everywhere,
+            capacity: &everywhere,
             ..worker(&counts)
         };
         let problem = place(&network(), &request).unwrap_err();
@@ -292,9 +332,9 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             ..worker(&counts)
         };
         assert_eq!(place(&network, &request).unwrap().subnet_id, "subnet-0000000c");
-        let avoided = BTreeSet::from(["subnet-0000000c".to_owned()]);
+        let avoided = lacking(&["subnet-0000000c"]);
         let request = PlacementRequest {
-            subnets_to_avoid: &avoided,
+            capacity: &avoided,
             ..request
         };
         assert_eq!(place(&network, &request).unwrap().subnet_id, "subnet-0000000a");

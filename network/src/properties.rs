@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use strum::VariantArray;
 
-use crate::{Contribution, Field, Placement, PlacementRequest, Problem, Source, Trust, merge, place};
+use crate::{Capacity, Contribution, Field, Placement, PlacementRequest, Problem, Source, Trust, merge, place};
 
 const AUTHORITY_FIELDS: [&str; 4] = [
     "identityRef",
@@ -155,10 +155,14 @@ struct PlacementInput {
     public_ip: Option<bool>,
     explicit_subnet: bool,
     additional: Vec<String>,
-    avoided: BTreeSet<String>,
+    capacity: BTreeMap<String, Capacity>,
 }
 
 impl PlacementInput {
+    fn lacks_capacity(&self, subnet: &str) -> bool {
+        self.capacity.get(subnet) == Some(&Capacity::Lacking)
+    }
+
     fn place(&self, network: &MachineNetwork, counts: &BTreeMap<String, usize>) -> Result<Placement, Problem> {
         let request = PlacementRequest {
             role: self.role,
@@ -168,7 +172,7 @@ impl PlacementInput {
             explicit_subnet: self.explicit_subnet,
             additional_security_group_ids: &self.additional,
             machines_by_subnet: counts,
-            subnets_to_avoid: &self.avoided,
+            capacity: &self.capacity,
             unlabelled: None,
         };
         place(network, &request)
@@ -182,16 +186,20 @@ fn input() -> impl Strategy<Value = PlacementInput> {
         option::of(any::<bool>()),
         any::<bool>(),
         vec(select(vec!["sg-0000000a", "sg-0000000d"]), 0..2),
-        btree_set((0_u8..8).prop_map(|id| format!("subnet-0000000{id}")), 0..4),
+        btree_map(
+            (0_u8..8).prop_map(|id| format!("subnet-0000000{id}")),
+            select(vec![Capacity::Lacking, Capacity::Doubtful]),
+            0..4,
+        ),
     )
         .prop_map(
-            |(role, failure_domain, public_ip, explicit_subnet, additional, avoided)| PlacementInput {
+            |(role, failure_domain, public_ip, explicit_subnet, additional, capacity)| PlacementInput {
                 role,
                 failure_domain,
                 public_ip,
                 explicit_subnet,
                 additional: additional.into_iter().map(str::to_owned).collect(),
-                avoided,
+                capacity,
             },
         )
 }
@@ -296,10 +304,12 @@ proptest! {
                     subnet.id == placement.subnet_id && subnet.availability_zone == placement.availability_zone
                 };
                 prop_assert!(suitable.iter().any(chosen));
-                prop_assert!(!input.avoided.contains(&placement.subnet_id));
+                prop_assert!(!input.lacks_capacity(&placement.subnet_id));
                 let may_be_private = |subnet: &NetworkSubnet| input.public_ip == Some(true) && subnet.public.is_none();
-                let rank = |subnet: &&NetworkSubnet| (may_be_private(subnet), of(&subnet.id));
-                let open = suitable.iter().filter(|subnet| !input.avoided.contains(&subnet.id));
+                let is_doubtful = |id: &str| input.capacity.contains_key(id);
+                let rank =
+                    |subnet: &&NetworkSubnet| (may_be_private(subnet), is_doubtful(&subnet.id), of(&subnet.id));
+                let open = suitable.iter().filter(|subnet| !input.lacks_capacity(&subnet.id));
                 let best = suitable.iter().filter(|subnet| chosen(subnet)).map(rank).min();
                 prop_assert_eq!(open.map(rank).min(), best);
                 if input.failure_domain.is_some() {
@@ -313,7 +323,7 @@ proptest! {
             Err(problem) if problem.reason == Reason::NoSubnetInFailureDomain => prop_assert!(suitable.is_empty()),
             Err(problem) if problem.reason == Reason::InsufficientCapacity => {
                 prop_assert!(!suitable.is_empty());
-                prop_assert!(suitable.iter().all(|subnet| input.avoided.contains(&subnet.id)));
+                prop_assert!(suitable.iter().all(|subnet| input.lacks_capacity(&subnet.id)));
             }
             Err(problem) if problem.reason == Reason::MissingField => prop_assert!(network.subnets.is_empty()),
             Err(problem) => {
@@ -351,7 +361,7 @@ proptest! {
                 public_ip: None,
                 explicit_subnet: false,
                 additional: vec!["sg-0000000a".into()],
-                avoided: BTreeSet::new(),
+                capacity: BTreeMap::new(),
             };
             if let Ok(placement) = input.place(&network, &counts) {
                 *counts.entry(placement.subnet_id).or_insert(0) += 1;

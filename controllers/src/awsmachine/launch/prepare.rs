@@ -320,7 +320,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
         now: context.kubernetes.uptime(),
         retry: context.timing.capacity_retry,
     };
-    context.memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
+    context.memory.place(&query, |machines_by_subnet, capacity| {
         let request = PlacementRequest {
             role,
             failure_domain: owner.requested_failure_domain(),
@@ -329,7 +329,7 @@ fn place_anew(scope: &MachineScope, prepared: &Prepared, context: &MachineContex
             explicit_subnet: spec::names_subnet(spec),
             additional_security_group_ids: &prepared.inputs.additional_security_group_ids,
             machines_by_subnet,
-            subnets_to_avoid,
+            capacity,
             unlabelled: prepared.merged.unlabelled.as_ref(),
         };
         place(network, &request)

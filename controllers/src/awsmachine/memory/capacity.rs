@@ -1,14 +1,19 @@
 //! Zones and subnets that lacked capacity recently, shared by the machines with the same needs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::NetworkSubnet;
 use capa_cloud::CloudError;
+use capa_network::Capacity;
 
 /// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+
+/// A shortage of a location is over after one `retry`, and its capacity is in doubt until so many. Machines try other
+/// locations first, so that one whose passes are slow goes through all of them, and zones fill evenly again soon.
+const DOUBTFUL_RETRIES: u32 = 5;
 
 /// In place of the id of a host that is to be allocated.
 const ALLOCATED: &str = "allocated";
@@ -81,6 +86,14 @@ impl Shortage {
     fn remaining(&self, now: Duration, retry: Duration) -> Duration {
         (self.at + retry).saturating_sub(now)
     }
+
+    fn capacity(&self, now: Duration, retry: Duration) -> Option<Capacity> {
+        if !self.remaining(now, retry).is_zero() {
+            return Some(Capacity::Lacking);
+        }
+        let is_doubtful = !self.remaining(now, retry * DOUBTFUL_RETRIES).is_zero();
+        is_doubtful.then_some(Capacity::Doubtful)
+    }
 }
 
 /// Locations without capacity.
@@ -117,27 +130,29 @@ impl Shortages {
         self.0.values().map(BTreeMap::len).sum()
     }
 
-    /// The subnets that this machine avoids.
-    pub(super) fn avoided(
+    /// The capacity of the subnets in which this machine's pool lacked some recently. A location that the machine itself
+    /// retries counts as one without a shortage: the machine stays there until EC2 answers.
+    pub(super) fn capacity(
         &self,
         uid: &str,
         pool: &Pool,
         subnets: &[NetworkSubnet],
         now: Duration,
         retry: Duration,
-    ) -> BTreeSet<String> {
-        let Some(locations) = self.0.get(pool) else {
-            return BTreeSet::new();
-        };
-        let is_short = |subnet: &&NetworkSubnet| {
-            let mut there = locations.iter().filter(|(location, _)| location.holds(subnet));
-            there.any(|(_, short)| short.tried_by.as_deref() != Some(uid) && !short.remaining(now, retry).is_zero())
-        };
-        subnets
-            .iter()
-            .filter(is_short)
-            .map(|subnet| subnet.id.clone())
-            .collect()
+    ) -> BTreeMap<String, Capacity> {
+        let locations = self.0.get(pool).into_iter().flatten();
+        let of_others = locations.filter(|(_, short)| short.tried_by.as_deref() != Some(uid));
+        let doubtful = of_others.filter_map(|(location, short)| Some((location, short.capacity(now, retry)?)));
+        let mut capacity = BTreeMap::new();
+        for (location, found) in doubtful {
+            for subnet in subnets.iter().filter(|subnet| location.holds(subnet)) {
+                let known = capacity.entry(subnet.id.clone()).or_insert(found);
+                if found == Capacity::Lacking {
+                    *known = found;
+                }
+            }
+        }
+        capacity
     }
 
     /// EC2's codes for the locations without capacity, each with the words of one refusal.
@@ -201,8 +216,9 @@ mod tests {
 
     fn avoided(shortages: &Shortages, instance_type: &str, now: u64) -> Vec<String> {
         let subnets = [subnet("a1", "a"), subnet("a2", "a"), subnet("b1", "b")];
-        let avoided = shortages.avoided("m", &pool(instance_type), &subnets, at(now), RETRY);
-        avoided.into_iter().collect()
+        let capacity = shortages.capacity("m", &pool(instance_type), &subnets, at(now), RETRY);
+        let lacking = capacity.into_iter().filter(|(_, found)| *found == Capacity::Lacking);
+        lacking.map(|(subnet, _)| subnet).collect()
     }
 
     #[test]
@@ -216,6 +232,21 @@ mod tests {
             shortages.remaining(&pool("t3.large"), at(20), RETRY),
             Duration::from_secs(40)
         );
+    }
+
+    #[test]
+    fn the_capacity_of_a_zone_is_in_doubt_after_a_shortage() {
+        let mut shortages = Shortages::default();
+        shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
+        shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), None, at(30));
+        let subnets = [subnet("a1", "a"), subnet("a2", "a"), subnet("b1", "b")];
+        let at_second = |now| shortages.capacity("m", &pool("t3.large"), &subnets, at(now), RETRY);
+        let named = |id: &str, capacity| (id.to_owned(), capacity);
+        let half_over = [named("a1", Capacity::Lacking), named("a2", Capacity::Doubtful)];
+        assert_eq!(at_second(60), half_over.into());
+        let in_doubt = [named("a1", Capacity::Doubtful), named("a2", Capacity::Doubtful)];
+        assert_eq!(at_second(299), in_doubt.into());
+        assert_eq!(at_second(330), BTreeMap::new());
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod kinds;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use capa_api::conditions::ConditionUpdate;
 use capa_api::machine::AWSMachine;
 use capa_api::network::NetworkSubnet;
 use capa_cloud::{CloudError, Instance, Timing};
-use capa_network::Placement;
+use capa_network::{Capacity, Placement};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::launch::progress::Progress;
@@ -306,12 +306,12 @@ impl LaunchMemory {
         self.state().shortages.remaining(pool, now, retry)
     }
 
-    /// Chooses a subnet by the number of machines in each subnet and by the subnets to avoid. The subnet is reserved at
+    /// Chooses a subnet by the number of machines in each subnet and by recent lacks of capacity. The subnet is reserved at
     /// once, so that machines that are placed simultaneously count each other.
     pub(super) fn place<E>(
         &self,
         query: &SubnetQuery<'_>,
-        choose: impl FnOnce(&BTreeMap<String, usize>, &BTreeSet<String>) -> Result<Placement, E>,
+        choose: impl FnOnce(&BTreeMap<String, usize>, &BTreeMap<String, Capacity>) -> Result<Placement, E>,
     ) -> Result<Placement, E> {
         let mut state = self.state();
         let mut counts = BTreeMap::new();
@@ -329,10 +329,10 @@ impl LaunchMemory {
                 *counts.entry(subnet).or_insert(0) += 1;
             }
         }
-        let avoided = state
+        let capacity = state
             .shortages
-            .avoided(query.uid, query.pool, query.subnets, query.now, query.retry);
-        let placement = choose(&counts, &avoided)?;
+            .capacity(query.uid, query.pool, query.subnets, query.now, query.retry);
+        let placement = choose(&counts, &capacity)?;
         let chosen = query.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
         if let Some(subnet) = chosen {
             state.shortages.tried(query.uid, query.pool, subnet, query.now);

@@ -33,7 +33,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
         now: Duration::from_secs(at),
         retry: Duration::from_secs(60),
     };
-    let placed = memory.place(&query, |machines_by_subnet, subnets_to_avoid| {
+    let placed = memory.place(&query, |machines_by_subnet, capacity| {
         capa_network::place(
             &network,
             &PlacementRequest {
@@ -44,7 +44,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
                 explicit_subnet: false,
                 additional_security_group_ids: &[],
                 machines_by_subnet,
-                subnets_to_avoid,
+                capacity,
                 unlabelled: None,
             },
         )
