@@ -1,11 +1,11 @@
-//! `capa-rs crds`: the CustomResourceDefinitions and the admission policy as YAML.
+//! `capa-rs crds`: the CustomResourceDefinitions as YAML, and the hashes of the admission policies.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use capa_api::{crd, meta, unsupported};
+use capa_api::{crd, meta};
 use clap::Args;
 
 /// Flags of `capa-rs crds`.
@@ -14,14 +14,11 @@ pub(crate) struct Flags {
     /// Write one file for each kind into this folder instead of printing.
     #[arg(long, value_name = "FOLDER")]
     output_dir: Option<PathBuf>,
-    /// Write the admission policy about fields without effect into this folder, and the hash of each policy into its
-    /// annotation.
+    /// Write the hash of each admission policy in this folder into its annotation.
     #[arg(long, value_name = "FOLDER")]
     policy_dir: Option<PathBuf>,
 }
 
-/// File of the policy about fields without effect.
-const POLICY_FILE: &str = "unsupported_fields.yaml";
 /// The file of the folder that is no policy.
 const KUSTOMIZATION: &str = "kustomization.yaml";
 
@@ -39,14 +36,13 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
         }
     }
     match &flags.policy_dir {
-        Some(folder) => write_policies(folder),
+        Some(folder) => mark_policies(folder),
         None => Ok(()),
     }
 }
 
-/// Writes the generated policy, and marks all policies of the folder with their hashes.
-fn write_policies(folder: &Path) -> Result<()> {
-    write_file(&folder.join(POLICY_FILE), &policy()?)?;
+/// Marks all policies of the folder with their hashes.
+fn mark_policies(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))? {
         let file = entry?.path();
         let text = fs::read_to_string(&file).with_context(|| format!("failed to read {}", file.display()))?;
@@ -56,15 +52,6 @@ fn write_policies(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The policy about fields without effect and its binding, in the form of their file.
-pub(crate) fn policy() -> Result<String> {
-    let policy = serde_saphyr::to_string(&unsupported::policy())?;
-    let binding = serde_saphyr::to_string(&unsupported::binding())?;
-    marked(&format!(
-        "# Written by `make generate` from the table of fields without effect.\n{policy}---\n{binding}"
-    ))
 }
 
 /// The text of a policy whose annotation has the hash of the text without a hash.
@@ -94,16 +81,6 @@ fn write_file(file: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn config_policy_holds_what_the_table_generates() {
-        let written = include_str!("../config/policy/unsupported_fields.yaml");
-        let generated = policy().expect("a policy");
-        assert!(
-            written == generated,
-            "config/policy/{POLICY_FILE} is not up to date: run `make generate`"
-        );
-    }
 
     #[test]
     fn policies_are_marked_with_their_hashes() {

@@ -75,13 +75,12 @@ pub const CAPA_SECURITY_GROUPS_ANNOTATION: &str = "sigs.k8s.io/cluster-api-provi
 pub const DEFINITION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/definition-hash";
 
 /// Names of this provider's ValidatingAdmissionPolicies, and of their bindings.
-pub const ADMISSION_POLICIES: [&str; 6] = [
+pub const ADMISSION_POLICIES: [&str; 5] = [
     "capa-rs-cluster-transitions",
     "capa-rs-create-only",
     "capa-rs-identity-immutable",
     "capa-rs-machine-immutable",
     "capa-rs-template-immutable",
-    "capa-rs-unsupported-fields",
 ];
 
 /// The prefix of the keys of this provider's own tags.

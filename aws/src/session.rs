@@ -14,9 +14,10 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
-    ApiLoadBalancer, CapacitySource, CloudError, ClusterCloud, ClusterKey, DnsRecords, Host, HostRequest, Image,
-    Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, PresignRequest,
-    PresignedUrl, Query, RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
+    ApiLoadBalancer, CapacitySource, CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer,
+    ElasticIpCall, Host, HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud,
+    MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, RouteTable, SecretStore, SecurityGroup,
+    StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -419,6 +420,22 @@ impl SessionDriver for ControllerSession {
 
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
         self.calls.ec2.release_host(machine, host_id).await
+    }
+
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
+        self.calls.ec2.elastic_ips(query).await
+    }
+
+    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError> {
+        self.calls.ec2.free_addresses(pool).await
+    }
+
+    async fn change_elastic_ip(
+        &self,
+        machine: &MachineKey,
+        call: &ElasticIpCall,
+    ) -> Result<ElasticIpAnswer, CloudError> {
+        self.calls.ec2.change_elastic_ip(machine, call).await
     }
 
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {

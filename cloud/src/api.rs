@@ -10,9 +10,10 @@ use capa_api::common::Tags;
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, Host, HostRequest, Image, Instance, InstanceType,
-    LaunchRequest, MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
-    ResolvedIdentity, RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, Vpc,
+    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host,
+    HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineKey, NetworkInterface, Observation,
+    PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity, RouteTable, SecretStore, SecurityGroup,
+    StoredSecret, Subnet, Vpc,
 };
 
 /// The most load balancer objects whose tags one call of DescribeTags returns.
@@ -164,6 +165,20 @@ pub trait MachineCloud: Send + Sync {
     /// # Errors
     /// Of class `Invalid` where AWS does not release this host yet, with AWS's reason.
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError>;
+    /// Elastic IPs, straight from AWS: the lookup before an address is allocated for a machine, and before addresses of
+    /// a machine are released.
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError>;
+    /// The number of free addresses in a public IPv4 pool, straight from AWS.
+    ///
+    /// # Errors
+    /// Of class `NotFound`: the region has no such pool.
+    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError>;
+    /// Allocates, associates or releases an Elastic IP of a machine.
+    async fn change_elastic_ip(
+        &self,
+        machine: &MachineKey,
+        call: &ElasticIpCall,
+    ) -> Result<ElasticIpAnswer, CloudError>;
     /// Launches one instance. The answer enters the informer.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
     /// Submits an instance to be terminated, together with others and soon, but not within this call. Its new state

@@ -20,11 +20,12 @@ pub use api::{ClusterCloud, ClusterClouds, MOST_TAGGED, MachineCloud, MachineClo
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
-    ApiLoadBalancer, CapacityReservation, CapacitySource, ClusterKey, CredentialSource, DnsRecords, Host,
-    HostPlacement, HostRequest, Image, Instance, InstanceType, LaunchOptions, LaunchRequest, LaunchVolume, MachineKey,
-    Market, MetadataOptions, NetworkInterface, Observation, PlacementGroup, PresignRequest, PresignedUrl,
-    PrimaryInterface, PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity, RouteTable, SecretActions,
-    SecretStore, SecurityGroup, StateReason, StoredSecret, Subnet, UserData, Vpc, identifying_tag, zone_type,
+    ApiLoadBalancer, CapacityReservation, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp,
+    ElasticIpAnswer, ElasticIpCall, Host, HostPlacement, HostRequest, Image, Instance, InstanceType, LaunchOptions,
+    LaunchRequest, LaunchVolume, MachineKey, Market, MetadataOptions, NetworkInterface, Observation, PlacementGroup,
+    PresignRequest, PresignedUrl, PrimaryInterface, PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity,
+    RouteTable, SecretActions, SecretStore, SecurityGroup, StateReason, StoredSecret, Subnet, UserData, Vpc,
+    identifying_tag, zone_type,
 };
 pub use timing::{Timing, doubled_wait};
 

@@ -18,6 +18,7 @@ mod named_load_balancers;
 pub mod object_counts;
 pub mod orphans;
 mod pause;
+mod public_ipv4_pool;
 pub mod refusals;
 mod resync;
 mod retry;

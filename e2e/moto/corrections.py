@@ -25,6 +25,7 @@ EKS_IMAGES = "/aws/service/eks/optimized-ami/"
 def apply():
     look_tags_up_by_id()
     delete_interfaces_with_their_instance()
+    free_addresses_of_terminated_instances()
     give_interfaces_their_ipv6_addresses()
     show_the_state_of_ipv6_blocks()
     refuse_launches_as_ec2_does()
@@ -73,6 +74,19 @@ def delete_interfaces_with_their_instance():
 
     Instance.prep_nics = prep_nics
     Instance.terminate = terminate_once
+
+
+def free_addresses_of_terminated_instances():
+    """The association of an Elastic IP ends with its instance; moto keeps it."""
+    terminate = Instance.terminate
+
+    def terminate_and_disassociate(self):
+        for address in self.ec2_backend.describe_addresses():
+            if address.instance is self:
+                self.ec2_backend.disassociate_address(association_id=address.association_id)
+        return terminate(self)
+
+    Instance.terminate = terminate_and_disassociate
 
 
 def give_interfaces_their_ipv6_addresses():

@@ -63,20 +63,20 @@ pub struct TestEnvironment {
 }
 
 impl TestEnvironment {
-    pub(crate) async fn new(world: Arc<LocalWorld>, name: &str, labels: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) async fn new(world: Arc<LocalWorld>, name: &str) -> anyhow::Result<Self> {
         let account = world.aws().account();
-        Self::with_account(world, named_like(name, labels), account).await
+        Self::with_account(world, named_like(name), account).await
     }
 
     /// Another namespace, whose manager uses the same AWS account. Its environment is finished together with this one.
     pub async fn neighbour(&self, name: &str) -> anyhow::Result<Arc<Self>> {
-        self.companion(&self.world, named_like(name, &[]), self.account.clone())
+        self.companion(&self.world, named_like(name), self.account.clone())
             .await
     }
 
     /// Another namespace with an account of its own. Its environment is finished together with this one.
     pub async fn stranger(&self, name: &str) -> anyhow::Result<Arc<Self>> {
-        self.companion(&self.world, named_like(name, &[]), self.world.aws().account())
+        self.companion(&self.world, named_like(name), self.world.aws().account())
             .await
     }
 
@@ -387,11 +387,9 @@ impl TestEnvironment {
 }
 
 /// The metadata of a namespace with this name as the prefix of a generated name.
-fn named_like(name: &str, labels: &[&str]) -> ObjectMeta {
-    let labels = labels.iter().map(|label| ((*label).to_owned(), String::new()));
+fn named_like(name: &str) -> ObjectMeta {
     ObjectMeta {
         generate_name: Some(format!("{name}-")),
-        labels: Some(labels.collect()),
         ..ObjectMeta::default()
     }
 }

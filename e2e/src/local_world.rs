@@ -161,13 +161,7 @@ impl LocalWorld {
 
     /// A namespace and an AWS account for the test or story with this name.
     pub async fn test(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
-        TestEnvironment::new(self.clone(), name, &[]).await
-    }
-
-    /// An environment whose objects may have fields without effect. They stand for objects that were stored before the
-    /// admission policy against such fields existed.
-    pub async fn test_of_stored_objects(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
-        TestEnvironment::new(self.clone(), name, &[provider::UNSUPPORTED_FIELDS_LABEL]).await
+        TestEnvironment::new(self.clone(), name).await
     }
 
     /// A client with all permissions. The client belongs to the runtime that creates it.

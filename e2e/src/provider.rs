@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kube::{
     Client, ResourceExt as _,
-    api::{DynamicObject, ObjectMeta, PostParams, TypeMeta},
+    api::{ObjectMeta, PostParams, TypeMeta},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{objects, programs, wait::eventually};
 
@@ -19,13 +19,6 @@ pub(crate) const SERVICE_ACCOUNT: &str = "capa-controller-manager";
 
 /// The common name of the Role and the RoleBinding for the Lease.
 const LEASE_ROLE: &str = "capa-rs-leader-election";
-
-/// The label of namespaces whose objects may have fields without effect, like objects stored before such fields were
-/// refused.
-pub(crate) const UNSUPPORTED_FIELDS_LABEL: &str = "capa-e2e/unsupported-fields";
-
-/// The policy that refuses fields without effect.
-const UNSUPPORTED_FIELDS: &str = "capa-rs-unsupported-fields";
 
 /// The policy that is installed last. It refuses an object by its name alone, so a single request shows whether it is
 /// enforced.
@@ -41,7 +34,6 @@ pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
         .context("read our own manifests")?;
     // The Deployment, and the Secret with its AWS credentials, exist for the pod.
     manifests.retain(|object| !["Deployment", "Secret"].iter().any(|kind| objects::is(object, kind)));
-    manifests.iter_mut().for_each(except_namespaces);
     let (last, others): (Vec<_>, Vec<_>) = manifests
         .into_iter()
         .partition(|object| object.name_any() == LAST_POLICY);
@@ -51,18 +43,6 @@ pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
             .context("install our own manifests")?;
     }
     enforced(client).await
-}
-
-/// Exempts labelled namespaces from the policy about fields without effect. All other objects stay unchanged.
-fn except_namespaces(object: &mut DynamicObject) {
-    if !objects::is(object, "ValidatingAdmissionPolicyBinding") || object.name_any() != UNSUPPORTED_FIELDS {
-        return;
-    }
-    if let Some(Value::Object(spec)) = object.data.get_mut("spec") {
-        let unlabelled = json!({"key": UNSUPPORTED_FIELDS_LABEL, "operator": "DoesNotExist"});
-        let elsewhere = json!({"namespaceSelector": {"matchExpressions": [unlabelled]}});
-        spec.insert("matchResources".to_owned(), elsewhere);
-    }
 }
 
 /// Waits until the policy that was installed last is enforced. The API server reads policies, and their bindings, in

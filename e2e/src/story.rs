@@ -11,7 +11,6 @@ use crate::{environment::TestEnvironment, local_world::LocalWorld};
 pub struct Story<'a> {
     name: &'a str,
     world_choice: WorldChoice<'a>,
-    of_stored_objects: bool,
 }
 
 #[derive(Clone)]
@@ -28,7 +27,6 @@ impl<'a> Story<'a> {
         Self {
             name,
             world_choice: WorldChoice::Shared,
-            of_stored_objects: false,
         }
     }
 
@@ -37,26 +35,20 @@ impl<'a> Story<'a> {
         self.name
     }
 
-    /// Allows fields without effect in objects, as in objects stored before the admission policy against such fields
-    /// existed.
-    pub fn of_stored_objects(self) -> Self {
-        let of_stored_objects = true;
+    /// Runs the story in this world, which the caller stops.
+    pub fn in_world(self, world: &'a Arc<LocalWorld>) -> Self {
         Self {
-            of_stored_objects,
+            world_choice: WorldChoice::Given(world),
             ..self
         }
     }
 
-    /// Runs the story in this world, which the caller stops.
-    pub fn in_world(self, world: &'a Arc<LocalWorld>) -> Self {
-        let world_choice = WorldChoice::Given(world);
-        Self { world_choice, ..self }
-    }
-
     /// Runs the story in a world of its own, with further flags for Cluster API core. The world is stopped at the end.
     pub fn in_its_own_world(self, core_flags: &'a [&'a str]) -> Self {
-        let world_choice = WorldChoice::Own(core_flags);
-        Self { world_choice, ..self }
+        Self {
+            world_choice: WorldChoice::Own(core_flags),
+            ..self
+        }
     }
 
     /// Runs [`tell`](Self::tell) from a test that is not async.
@@ -73,12 +65,7 @@ impl<'a> Story<'a> {
             WorldChoice::Given(world) => world.clone(),
             WorldChoice::Own(flags) => Arc::new(LocalWorld::start_with(flags).await?),
         };
-        let environment = if self.of_stored_objects {
-            world.test_of_stored_objects(self.name).await?
-        } else {
-            world.test(self.name).await?
-        };
-        let environment = Arc::new(environment);
+        let environment = Arc::new(world.test(self.name).await?);
         body(&environment).await?;
         environment.finish().await?;
         match self.world_choice {

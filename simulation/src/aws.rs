@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::meta;
-use capa_cloud::sim::{AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region};
+use capa_cloud::sim::{AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchOptions, LaunchRequest, MetadataOptions, Query, StoredSecret, UserData};
 use jiff::{SignedDuration, Timestamp};
@@ -206,6 +206,11 @@ impl Aws {
         self.ec2.find_region(ACCOUNT, REGION).map_or(&[][..], Region::hosts)
     }
 
+    /// All Elastic IPs of the account, oldest first.
+    pub(crate) fn addresses(&self) -> &[AllocatedAddress] {
+        self.ec2.find_region(ACCOUNT, REGION).map_or(&[][..], Region::addresses)
+    }
+
     /// Instances that a management cluster has launched for a machine, as its tag names it, and that live.
     pub(crate) fn live_of(
         &self,
@@ -221,6 +226,15 @@ impl Aws {
     pub(crate) fn has_launched(&self, of: ManagementCluster, machine: &str) -> bool {
         let mut launched = self.ec2.launched();
         launched.any(|instance| launcher_of(instance) == Some(of) && machine_of(instance) == Some(machine))
+    }
+
+    /// Whether no later instance was launched for the machine of this one.
+    pub(crate) fn is_last_of_its_machine(&self, instance: &LaunchedInstance) -> bool {
+        let is_later = |other: &LaunchedInstance| other.launched_at > instance.launched_at;
+        let is_of_machine = |other: &LaunchedInstance| {
+            launcher_of(other) == launcher_of(instance) && machine_of(other) == machine_of(instance)
+        };
+        !self.ec2.launched().any(|other| is_later(other) && is_of_machine(other))
     }
 
     /// An instance by its id.

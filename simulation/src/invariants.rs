@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
+use crate::address_rules::AddressRules;
 use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, cluster_of_key, launcher_of, machine_of};
 use crate::host_rules::HostRules;
 use crate::nodes::DataRules;
@@ -30,6 +31,7 @@ pub(crate) struct Invariants {
     neighbour: Book,
     hosts: HostRules,
     data: DataRules,
+    addresses: AddressRules,
 }
 
 /// The observations of the objects of one management cluster.
@@ -279,6 +281,9 @@ impl Invariants {
         }
         let live = outside.aws.live(now);
         for text in self.data.broken(outside.aws.secrets(), live, now) {
+            self.violate(now, text);
+        }
+        for text in self.addresses.broken(outside.aws.addresses()) {
             self.violate(now, text);
         }
         for token in self.hosts.take_asked() {

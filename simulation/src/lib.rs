@@ -4,6 +4,7 @@
 //! [`history::run`] plays a seed, [`sweep`] every fault at every call of one machine's life, [`campaign`] many of them,
 //! [`fleet`] brings many machines up at once, and [`soak`] lets many objects come and go.
 
+mod address_rules;
 mod aftermath;
 mod aws;
 mod calls;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::AWSCluster;
+use capa_api::common::ElasticIpPool;
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, DynamicHostAllocation, HostAffinity, Tenancy};
 use capa_api::meta;
@@ -143,7 +144,15 @@ pub(crate) fn aws_machine(name: &str, owner: &str, owner_uid: &str) -> AWSMachin
         machine.spec.host_affinity = HostAffinity::Host;
         machine.spec.dynamic_host_allocation = Some(DynamicHostAllocation::default());
     }
+    if has_elastic_ip(name) {
+        machine.spec.elastic_ip_pool = Some(ElasticIpPool::default());
+    }
     machine
+}
+
+/// Whether a machine has an Elastic IP: every fifth one, beginning with the second.
+fn has_elastic_ip(machine: &str) -> bool {
+    machine_number(machine).is_some_and(|number| number % 5 == 1)
 }
 
 /// Whether a Dedicated Host is allocated for a machine: for every fifth machine, beginning with the fourth.

@@ -96,6 +96,13 @@ impl ClusterUse {
             are_known && !allocates_hosts,
             of_machines(|spec| spec.host_id.as_ref()),
         );
+        let allocates_addresses = !are_known || any(|spec| spec.elastic_ip_pool.is_some());
+        name("elastic-ip", are_known && !allocates_addresses, BTreeSet::new());
+        name(
+            "ipv4pool-ec2",
+            are_known,
+            of_machines(|spec| spec.elastic_ip_pool.as_ref()?.public_ipv4_pool.as_ref()),
+        );
         let interfaces = machines().flat_map(|spec| &spec.network_interfaces);
         name("network-interface/eni-*", are_known, interfaces.cloned().collect());
         let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
@@ -126,6 +133,11 @@ impl ClusterUse {
             ("DescribeHosts", any(|spec| spec.host_id.is_some()) || allocates_hosts),
             ("AllocateHosts", allocates_hosts),
             ("ReleaseHosts", allocates_hosts),
+            ("DescribeAddresses", allocates_addresses),
+            ("DescribePublicIpv4Pools", allocates_addresses),
+            ("AllocateAddress", allocates_addresses),
+            ("AssociateAddress", allocates_addresses),
+            ("ReleaseAddress", allocates_addresses),
             (
                 "DescribePlacementGroups",
                 any(|spec| spec.placement_group_name.is_some()),

@@ -97,7 +97,7 @@ fn allowed_on(action: &Action, grant: &Grant) -> String {
         Condition::MarkedAtLaunch => "when they get the provider's role tag",
         Condition::Marked => "with the provider's role tag",
         Condition::MarkedForOtherTags => "with the provider's role tag, for other tags than the provider's",
-        Condition::WithinLaunch => "within RunInstances and AllocateHosts",
+        Condition::WithinLaunch => "within RunInstances, AllocateHosts and AllocateAddress",
         Condition::PassedToInstance => "for instances",
         Condition::ThroughEc2 => "through EC2",
         Condition::GrantedToAws => "for AWS's own services",

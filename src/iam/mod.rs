@@ -306,21 +306,35 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_allocates_hosts_has_the_actions_for_them() {
-        let example = include_str!("cluster.yaml");
-        let with_hosts = example.replace("sshKeyName: admin", "dynamicHostAllocation: {}");
-        assert_ne!(with_hosts, example);
-        let file = std::env::temp_dir().join(format!("capa-rs-iam-hosts-{}.yaml", std::process::id()));
-        std::fs::write(&file, with_hosts).expect("a file");
-        let policy = print(&format!("iam -f {}", file.display())).expect("a policy");
-        std::fs::remove_file(&file).expect("the file is there");
-        for part in [
+    fn a_template_that_allocates_has_the_actions_for_it() {
+        let hosts = [
             "\"ec2:AllocateHosts\"",
             "\"ec2:ReleaseHosts\"",
             "\"AllocateHosts\"",
             "ec2:eu-west-1:*:dedicated-host/*\"",
-        ] {
-            assert!(policy.contains(part), "{part}: {policy}");
+        ];
+        let addresses = [
+            "\"ec2:AllocateAddress\"",
+            "\"ec2:ReleaseAddress\"",
+            "\"AllocateAddress\"",
+            "ec2:eu-west-1:*:elastic-ip/*\"",
+        ];
+        let example = include_str!("cluster.yaml");
+        for (field, parts) in [("dynamicHostAllocation: {}", hosts), ("elasticIpPool: {}", addresses)] {
+            let allocating = example.replace("sshKeyName: admin", field);
+            assert_ne!(allocating, example);
+            let described = objects::parse(&allocating).expect("a cluster");
+            let (_, cluster_use) = of_cluster(described);
+            let policy = Policy::of_controller(&Given {
+                only: Some(cluster_use),
+                ..Given::default_of(Partition::Aws)
+            });
+            let policy = policy.json().expect("JSON");
+            for part in parts {
+                assert!(policy.contains(part), "{part}: {policy}");
+            }
+            let other = if parts == hosts { addresses } else { hosts };
+            assert!(!policy.contains(other[0]), "{}: {policy}", other[0]);
         }
     }
 }

@@ -13,7 +13,11 @@ use serde::Serialize;
 use super::cluster_use::ClusterUse;
 
 /// The actions that create what has the tags of machines.
-const CREATING: [&str; 2] = ["RunInstances", "AllocateHosts"];
+const CREATING: [&str; 3] = ["RunInstances", "AllocateHosts", "AllocateAddress"];
+
+/// The values of the role tag of what belongs to machines, as patterns: instances, and what is launched with them, have
+/// the role of the machine, and an Elastic IP names its instance.
+const MARKS: [&str; 3] = [CONTROL_PLANE_ROLE_TAG_VALUE, NODE_ROLE_TAG_VALUE, "ec2-i-*"];
 
 /// An AWS partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,14 +117,15 @@ impl Given {
 
     fn condition(&self, condition: Condition) -> Conditions {
         let domain = self.partition.domain();
-        let marks = || [CONTROL_PLANE_ROLE_TAG_VALUE.to_owned(), NODE_ROLE_TAG_VALUE.to_owned()];
+        let marks = || MARKS.map(str::to_owned);
         match condition {
             Condition::Always => Conditions::new(),
-            Condition::MarkedAtLaunch => when("StringEquals", &format!("aws:RequestTag/{ROLE_TAG}"), marks()),
+            Condition::MarkedAtLaunch => when("StringLike", &format!("aws:RequestTag/{ROLE_TAG}"), marks()),
             Condition::Marked => {
-                let mut conditions = when("StringEquals", &format!("aws:ResourceTag/{ROLE_TAG}"), marks());
-                conditions.extend(tagged_like(MACHINE_NAME_TAG, self.machines()));
-                conditions
+                let role = (format!("aws:ResourceTag/{ROLE_TAG}"), marks().into());
+                let machine = (format!("aws:ResourceTag/{MACHINE_NAME_TAG}"), self.machines());
+                let named = [role, machine].into_iter().filter(|(_, values)| !values.is_empty());
+                Conditions::from([("StringLike".to_owned(), named.collect())])
             }
             Condition::MarkedForOtherTags => {
                 let own = [
@@ -282,28 +287,29 @@ mod tests {
     #[test]
     fn instances_are_launched_tagged_and_only_tagged_are_terminated() {
         let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
-        let marks = json!(["control-plane", "node"]);
+        let marks = json!(MARKS);
         assert_eq!(
             statement(&policy, "ChangeMarked"),
             json!({
                 "Sid": "ChangeMarked", "Effect": "Allow",
                 "Action": [
                     "ec2:TerminateInstances", "ec2:ModifyNetworkInterfaceAttribute", "ec2:ModifyPrivateDnsNameOptions",
-                    "ec2:ReleaseHosts",
+                    "ec2:ReleaseHosts", "ec2:AssociateAddress", "ec2:ReleaseAddress",
                 ],
                 "Resource": [
                     "arn:aws:ec2:*:*:instance/*", "arn:aws:ec2:*:*:network-interface/*", "arn:aws:ec2:*:*:dedicated-host/*",
+                    "arn:aws:ec2:*:*:elastic-ip/*",
                 ],
-                "Condition": {"StringEquals": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}},
+                "Condition": {"StringLike": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}},
             })
         );
         assert_eq!(
             statement(&policy, "LaunchMarked")["Condition"],
-            json!({"StringEquals": {"aws:RequestTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}})
+            json!({"StringLike": {"aws:RequestTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}})
         );
         assert_eq!(
             statement(&policy, "TagWhatIsLaunched")["Condition"],
-            json!({"StringEquals": {"ec2:CreateAction": ["RunInstances", "AllocateHosts"]}})
+            json!({"StringEquals": {"ec2:CreateAction": ["RunInstances", "AllocateHosts", "AllocateAddress"]}})
         );
     }
 
@@ -315,23 +321,22 @@ mod tests {
             ..Given::default_of(Partition::Aws)
         };
         let policy = Policy::of_controller(&given);
-        for sid in ["ChangeTargetGroups", "ChangeClassicLoadBalancers"] {
-            assert_eq!(
-                statement(&policy, sid)["Condition"],
-                json!({"StringLike": {"aws:ResourceTag/infrastructure.cluster.x-k8s.io/control-plane": clusters}}),
-                "{sid}"
-            );
-        }
-        let marks = json!(["control-plane", "node"]);
+        assert_eq!(
+            statement(&policy, "ChangeTargets")["Condition"],
+            json!({"StringLike": {"aws:ResourceTag/infrastructure.cluster.x-k8s.io/control-plane": clusters}})
+        );
+        let marks = json!(MARKS);
         assert_eq!(
             statement(&policy, "ChangeMarked")["Condition"],
             json!({
-                "StringEquals": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks},
-                "StringLike": {"aws:ResourceTag/MachineName": ["team-a/*", "team-b/*"]},
+                "StringLike": {
+                    "aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks,
+                    "aws:ResourceTag/MachineName": ["team-a/*", "team-b/*"],
+                },
             })
         );
         let everybody = Policy::of_controller(&Given::default_of(Partition::Aws));
-        assert_eq!(statement(&everybody, "ChangeTargetGroups")["Condition"], Value::Null);
+        assert_eq!(statement(&everybody, "ChangeTargets")["Condition"], Value::Null);
         assert_eq!(policy.statement.len(), everybody.statement.len());
     }
 

@@ -13,7 +13,6 @@ const POLICIES: [&str; meta::ADMISSION_POLICIES.len()] = [
     include_str!("../../config/policy/identity_immutable.yaml"),
     include_str!("../../config/policy/machine_immutable.yaml"),
     include_str!("../../config/policy/template_immutable.yaml"),
-    include_str!("../../config/policy/unsupported_fields.yaml"),
 ];
 
 /// The files of `config/crd`. Making the CRDs from their types would need many times the memory that the manager has in

@@ -30,6 +30,8 @@ pub enum ConditionType {
     InstanceUpToDate,
     /// The instance has the security groups of its spec. Outside `Ready`.
     SecurityGroupsReady,
+    /// The instance has the Elastic IP that its spec asks for.
+    ElasticIPReady,
     /// The control plane instance is registered in its load balancer targets.
     ControlPlaneTargetsReady,
     /// The capacity of a machine template is known.

@@ -23,8 +23,6 @@ pub enum Reason {
     QuotaExceeded,
     /// The spec requests something impossible.
     InvalidSpec,
-    /// The spec requests something that has no effect yet.
-    UnsupportedField,
     /// The resource exists and does not belong to this provider.
     NotOwned,
     /// Two objects claim the same resource.
@@ -43,6 +41,8 @@ pub enum Reason {
     WaitingForBootstrapData,
     /// No user or controller has set an endpoint yet.
     WaitingForEndpoint,
+    /// The resource is being created.
+    Creating,
     /// The instance is not running yet.
     WaitingForRunning,
     /// The managed mode is not offered yet.

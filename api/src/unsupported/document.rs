@@ -5,50 +5,21 @@ use std::fmt::Write as _;
 use super::explain::plain;
 use super::{Field, fields};
 
-/// The fields of a kind with the same consequence.
-struct Group {
-    first: &'static Field,
-    names: Vec<String>,
-}
-
-/// The table as Markdown: a section for each kind, and in it one list for each consequence.
+/// The table as Markdown: one list for each alternative.
 pub fn document() -> String {
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
     for field in fields() {
-        let alike = |group: &&mut Group| {
-            let other = group.first;
-            (other.kind, other.when, other.consequence, other.instead)
-                == (field.kind, field.when, field.consequence, field.instead)
-        };
-        match groups.iter_mut().find(alike) {
-            Some(group) => group.names.push(name(field)),
-            None => groups.push(Group {
-                first: field,
-                names: vec![name(field)],
-            }),
+        match groups.iter_mut().find(|(instead, _)| *instead == field.instead) {
+            Some((_, names)) => names.push(name(field)),
+            None => groups.push((field.instead, vec![name(field)])),
         }
     }
     let mut text = String::new();
-    let mut kind = "";
-    for group in &groups {
-        if kind != group.first.kind {
-            kind = group.first.kind;
-            let _ = writeln!(text, "## {kind}\n");
-        }
-        text.push_str(&section(group));
+    for (instead, names) in groups {
+        let fields = names.join("\n- ");
+        let _ = writeln!(text, "**Instead:** {}\n\n- {fields}\n", sentence(instead));
     }
     text.trim_end().to_owned() + "\n"
-}
-
-fn section(Group { first, names }: &Group) -> String {
-    let happens = match first.consequence.condition {
-        Some((condition, reason)) => format!("{} (`{condition}=False/{reason}`)", first.consequence.what),
-        None => first.consequence.what.to_owned(),
-    };
-    let what = sentence(&happens);
-    let instead = sentence(first.instead);
-    let fields = names.join("\n- ");
-    format!("**What happens:** {what}\\\n**Instead:** {instead}\n\n- {fields}\n\n")
 }
 
 /// The words as a sentence.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Field, When, fields};
+use super::fields;
 
 /// A field of the table that the schema of its kind does not have, or not with a description: an error of this program.
 #[derive(Debug, thiserror::Error)]
@@ -14,21 +14,9 @@ pub struct NoSuchField {
     path: String,
 }
 
-impl Field {
-    /// The sentence.
-    pub(super) fn sentence(&self) -> String {
-        let what = self.consequence.what;
-        match (self.when, self.neutral) {
-            (When::Managed, _) => format!("No effect yet: {what}, and an unmanaged cluster ignores it."),
-            (When::Set, []) => format!("No effect yet: {what}; {}.", self.instead),
-            (When::Set, neutral) => {
-                let neutral: Vec<String> = neutral.iter().map(|value| format!("`{}`", plain(value))).collect();
-                let neutral = neutral.join(" and ");
-                format!("No effect yet except with {neutral}: {what}; {}.", self.instead)
-            }
-        }
-    }
-}
+/// The sentence.
+const SENTENCE: &str =
+    "No effect yet: the managed mode, to which it belongs, is not there, and an unmanaged cluster ignores it.";
 
 /// A JSON value as users write it in YAML.
 pub(super) fn plain(json: &str) -> &str {
@@ -38,13 +26,14 @@ pub(super) fn plain(json: &str) -> &str {
     }
 }
 
-/// Adds the sentences of a kind, or of the kind that it is a template of, to its schema.
+/// Adds the sentences to the schema of an AWSCluster or of its template.
 pub(crate) fn explain(kind: &str, schema: &mut Value) -> Result<(), NoSuchField> {
-    let (of, below) = match kind.strip_suffix("Template") {
-        Some(of) => (of, "spec.template.spec."),
-        None => (kind, "spec."),
+    let below = match kind {
+        "AWSCluster" => "spec.",
+        "AWSClusterTemplate" => "spec.template.spec.",
+        _ => return Ok(()),
     };
-    for field in fields().iter().filter(|field| field.kind == of) {
+    for field in fields() {
         let path = format!("{below}{}", field.path);
         let description = at(schema, &path)
             .and_then(|schema| schema.get_mut("description"))
@@ -59,7 +48,7 @@ pub(crate) fn explain(kind: &str, schema: &mut Value) -> Result<(), NoSuchField>
             });
         };
         description.push(' ');
-        description.push_str(&field.sentence());
+        description.push_str(SENTENCE);
     }
     Ok(())
 }

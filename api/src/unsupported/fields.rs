@@ -1,47 +1,15 @@
-//! The table: every spec field without effect yet, by its highest parent.
+//! The table: every spec field of an AWSCluster without effect yet, by its highest parent.
 
-use super::{Consequence, Field, When};
-use crate::conditions::{ConditionType, Reason};
+use super::Field;
 
-/// A launch does not support the field yet.
-const NOT_LAUNCHED: Consequence = Consequence {
-    condition: Some((ConditionType::InstanceReady, Reason::UnsupportedField)),
-    what: "a machine that sets it is not launched",
-};
-/// An AWSCluster that is not unmanaged is not reconciled at all.
-const NOT_MANAGED: Consequence = Consequence {
-    condition: Some((ConditionType::Ready, Reason::NotManagedYet)),
-    what: "the managed mode, to which it belongs, is not there",
-};
-
-const LEAVE_OUT: &str = "leave it out";
 /// Neither the bucket nor its policy is the provider's.
 const ALLOW_READING: &str = "let the roles of the instance profiles read the bucket";
 
-const fn machine(path: &'static str) -> Field {
-    Field {
-        kind: "AWSMachine",
-        path,
-        neutral: &[],
-        when: When::Set,
-        consequence: NOT_LAUNCHED,
-        instead: LEAVE_OUT,
-    }
-}
-
-const fn cluster(path: &'static str, consequence: Consequence, instead: &'static str) -> Field {
-    Field {
-        kind: "AWSCluster",
-        consequence,
-        instead,
-        ..machine(path)
-    }
-}
-
 const fn managed(path: &'static str) -> Field {
     Field {
-        when: When::Managed,
-        ..cluster(path, NOT_MANAGED, "bring what it describes, and name it in `network`")
+        path,
+        neutral: &[],
+        instead: "bring what it describes, and name it in `network`",
     }
 }
 
@@ -108,5 +76,4 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.secondaryCidrBlocks"),
     managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]),
     managed("network.vpc.tags"),
-    machine("elasticIpPool"),
 ];

@@ -1,61 +1,34 @@
-//! The spec fields that have no effect yet: one table, from which the admission policy, the sentences of `kubectl
-//! explain`, docs/fields-without-effect.md and the conditions of stored objects are generated.
+//! The spec fields that have no effect yet: one table, from which the sentences of `kubectl explain`,
+//! docs/fields-without-effect.md and the conditions of stored objects are generated. They belong to the managed mode of an
+//! AWSCluster, which is not there: such a cluster has the reason `NotManagedYet`. An unmanaged cluster ignores them by
+//! design and names them in a condition.
 //!
 //! A field leaves the table in the change that implements its effect.
 
 mod document;
 mod explain;
 mod fields;
-mod policy;
 
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::conditions::{ConditionType, Reason};
-
 pub use document::document;
 pub use explain::NoSuchField;
 pub(crate) use explain::explain;
-pub use policy::{binding, policy};
 
-/// A field without effect yet, or a block that contains only such fields.
+/// A field of AWSClusters without effect yet, or a block that contains only such fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The kind with the field. The row also applies to the kind's template, below `spec.template.spec`.
-    pub kind: &'static str,
-    /// Path below `spec`; `[]` is an item of a list.
+    /// Path below `spec`; `[]` is an item of a list. The row also applies to AWSClusterTemplates, below
+    /// `spec.template.spec`.
     pub path: &'static str,
     /// The values, as JSON, that request what happens anyway. A schema default is always among them: the API server
     /// sets it before admission, so that it cannot be told from a value of the user.
     pub neutral: &'static [&'static str],
-    /// The condition under which the field has no effect.
-    pub when: When,
-    /// The consequence for an object that has the field.
-    pub consequence: Consequence,
     /// The alternative for the user.
     pub instead: &'static str,
-}
-
-/// The condition under which a field has no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// The field has no effect with any value that is not neutral. The policy refuses to introduce it.
-    Set,
-    /// The field belongs to the managed mode of an AWSCluster, which is not implemented yet: such a cluster has the
-    /// reason `NotManagedYet`. An unmanaged cluster ignores the field by design and names it in a condition. The field
-    /// is admitted, for instance because another provider managed the cluster before.
-    Managed,
-}
-
-/// The consequence for a stored object that has a field without effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Consequence {
-    /// The condition that is False because of the field, with its reason; `None` where no condition shows the field.
-    pub condition: Option<(ConditionType, Reason)>,
-    /// The consequence in words, after "no effect yet:".
-    pub what: &'static str,
 }
 
 /// A field without effect in a spec, with a value that is not neutral.
@@ -82,13 +55,13 @@ pub const fn fields() -> &'static [Field] {
     fields::FIELDS
 }
 
-/// The fields without effect that the spec of a kind sets. Null, an empty text and an empty list do not count as set;
-/// an empty block does.
-pub fn found(kind: &str, spec: &impl Serialize) -> Vec<Found> {
+/// The fields without effect that the spec of an AWSCluster sets. Null, an empty text and an empty list do not count as
+/// set; an empty block does.
+pub fn found(spec: &impl Serialize) -> Vec<Found> {
     // A spec that was read from JSON can be written as JSON.
     let spec = serde_json::to_value(spec).unwrap_or_default();
-    let of_kind = fields().iter().filter(|field| field.kind == kind);
-    of_kind
+    let fields = fields().iter();
+    fields
         .filter_map(|field| {
             Some(Found {
                 field,

@@ -1,6 +1,7 @@
 //! Calls of EC2: one file for each resource, with its call and the conversion of the answer to the types of `cloud`.
 
 mod capacity;
+mod elastic_ip;
 mod facts;
 mod hosts;
 mod images;

@@ -8,9 +8,15 @@ pub(super) const READ: Grant = Grant {
     condition: Condition::Always,
 };
 
-pub(super) const READ_INSTANCE_PROFILES: Grant = Grant {
-    name: "ReadInstanceProfiles",
-    resources: Resources::Arns(&["iam::*:instance-profile/*"]),
+/// Instance profiles, the settings of buckets without what is in them, and the parameters that AWS publishes. The ARNs of
+/// the last two have no account.
+pub(super) const READ_SETTINGS: Grant = Grant {
+    name: "ReadSettings",
+    resources: Resources::Arns(&[
+        "iam::*:instance-profile/*",
+        "s3:::*",
+        "ssm:*::parameter/aws/service/eks/*",
+    ]),
     condition: Condition::Always,
 };
 
@@ -33,22 +39,16 @@ pub(super) const READ_KEYS: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// The settings of buckets, and nothing that is in them. The ARNs of buckets have no account.
-pub(super) const READ_BUCKETS: Grant = Grant {
-    name: "ReadBucketSettings",
-    resources: Resources::Arns(&["s3:::*"]),
-    condition: Condition::Always,
-};
-
 /// The resources that a launch creates.
 const CREATED: Resources = Resources::Arns(&["ec2:*:*:instance/*", "ec2:*:*:volume/*", "ec2:*:*:network-interface/*"]);
 
-/// The same, and the host that is allocated for an instance.
+/// The same, and the host and the address that are allocated for an instance.
 const CREATED_FOR_MACHINES: Resources = Resources::Arns(&[
     "ec2:*:*:instance/*",
     "ec2:*:*:volume/*",
     "ec2:*:*:network-interface/*",
     "ec2:*:*:dedicated-host/*",
+    "ec2:*:*:elastic-ip/*",
 ]);
 
 /// Resources without the provider's tag are tagged within the call that creates them only: `CreateTags` by itself could
@@ -74,6 +74,7 @@ pub(super) const CHANGE_MARKED: Grant = Grant {
         "ec2:*:*:instance/*",
         "ec2:*:*:network-interface/*",
         "ec2:*:*:dedicated-host/*",
+        "ec2:*:*:elastic-ip/*",
     ]),
     condition: Condition::Marked,
 };
@@ -107,20 +108,20 @@ pub(super) const LAUNCH: [Grant; 2] = [
             "ec2:*:*:dedicated-host/h-*",
             // An interface that the launch creates has no id yet, so that this pattern means existing ones only.
             "ec2:*:*:network-interface/eni-*",
+            "ec2:*:*:ipv4pool-ec2/*",
         ]),
         condition: Condition::Always,
     },
 ];
 
-pub(super) const CHANGE_TARGET_GROUPS: Grant = Grant {
-    name: "ChangeTargetGroups",
-    resources: Resources::Arns(&["elasticloadbalancing:*:*:targetgroup/*/*"]),
-    condition: Condition::GivenToCluster,
-};
-
-pub(super) const CHANGE_CLASSIC_LOAD_BALANCERS: Grant = Grant {
-    name: "ChangeClassicLoadBalancers",
-    resources: Resources::Arns(&["elasticloadbalancing:*:*:loadbalancer/*"]),
+/// Targets of the control plane, in one statement, because policies have a limited size: each action applies to one type
+/// of resource.
+pub(super) const CHANGE_TARGETS: Grant = Grant {
+    name: "ChangeTargets",
+    resources: Resources::Arns(&[
+        "elasticloadbalancing:*:*:targetgroup/*/*",
+        "elasticloadbalancing:*:*:loadbalancer/*",
+    ]),
     condition: Condition::GivenToCluster,
 };
 
@@ -159,12 +160,5 @@ pub(super) const BOOTSTRAP_DATA: Grant = Grant {
         "s3:::*/control-plane/*",
         "s3:::*/node/*",
     ]),
-    condition: Condition::Always,
-};
-
-/// Parameters that AWS publishes: their ARNs have no account.
-pub(super) const READ_IMAGE_PARAMETERS: Grant = Grant {
-    name: "FindImages",
-    resources: Resources::Arns(&["ssm:*::parameter/aws/service/eks/*"]),
     condition: Condition::Always,
 };

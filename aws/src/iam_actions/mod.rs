@@ -99,7 +99,7 @@ pub enum Named {
 pub enum Condition {
     /// No condition.
     Always,
-    /// The created resource gets the tag that marks machines of the provider.
+    /// The created resource gets the tag that marks machines of the provider, or the addresses of their instances.
     MarkedAtLaunch,
     /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine
     /// of these clusters.
@@ -108,7 +108,7 @@ pub enum Condition {
     MarkedForOtherTags,
     /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
     GivenToCluster,
-    /// The call is part of one that launches an instance, or allocates a host.
+    /// The call is part of one that launches an instance, or allocates a host or an address.
     WithinLaunch,
     /// The role is passed to an EC2 instance.
     PassedToInstance,

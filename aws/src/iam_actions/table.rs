@@ -1,9 +1,8 @@
 //! The rows of the table.
 
 use super::grants::{
-    ASSUME_ROLE, BOOTSTRAP_DATA, CHANGE_CLASSIC_LOAD_BALANCERS, CHANGE_MARKED, CHANGE_TAGS, CHANGE_TARGET_GROUPS,
-    CREATE, GRANT_KEYS, LAUNCH, PASS_ROLE, READ, READ_BUCKETS, READ_IMAGE_PARAMETERS, READ_INSTANCE_PROFILES,
-    READ_KEYS, READ_MACHINE_ROLES, READ_SPOT_ROLE, TAG_AT_LAUNCH, USE_GROUPS, USE_KEYS,
+    ASSUME_ROLE, BOOTSTRAP_DATA, CHANGE_MARKED, CHANGE_TAGS, CHANGE_TARGETS, CREATE, GRANT_KEYS, LAUNCH, PASS_ROLE,
+    READ, READ_KEYS, READ_MACHINE_ROLES, READ_SETTINGS, READ_SPOT_ROLE, TAG_AT_LAUNCH, USE_GROUPS, USE_KEYS,
 };
 use super::{AccessLevel, Action, Asked, AtLaunch, Grant};
 
@@ -33,6 +32,18 @@ const fn describe(name: &'static str, why: &'static str) -> Action {
         access: AccessLevel::List,
         asked: Asked::Called,
         grants: &[READ],
+        why,
+    }
+}
+
+/// An action of EC2 that creates, changes or ends resources.
+const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
+    Action {
+        service: "ec2",
+        name,
+        access: AccessLevel::Write,
+        asked: Asked::Called,
+        grants,
         why,
     }
 }
@@ -140,22 +151,8 @@ pub const ACTIONS: &[Action] = &[
         "DescribeVpcEndpoints",
         "checks the ways to AWS from subnets without a default route",
     ),
-    Action {
-        service: "ec2",
-        name: "RunInstances",
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants: &LAUNCH,
-        why: "launches machines",
-    },
-    Action {
-        service: "ec2",
-        name: "TerminateInstances",
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants: &[CHANGE_MARKED],
-        why: "ends machines that are deleted",
-    },
+    change("RunInstances", &LAUNCH, "launches machines"),
+    change("TerminateInstances", &[CHANGE_MARKED], "ends machines that are deleted"),
     Action {
         service: "ec2",
         name: "CreateTags",
@@ -172,38 +169,49 @@ pub const ACTIONS: &[Action] = &[
         grants: &[CHANGE_TAGS],
         why: "removes tags that additionalTags no longer has",
     },
-    Action {
-        service: "ec2",
-        name: "ModifyNetworkInterfaceAttribute",
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants: &[CHANGE_MARKED, USE_GROUPS],
-        why: "gives machines the security groups of a changed additionalSecurityGroups",
-    },
-    Action {
-        service: "ec2",
-        name: "ModifyPrivateDnsNameOptions",
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants: &[CHANGE_MARKED],
-        why: "sets the records of the names of machines whose privateDnsName changes",
-    },
-    Action {
-        service: "ec2",
-        name: "AllocateHosts",
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants: &[CREATE],
-        why: "allocates the dedicated hosts of machines with dynamicHostAllocation",
-    },
-    Action {
-        service: "ec2",
-        name: "ReleaseHosts",
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants: &[CHANGE_MARKED],
-        why: "releases these hosts when the machines are deleted",
-    },
+    change(
+        "ModifyNetworkInterfaceAttribute",
+        &[CHANGE_MARKED, USE_GROUPS],
+        "gives machines the security groups of a changed additionalSecurityGroups",
+    ),
+    change(
+        "ModifyPrivateDnsNameOptions",
+        &[CHANGE_MARKED],
+        "sets the records of the names of machines whose privateDnsName changes",
+    ),
+    change(
+        "AllocateHosts",
+        &[CREATE],
+        "allocates the dedicated hosts of machines with dynamicHostAllocation",
+    ),
+    change(
+        "ReleaseHosts",
+        &[CHANGE_MARKED],
+        "releases these hosts when the machines are deleted",
+    ),
+    describe(
+        "DescribeAddresses",
+        "looks for the addresses that are allocated for machines with elasticIpPool",
+    ),
+    describe(
+        "DescribePublicIpv4Pools",
+        "sees whether the pools of these machines have free addresses",
+    ),
+    change(
+        "AllocateAddress",
+        &LAUNCH,
+        "allocates an address for each of these machines",
+    ),
+    change(
+        "AssociateAddress",
+        &[CHANGE_MARKED],
+        "gives the instances these addresses",
+    ),
+    change(
+        "ReleaseAddress",
+        &[CHANGE_MARKED],
+        "releases these addresses when the machines are deleted",
+    ),
     load_balancing(
         "DescribeLoadBalancers",
         AccessLevel::Read,
@@ -243,13 +251,13 @@ pub const ACTIONS: &[Action] = &[
     load_balancing(
         "RegisterTargets",
         AccessLevel::Write,
-        &[CHANGE_TARGET_GROUPS],
+        &[CHANGE_TARGETS],
         "brings control plane instances into target groups",
     ),
     load_balancing(
         "DeregisterTargets",
         AccessLevel::Write,
-        &[CHANGE_TARGET_GROUPS],
+        &[CHANGE_TARGETS],
         "takes them out before they are terminated",
     ),
     load_balancing(
@@ -267,13 +275,13 @@ pub const ACTIONS: &[Action] = &[
     load_balancing(
         "RegisterInstancesWithLoadBalancer",
         AccessLevel::Write,
-        &[CHANGE_CLASSIC_LOAD_BALANCERS],
+        &[CHANGE_TARGETS],
         "brings control plane instances into classic load balancers",
     ),
     load_balancing(
         "DeregisterInstancesFromLoadBalancer",
         AccessLevel::Write,
-        &[CHANGE_CLASSIC_LOAD_BALANCERS],
+        &[CHANGE_TARGETS],
         "takes them out before they are terminated",
     ),
     Action {
@@ -288,7 +296,7 @@ pub const ACTIONS: &[Action] = &[
         "iam",
         "GetInstanceProfile",
         AccessLevel::Read,
-        &[READ_INSTANCE_PROFILES],
+        &[READ_SETTINGS],
         "checks that the instance profiles of machines exist and have a role",
     ),
     check(
@@ -353,28 +361,28 @@ pub const ACTIONS: &[Action] = &[
         "s3",
         "GetBucketAcl",
         AccessLevel::Read,
-        &[READ_BUCKETS],
+        &[READ_SETTINGS],
         "checks that the bucket for bootstrap data is not public",
     ),
     check(
         "s3",
         "GetBucketLocation",
         AccessLevel::Read,
-        &[READ_BUCKETS],
+        &[READ_SETTINGS],
         "checks that the bucket for bootstrap data is there, in the region",
     ),
     check(
         "s3",
         "GetBucketPolicyStatus",
         AccessLevel::Read,
-        &[READ_BUCKETS],
+        &[READ_SETTINGS],
         "checks that the bucket for bootstrap data is not public",
     ),
     check(
         "s3",
         "GetBucketPublicAccessBlock",
         AccessLevel::Read,
-        &[READ_BUCKETS],
+        &[READ_SETTINGS],
         "checks that the bucket for bootstrap data is not public",
     ),
     bootstrap_data(
@@ -427,7 +435,7 @@ pub const ACTIONS: &[Action] = &[
         name: "GetParameter",
         access: AccessLevel::Read,
         asked: Asked::Called,
-        grants: &[READ_IMAGE_PARAMETERS],
+        grants: &[READ_SETTINGS],
         why: "finds the EKS image of a machine with `ami.eksLookupType`",
     },
     Action {

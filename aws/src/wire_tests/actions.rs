@@ -11,6 +11,7 @@ use capa_preflight::facts::{Demand, MachineDemand};
 
 use super::calls::request;
 use super::checks;
+use super::elastic_ip;
 use super::fake::{
     Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, instances,
     machine, role, session,
@@ -49,6 +50,7 @@ fn serve(call: &Call) -> Answer {
         }
         "DescribeListeners" => elb("DescribeListeners", ""),
         "AllocateHosts" | "ReleaseHosts" => hosts::serve(call),
+        "AllocateAddress" | "DescribePublicIpv4Pools" => elastic_ip::serve(call),
         "CreateSecret" => {
             let taken = serde_json::json!({"__type": "ResourceExistsException", "message": "taken"});
             (400, taken.to_string())
@@ -119,6 +121,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     machines.launch(&key, &request()).await.unwrap();
     change_instance(machines.as_ref()).await;
     hosts::allocate_and_release(machines.as_ref()).await;
+    elastic_ip::allocate_and_release(machines.as_ref()).await;
     machines.terminate(&key, "i-1").await.unwrap();
     eventually("the instance is terminated", || {
         !fake.calls_of("TerminateInstances").is_empty()

@@ -4,6 +4,7 @@ mod actions;
 mod calls;
 mod checks;
 mod credentials;
+mod elastic_ip;
 mod error_codes;
 mod fake;
 mod fleet;

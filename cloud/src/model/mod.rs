@@ -1,5 +1,6 @@
 //! Types for AWS resources, with only the fields that decisions need.
 
+mod elastic_ip;
 mod host;
 mod identity;
 pub(crate) mod launch;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use capa_api::common::{MachineAddress, Tags};
 use capa_api::machine::InstanceState;
 use capa_api::meta;
+pub use elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
 pub use host::{Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;

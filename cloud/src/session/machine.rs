@@ -9,9 +9,10 @@ use parking_lot::Mutex;
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ErrorClass, Host, HostRequest, Image, Instance,
-    InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface, Observation, PresignRequest, PresignedUrl,
-    PrimaryInterface, Query, SecretActions, SecretStore, SecurityGroup, StoredSecret, Subnet,
+    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, ErrorClass,
+    Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface,
+    Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, SecretActions, SecretStore, SecurityGroup,
+    StoredSecret, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -120,6 +121,19 @@ pub trait SessionDriver: Send + Sync {
 
     /// ReleaseHosts of one host.
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError>;
+
+    /// DescribeAddresses, never shared.
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError>;
+
+    /// DescribePublicIpv4Pools for one pool, never shared.
+    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError>;
+
+    /// Makes the call, and never repeats it.
+    async fn change_elastic_ip(
+        &self,
+        machine: &MachineKey,
+        call: &ElasticIpCall,
+    ) -> Result<ElasticIpAnswer, CloudError>;
 
     /// Reserves the turn that [`SessionDriver::run_instance`] uses.
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError>;
@@ -369,6 +383,27 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
         self.check_credentials("ReleaseHosts")?;
         self.driver.release_host(machine, host_id).await
+    }
+
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
+        let found = self.driver.elastic_ips(query).await?;
+        self.check_credentials("DescribeAddresses")?;
+        Ok(found)
+    }
+
+    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError> {
+        let free = self.driver.free_addresses(pool).await?;
+        self.check_credentials("DescribePublicIpv4Pools")?;
+        Ok(free)
+    }
+
+    async fn change_elastic_ip(
+        &self,
+        machine: &MachineKey,
+        call: &ElasticIpCall,
+    ) -> Result<ElasticIpAnswer, CloudError> {
+        self.check_credentials(call.action())?;
+        self.driver.change_elastic_ip(machine, call).await
     }
 
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {

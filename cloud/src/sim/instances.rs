@@ -45,6 +45,8 @@ pub struct LaunchedInstance {
     pub security_group_ids: Vec<String>,
     /// The current records of its resource-based name.
     pub dns_records: DnsRecords,
+    /// The Elastic IP of its primary network interface.
+    pub(super) elastic_ip: Option<String>,
     /// The time of RunInstances.
     pub launched_at: Timestamp,
     /// Access key of RunInstances.
@@ -191,8 +193,10 @@ impl LaunchedInstance {
             address(MachineAddressType::InternalDNS, name),
             address(MachineAddressType::InternalIP, private),
         ];
-        if self.request.public_ip == Some(true) && self.state(at) == InstanceState::Running {
-            let public = format!("203.{high}.{middle}.{low}");
+        let is_running = self.state(at) == InstanceState::Running;
+        let own = || format!("203.{high}.{middle}.{low}");
+        let own = (self.request.public_ip == Some(true) && is_running).then(own);
+        if let Some(public) = self.elastic_ip.clone().or(own) {
             addresses.push(address(MachineAddressType::ExternalIP, public));
         }
         addresses

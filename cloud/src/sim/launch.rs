@@ -192,6 +192,7 @@ impl Region {
                     let (a, aaaa) = (options.a_record, options.aaaa_record);
                     DnsRecords { a, aaaa }
                 }),
+            elastic_ip: None,
             launched_at: now,
             launched_by: access_key.to_owned(),
             visible_from: after(now, self.behaviour.hidden),

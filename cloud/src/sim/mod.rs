@@ -10,11 +10,13 @@
 //! A call takes effect and returns its answer in one step. The caller simulates crashes, lost answers and delays, for
 //! example by dropping the answer of a call.
 
+mod allocated_address;
 mod allocated_host;
 mod audit;
 mod behaviour;
 mod client;
 pub mod conformance;
+mod elastic_ip;
 mod filters;
 mod hosts;
 mod infrastructure;
@@ -33,6 +35,7 @@ mod updates;
 
 use std::collections::BTreeMap;
 
+pub use allocated_address::AllocatedAddress;
 pub use allocated_host::AllocatedHost;
 pub use audit::{AuditEntry, Change};
 pub use behaviour::{Behaviour, RepeatedAfterTermination};

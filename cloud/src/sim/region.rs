@@ -10,6 +10,7 @@ use crate::{
     StoredSecret, Subnet,
 };
 
+use super::allocated_address::AllocatedAddress;
 use super::allocated_host::AllocatedHost;
 use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
@@ -45,6 +46,12 @@ pub struct Region {
     pub(super) hosts: Vec<AllocatedHost>,
     /// The most Dedicated Hosts at a time.
     pub(super) host_quota: Option<usize>,
+    /// The Elastic IPs, also released ones.
+    pub(super) addresses: Vec<AllocatedAddress>,
+    /// The most Elastic IPs at a time.
+    pub(super) address_quota: Option<usize>,
+    /// The number of free addresses in each public IPv4 pool.
+    pub(super) address_pools: BTreeMap<String, u32>,
     /// Names of the S3 buckets.
     pub(super) s3_buckets: BTreeSet<String>,
     buckets: TokenBuckets,
@@ -69,6 +76,9 @@ impl Region {
             secrets: Vec::new(),
             hosts: Vec::new(),
             host_quota: None,
+            addresses: Vec::new(),
+            address_quota: None,
+            address_pools: BTreeMap::new(),
             s3_buckets: BTreeSet::new(),
             buckets: TokenBuckets::default(),
             audit: Vec::new(),

@@ -22,9 +22,9 @@ use crate::session::{
 };
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, ClusterKey, DnsRecords, Host, HostRequest, Image, Instance, InstanceState,
-    InstanceType, LaunchRequest, MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, SecretActions,
-    SecretStore, SecurityGroup, StoredSecret, Subnet, Timing,
+    ApiLoadBalancer, CloudError, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest,
+    Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineKey, NetworkInterface, PresignRequest,
+    PresignedUrl, Query, SecretActions, SecretStore, SecurityGroup, StoredSecret, Subnet, Timing,
 };
 
 use super::client::Client;
@@ -451,6 +451,35 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         let turn = CallRequest::of_machine("ReleaseHosts", &self.flow, machine, Priority::Terminate);
         let (about, id) = (host_id.to_owned(), host_id.to_owned());
         let effect = move |client: &mut Client<'_>, now| client.release_host(now, &id);
+        self.write(turn, about, effect).await
+    }
+
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
+        self.describe("DescribeAddresses", query, |client, now, query| {
+            client.describe_addresses(now, query)
+        })
+        .await
+    }
+
+    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError> {
+        let query = Query::filter("pool-id", [pool]);
+        let request = CallRequest::describe("DescribePublicIpv4Pools", &self.flow, &query, Priority::Describe);
+        let permit = self.rates.acquire(&request, self.now())?;
+        let (about, pool) = (pool.to_owned(), pool.to_owned());
+        self.call(permit, false, about, move |client, now| {
+            client.free_addresses(now, &pool)
+        })
+        .await
+    }
+
+    async fn change_elastic_ip(
+        &self,
+        machine: &MachineKey,
+        call: &ElasticIpCall,
+    ) -> Result<ElasticIpAnswer, CloudError> {
+        let turn = CallRequest::of_machine(call.action(), &self.flow, machine, Priority::Launch);
+        let (about, call) = (format!("{call:?}"), call.clone());
+        let effect = move |client: &mut Client<'_>, now| client.change_elastic_ip(now, &call);
         self.write(turn, about, effect).await
     }
 

@@ -10,11 +10,10 @@ use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::{ControlPlaneTarget, Initialization};
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
 use capa_api::contract::{ApiEndpoint, Cluster};
-use capa_api::unsupported::{self, Found, When};
+use capa_api::unsupported::{self, Found};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
-use kube::Resource as _;
 
 use super::check_results;
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
@@ -118,7 +117,7 @@ pub(super) fn unmanaged(
     let held_back = check_results::holds_back(cluster, checked.as_ref(), &before);
     let may_provision = may_provision(&cluster.spec, facts, network_failing_for, timing) && !held_back;
     let provisioned = before.provisioned() || may_provision;
-    let found = unsupported::found(AWSCluster::kind(&()).as_ref(), &cluster.spec);
+    let found = unsupported::found(&cluster.spec);
     let discovery = discovery(cluster, facts, &resolution.condition);
     let endpoint = endpoint(cluster, owner);
     let preflight = checked.as_ref().map(check_results::condition);
@@ -297,8 +296,11 @@ fn published_endpoint(cluster: &AWSCluster, owner: &Cluster) -> Option<Published
 
 /// The fields of the managed mode: an unmanaged AWSCluster ignores them by design.
 fn ignored_fields(spec: &AWSClusterSpec, found: &[Found]) -> Vec<String> {
-    let fields = found.iter().filter(|found| found.field.when == When::Managed);
-    fields.map(ToString::to_string).chain(ignored_roles(spec)).collect()
+    found
+        .iter()
+        .map(ToString::to_string)
+        .chain(ignored_roles(spec))
+        .collect()
 }
 
 /// Security groups that no machine gets. The table of fields without effect cannot list them, because it has no keys of

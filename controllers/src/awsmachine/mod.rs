@@ -1,7 +1,7 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
-//! This file alone calls the flows (launch, instance, update, targets, deletion): no flow calls another one.
+//! This file alone calls the flows (launch, instance, update, elastic_ip, targets, deletion): no flow calls another one.
 
 mod absence;
 mod account;
@@ -11,6 +11,7 @@ mod blocked;
 mod context;
 mod controller;
 mod deletion;
+mod elastic_ip;
 mod freshness;
 mod hosts;
 mod image;
@@ -47,7 +48,7 @@ use capa_api::meta;
 use capa_cloud::Observation;
 use capa_runtime::reconcile::{Outcome, ReconcileError};
 
-use self::blocked::FlowError;
+use self::blocked::{Blocked, FlowError};
 pub use self::context::MachineContext;
 pub use self::controller::{MachineReconciler, watched_cluster, watched_machine};
 use self::deletion::abandon::{Abandonment, abandonment};
@@ -152,6 +153,7 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
             network,
         } => {
             update::update(scope, &instance, network.as_deref(), &location, context).await?;
+            elastic_ip::ensure_associated(scope, &instance, network.as_deref(), &location, context).await?;
             targets::follow(scope, &instance, &location, context);
             secrets::delete_unneeded(scope, Some(&instance), &location, context).await;
         }
@@ -175,9 +177,14 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
         return Ok(deletion::abandoned(scope, &what, context).await?);
     }
     let mut blocks = Vec::new();
+    let (mut ended, mut foreign) = (Vec::new(), Vec::new());
     match deletion::find(scope, context).await? {
-        Found::Nothing { left_alone } => deletion::tell_left_alone(scope, &left_alone),
+        Found::Nothing { left_alone } => {
+            deletion::tell_left_alone(scope, &left_alone);
+            foreign = left_alone;
+        }
         Found::Instances { location, instances } => {
+            ended.extend(instances.iter().map(|instance| instance.id.clone()));
             for instance in &instances {
                 let has_left = match &instance.observation {
                     Observation::Unknown => false,
@@ -200,7 +207,20 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
     if let Some(blocked) = deletion::merged(blocks) {
         return Err(blocked.into());
     }
-    hosts::release_all(scope, context).await?;
-    secrets::delete_all(scope, context).await?;
+    // What holds one of them back keeps the others from costing money no longer.
+    let of_addresses = blocks_of(elastic_ip::release_all(scope, &ended, &foreign, context).await)?;
+    let of_hosts = blocks_of(hosts::release_all(scope, context).await)?;
+    let of_secrets = blocks_of(secrets::delete_all(scope, context).await)?;
+    if let Some(blocked) = deletion::merged([of_addresses, of_hosts, of_secrets].into_iter().flatten().collect()) {
+        return Err(blocked.into());
+    }
     Ok(deletion::release(scope, context).await?)
+}
+/// The block of one step of a deletion; every other failure ends the pass.
+fn blocks_of(step: Result<(), FlowError>) -> Result<Option<Blocked>, FlowError> {
+    match step {
+        Ok(()) => Ok(None),
+        Err(FlowError::Blocked(blocked)) => Ok(Some(blocked)),
+        Err(failed) => Err(failed),
+    }
 }

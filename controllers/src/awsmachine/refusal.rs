@@ -1,5 +1,6 @@
 //! Permanent errors of a machine's AWS calls, and the inputs of the calls.
 
+use capa_api::common::ElasticIpPool;
 use capa_api::conditions::ConditionUpdate;
 use capa_api::contract::Machine;
 use capa_api::machine::AWSMachineSpec;
@@ -107,6 +108,12 @@ fn of_kind(kind: LaunchKind) -> Inputs {
 /// because AWS may allow the termination of one and refuse that of another.
 pub(super) fn of_deletion(instance_id: Option<&str>, location: &InstanceLocation) -> Inputs {
     Inputs::of(&("deletion", instance_id), &asked_as(location))
+}
+
+/// The inputs of the allocation and the association of an Elastic IP.
+pub(super) fn of_elastic_ip(pool: &ElasticIpPool, location: &InstanceLocation) -> Inputs {
+    let pool = serde_json::to_vec(pool).unwrap_or_default();
+    Inputs::of(&"Elastic IP", &(pool, asked_as(location)))
 }
 
 /// The credentials and the region of the calls.

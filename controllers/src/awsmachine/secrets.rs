@@ -78,7 +78,7 @@ pub(super) async fn delete_unneeded(
     }
     let left = needed_for(scope, instance, context);
     if !left.is_zero() {
-        scope.next = sooner(scope.next, left);
+        scope.next = sooner(scope.next, Next::Requeue(left));
         return;
     }
     for kept in all {
@@ -103,11 +103,12 @@ fn needed_for(scope: &MachineScope, instance: Option<&Instance>, context: &Machi
     }
 }
 
-fn sooner(next: Next, wait: Duration) -> Next {
-    match next {
-        Next::AwaitChange => Next::Requeue(wait),
-        Next::Requeue(before) => Next::Requeue(before.min(wait)),
-        Next::RateLimited(_) | Next::Retry => next,
+/// The next pass for two reasons. A pass that waits for its turn, or that backs off, stays.
+pub(super) fn sooner(next: Next, other: Next) -> Next {
+    match (next, other) {
+        (Next::AwaitChange, other) => other,
+        (Next::Requeue(before), Next::Requeue(wait)) => Next::Requeue(before.min(wait)),
+        (next, _) => next,
     }
 }
 

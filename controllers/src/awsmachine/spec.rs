@@ -6,9 +6,7 @@ use capa_api::forms::IdKind;
 use capa_api::machine::{AWSMachine, AWSMachineSpec, LaunchRecord};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, Oversized};
-use capa_api::unsupported::{self, Found, When};
 use capa_network::Problem;
-use kube::Resource as _;
 
 use crate::launching::forms;
 use crate::launching::options::contradiction;
@@ -155,25 +153,6 @@ pub(super) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> 
     Some(Problem::new(Reason::InvalidSpec, message))
 }
 
-/// Refuses fields that have no effect yet. The machine is not launched, because its instance would lack them.
-pub(super) fn validate_support(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
-    let condition = ConditionType::InstanceReady;
-    let found = unsupported::found(AWSMachine::kind(&()).as_ref(), spec);
-    let stops_launch = |found: &&Found| {
-        let shown_by = found.field.consequence.condition;
-        found.field.when == When::Set && shown_by.is_some_and(|(shown_by, _)| shown_by == condition)
-    };
-    let with_remedy = |found: &Found| format!("{found} ({})", found.field.instead.replace('`', ""));
-    let fields: Vec<String> = found.iter().filter(stops_launch).map(with_remedy).collect();
-    if fields.is_empty() {
-        return None;
-    }
-    let fields = fields.join(", ");
-    let message =
-        format!("the machine is not launched, because its spec sets fields that have no effect yet: {fields}");
-    Some(condition.is_false(Reason::UnsupportedField, message))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,41 +188,6 @@ mod tests {
         assert_eq!(validate_tags(&own, &MachineNetwork::default(), "dev"), None);
         let shared = machine("additionalTags: {kubernetes.io/cluster/dev: shared}").spec;
         assert!(validate_tags(&shared, &MachineNetwork::default(), "dev").is_some());
-    }
-
-    #[test]
-    fn every_field_without_effect_stops_the_launch() {
-        let table = [("elasticIpPool: {}", "elasticIpPool")];
-        for (spec, name) in table {
-            let spec: AWSMachineSpec = read(&format!("{{instanceType: t3.large, {spec}}}"));
-            let update = validate_support(&spec).unwrap_or_else(|| panic!("{name} passes"));
-            assert_eq!(update.reason, Reason::UnsupportedField);
-            let (_, names) = update.message.rsplit_once("no effect yet: ").unwrap();
-            assert!(names.starts_with(name), "{name}: {}", update.message);
-        }
-        let stopping = unsupported::fields().iter().filter(|field| {
-            let condition = field.consequence.condition.map(|(condition, _)| condition);
-            field.kind == "AWSMachine" && condition == Some(ConditionType::InstanceReady)
-        });
-        let stopping: Vec<&str> = stopping.map(|field| field.path).collect();
-        assert_eq!(
-            table.map(|(_, name)| name).as_slice(),
-            stopping,
-            "the table and nothing else"
-        );
-    }
-
-    #[test]
-    fn neutral_values_and_supported_fields_pass() {
-        for spec in [
-            "",
-            "tenancy: host, hostAffinity: host, marketType: Spot, capacityReservationPreference: Open",
-            "imageLookupFormat: 'a-{{.BaseOS}}', controlPlaneTargets: [{classicLoadBalancerName: api}]",
-            "publicIP: true, iamInstanceProfile: p, sshKeyName: k, rootVolume: {size: 8}, nonRootVolumes: \
-             [{deviceName: d, size: 8}]",
-        ] {
-            assert_eq!(validate_support(&machine(spec).spec), None, "{spec}");
-        }
     }
 
     #[test]

@@ -2,10 +2,8 @@
 
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
-use capa_api::unsupported::{self, When};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::Resource as _;
 
 use super::scope::MachineScope;
 use super::spec;
@@ -46,7 +44,7 @@ pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatu
 
 /// `Ready` is True if the machine is provisioned and all conditions of the summary are True. Otherwise `Ready` repeats
 /// the first condition that is not True. `Ready` that is True has the reason of the first other condition that needs
-/// attention, and names that condition and the fields without effect in the spec.
+/// attention, and names that condition.
 fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     let culprit = updates
         .iter()
@@ -60,12 +58,10 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     }
     let attention = attention(updates);
     let reason = attention.map_or(Reason::Ready, |update| update.reason);
-    let found = unsupported::found(AWSMachine::kind(&()).as_ref(), &scope.machine.spec);
-    let names = unsupported::names(found.iter().filter(|found| found.field.when == When::Set));
-    let without_effect = (!names.is_empty()).then(|| format!("without effect yet: {names}"));
     let trouble = attention.map(ConditionUpdate::in_words);
-    let message: Vec<String> = trouble.into_iter().chain(without_effect).collect();
-    ConditionType::Ready.is_true(reason).with_message(message.join("; "))
+    ConditionType::Ready
+        .is_true(reason)
+        .with_message(trouble.unwrap_or_default())
 }
 
 /// The first condition that is not True and that `Ready` does not depend on. `Paused` is no trouble.

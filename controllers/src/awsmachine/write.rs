@@ -1,6 +1,6 @@
 //! Writes to the AWSMachine within a pass: the status, the finalizer, and the annotation that blocks `clusterctl move`.
 
-use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, ElasticIpPhase, InstanceState};
 use capa_api::meta;
 
 use super::account;
@@ -69,10 +69,11 @@ pub(super) async fn block_move(
     Ok(())
 }
 
-/// Removes the annotation if no attempt is open and neither a secret nor a host without an instance is left, even if a
-/// crash left it behind. It stays if the status was lost, because an attempt may be open. The status without an open
-/// attempt is stored first. If the spec does not name the instance yet, the function adds the annotation
-/// `adopt-instance`: a move loses the status, and the moved AWSMachine has another UID than the client token.
+/// Removes the annotation if no attempt is open, no Elastic IP is being allocated, and neither a secret nor a host
+/// without an instance is left, even if a crash left it behind. It stays if the status was lost, because an attempt may
+/// be open. The status without an open attempt is stored first. If the spec does not name the instance yet, the function
+/// adds the annotation `adopt-instance`: a move loses the status, and the moved AWSMachine has another UID than the
+/// client token.
 pub(super) async fn allow_move(
     machine: AWSMachine,
     status: &AWSMachineStatus,
@@ -89,7 +90,9 @@ pub(super) async fn allow_move(
         .as_ref()
         .is_some_and(|launch| launch.instance_id().is_some());
     let keeps_host = host.is_some() && !is_launched;
-    if !blocked || is_lost || keeps_secrets || keeps_host || status.has_open_attempt() {
+    let elastic_ip = status.elastic_ip.as_ref().map(|address| address.effective_phase());
+    let may_get_address = elastic_ip == Some(ElasticIpPhase::Requested);
+    if !blocked || is_lost || keeps_secrets || keeps_host || may_get_address || status.has_open_attempt() {
         return Ok(machine);
     }
     let stored = machine.status.as_ref();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_cloud::limits::{Share, Shares};
 use capa_cloud::session::{MachineSession, RateLimits, SessionKey};
-use capa_cloud::sim::{AllocatedHost, Behaviour, Ec2, Region, Sessions, SimSession};
+use capa_cloud::sim::{AllocatedAddress, AllocatedHost, Behaviour, Ec2, Region, Sessions, SimSession};
 use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, LaunchRequest, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
     StoredSecret, Timing,
@@ -108,6 +108,11 @@ impl FakeAws {
     /// The Dedicated Hosts that were ever allocated, oldest first.
     pub(crate) fn hosts(&self) -> Vec<AllocatedHost> {
         self.state().region(&self.region).hosts().to_vec()
+    }
+
+    /// The Elastic IPs that were ever allocated, oldest first.
+    pub(crate) fn addresses(&self) -> Vec<AllocatedAddress> {
+        self.state().region(&self.region).addresses().to_vec()
     }
 
     /// Ids of the instances that were ever launched.

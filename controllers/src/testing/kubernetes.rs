@@ -482,7 +482,10 @@ impl MachineKubernetes for FakeKubernetes {
         if machine.status.as_ref() == Some(status) {
             return Ok(machine.clone());
         }
-        self.change(machine, "write_status", |machine| machine.status = Some(status.clone()))
+        // As it is stored: times have whole seconds.
+        let stored = serde_json::to_value(status).expect("a status is JSON");
+        let stored: AWSMachineStatus = serde_json::from_value(stored).expect("a status is read as it is written");
+        self.change(machine, "write_status", |machine| machine.status = Some(stored))
     }
 
     async fn publish_ids(

@@ -136,6 +136,13 @@ impl Account {
         });
     }
 
+    /// Adds a public IPv4 pool with so many free addresses.
+    pub fn add_address_pool(&self, id: &str, free: u32) {
+        self.change(|account| {
+            account.address_pools.insert(id.to_owned(), free);
+        });
+    }
+
     /// Sets whether EC2 keeps a Dedicated Host that is to be released, as it keeps those for Mac instances for a day.
     pub fn keep_host(&self, id: &str, keeps: bool) {
         self.change(|account| {

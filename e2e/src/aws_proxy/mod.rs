@@ -18,6 +18,7 @@
 //! STS, ELB); calls of others, JSON and S3 among them, it only judges, counts and passes on (`protocol`).
 
 mod account;
+mod addresses;
 mod answer;
 mod changes;
 pub mod computers;

@@ -14,7 +14,7 @@ use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
 use super::request::{CredentialScope, Request};
 use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
-use super::{changes, hosts, launches, load_balancing, protocol, reservations};
+use super::{addresses, changes, hosts, launches, load_balancing, protocol, reservations};
 
 /// The result of a request that has had its effect.
 pub(super) struct Served {
@@ -190,6 +190,10 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
     let answer = match (request.scope.service.as_str(), request.action.as_str()) {
         ("ec2", "RunInstances") => return launches::run_instances(shared, request, caller, zone).await,
         ("sts", "AssumeRole") => assume_role(shared, request).await,
+        ("ec2", "AllocateAddress") => addresses::allocate(shared, request, caller).await,
+        ("ec2", "DescribePublicIpv4Pools") => addresses::describe_pools(shared, request, caller),
+        ("ec2", "AssociateAddress") => addresses::associate(shared, request, caller).await,
+        ("ec2", "ReleaseAddress") => addresses::release(shared, request, caller).await,
         ("ec2", "AllocateHosts") => hosts::allocate(shared, request, caller).await,
         ("ec2", "DescribeCapacityReservations") => reservations::describe(shared, caller),
         ("ec2", "DescribeHosts") => hosts::describe(shared, request, caller).await,

@@ -71,6 +71,8 @@ pub(super) struct AccountState {
     pub(super) hosts: Hosts,
     /// The zones of the Capacity Reservations, by id.
     pub(super) reservations: BTreeMap<String, String>,
+    /// The number of free addresses in each public IPv4 pool.
+    pub(super) address_pools: BTreeMap<String, u32>,
     pub(super) computers: Computers,
     /// The key of the account's nodes; `None` for an account that the proxy did not make.
     pub(super) node_key: Option<AccessKey>,

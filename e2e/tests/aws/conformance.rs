@@ -17,7 +17,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use capa_cloud::sim::StateChange;
 use capa_cloud::sim::conformance::{CASES, Circumstance, Ec2UnderTest, Place, Stage};
-use capa_cloud::{CloudError, Host, HostRequest, Instance, InstanceState, LaunchRequest, Query, StateReason};
+use capa_cloud::{
+    CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest, Instance, InstanceState, LaunchRequest,
+    PrimaryInterface, Query, StateReason,
+};
 use capa_e2e::aws_proxy::{Account, Fault, InjectedFault};
 use capa_e2e::moto::IMAGE_ID;
 use capa_e2e::user::{User, client};
@@ -188,6 +191,43 @@ impl Ec2UnderTest for OnTheWire {
         }
     }
 
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
+        let describe = self.ec2.describe_addresses().set_filters(filters(query));
+        let answer = describe.send().await;
+        let answer = answer.map_err(|error| refused("DescribeAddresses", &error))?;
+        Ok(answer.addresses().iter().map(elastic_ip).collect())
+    }
+
+    async fn change_elastic_ip(&self, call: &ElasticIpCall) -> Result<ElasticIpAnswer, CloudError> {
+        let action = call.action();
+        match call {
+            ElasticIpCall::Allocate { tags: with, .. } => {
+                let of_address = TagSpecification::builder()
+                    .resource_type(ResourceType::ElasticIp)
+                    .set_tags(Some(tags(with)));
+                let allocate = self.ec2.allocate_address().tag_specifications(of_address.build());
+                let answer = allocate.send().await.map_err(|error| refused(action, &error))?;
+                return Ok(ElasticIpAnswer::Allocated {
+                    allocation_id: answer.allocation_id.unwrap(),
+                    public_ip: answer.public_ip.unwrap(),
+                });
+            }
+            ElasticIpCall::Associate {
+                allocation_id,
+                interface_id,
+            } => {
+                let associate = self.ec2.associate_address().allocation_id(allocation_id);
+                let associate = associate.network_interface_id(interface_id).allow_reassociation(false);
+                associate.send().await.map_err(|error| refused(action, &error))?;
+            }
+            ElasticIpCall::Release { allocation_id } => {
+                let release = self.ec2.release_address().allocation_id(allocation_id);
+                release.send().await.map_err(|error| refused(action, &error))?;
+            }
+        }
+        Ok(ElasticIpAnswer::Done)
+    }
+
     async fn hold(&self, stage: Stage) {
         self.set_length(stage, HELD);
     }
@@ -282,7 +322,10 @@ fn instance(shown: &types::Instance) -> Instance {
         subnet_id: text(shown.subnet_id()),
         vpc_id: text(shown.vpc_id()),
         // The ids differ from cloud to cloud.
-        primary_interface: None,
+        primary_interface: shown.network_interfaces().first().map(|first| PrimaryInterface {
+            id: first.network_interface_id.clone().unwrap(),
+            security_group_ids: Vec::new(),
+        }),
         volume_ids: Vec::new(),
         client_token: text(shown.client_token()),
         launch_time: None,
@@ -299,6 +342,20 @@ fn host(shown: &types::Host) -> Host {
         availability_zone: shown.availability_zone.clone().unwrap(),
         instance_type: shown.host_properties().unwrap().instance_type.clone().unwrap(),
         is_released: shown.state() == Some(&types::AllocationState::Released),
+        tags: tags
+            .map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap()))
+            .collect(),
+    }
+}
+
+fn elastic_ip(shown: &types::Address) -> ElasticIp {
+    let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+    let tags = shown.tags().iter();
+    ElasticIp {
+        allocation_id: shown.allocation_id.clone().unwrap(),
+        public_ip: shown.public_ip.clone().unwrap(),
+        association_id: text(shown.association_id()),
+        instance_id: text(shown.instance_id()),
         tags: tags
             .map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap()))
             .collect(),

@@ -371,10 +371,9 @@ fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> 
     })
 }
 
-/// A story in a namespace of a world with this provider's kinds. The story tests the schemas, and exempts its objects
-/// from the policy about fields without effect.
+/// A story in a namespace of a world with this provider's kinds. The story tests the schemas.
 fn installed(name: &str, body: impl AsyncFnOnce(&TestEnvironment) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    Story::new(name).of_stored_objects().run(async |environment| {
+    Story::new(name).run(async |environment| {
         environment.world().install_provider().await?;
         body(environment).await
     })

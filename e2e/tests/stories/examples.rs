@@ -27,9 +27,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 
 #[test]
 fn every_example_is_stored_whole() -> anyhow::Result<()> {
-    // The objects of this story are exempt from the policy against fields without effect, like objects stored before
-    // it.
-    Story::new("examples").of_stored_objects().run(async |environment| {
+    Story::new("examples").run(async |environment| {
         environment.world().install_provider().await?;
         for (file, text) in EXAMPLES {
             for mut object in objects::parse(text)? {

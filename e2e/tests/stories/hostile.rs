@@ -128,8 +128,8 @@ impl Scenario {
             bindings.delete(&binding.name_any(), &DeleteParams::default()).await?;
         }
         let api = self.api(OURS, "AWSMachine").await?;
-        let unsupported = json!({"instanceType": "t3.large", "publicIP": true, "elasticIpPool": {}});
-        let probe = object("AWSMachine", "probe", &unsupported);
+        let refused = json!({"instanceType": "t3.large", "elasticIpPool": {}});
+        let probe = object("AWSMachine", "probe", &refused);
         let dry_run = PostParams {
             dry_run: true,
             ..PostParams::default()

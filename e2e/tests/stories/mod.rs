@@ -20,6 +20,7 @@ mod components;
 mod contract;
 mod contract_page;
 mod deletion;
+mod elastic_ips;
 mod events;
 mod examples;
 mod fleet;

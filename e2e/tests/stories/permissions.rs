@@ -64,7 +64,7 @@ const EVERYWHERE: [Rule; 13] = [
         "admissionregistration.k8s.io",
         "validatingadmissionpolicies validatingadmissionpolicybindings",
         "capa-rs-cluster-transitions capa-rs-create-only capa-rs-identity-immutable capa-rs-machine-immutable \
-         capa-rs-template-immutable capa-rs-unsupported-fields",
+         capa-rs-template-immutable",
         "get",
     ),
     ("authentication.k8s.io", "tokenreviews", "", "create"),

@@ -1,9 +1,9 @@
 //! The conditions of a launch for which a machine waits, and machines that are never launched.
 
-use capa_e2e::{Story, fixtures};
+use capa_e2e::fixtures;
 
 use super::machines::{INLINE, machine};
-use super::scenario::{CORE, OURS, story, tell};
+use super::scenario::story;
 
 #[test]
 fn a_machine_waits_for_infrastructure_then_for_bootstrap_data() -> anyhow::Result<()> {
@@ -65,27 +65,6 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
             s.machine_ready(name).await?;
         }
         s.assert_mutating(&[("RunInstances", 2)]);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_field_without_effect_is_named_and_holds_the_launch_back() -> anyhow::Result<()> {
-    tell(Story::new("unsupported").of_stored_objects(), async |s| {
-        s.start_manager().await?;
-        s.cluster("dev").await?;
-        let spec = format!("{INLINE}, publicIP: true, elasticIpPool: {{}}");
-        s.machine("picky", "dev", &spec).await?;
-        let message = s.machine_lacks("picky", "InstanceReady", "UnsupportedField").await?;
-        assert!(message.contains("elasticIpPool"), "{message}");
-        assert!(s.launches().is_empty(), "{}", s.launches());
-
-        // A machine cannot change, so another machine lacks the field.
-        s.begin_deletion(CORE, "Machine", "picky").await?;
-        s.gone(OURS, "AWSMachine", &["picky"]).await?;
-        s.machine("content", "dev", INLINE).await?;
-        s.machine_ready("content").await?;
-        s.assert_mutating(&[("RunInstances", 1)]);
         Ok(())
     })
 }

@@ -6,6 +6,7 @@ use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::machine::AWSMachine;
 use kube::ResourceExt;
 
+use crate::address_rules::instance_of;
 use crate::aws::{OTHER_ACCOUNT, TARGET_GROUPS};
 use crate::deeds::Deed;
 use crate::encounters::{Encounter, Situation};
@@ -154,6 +155,14 @@ pub(super) fn deleted(simulation: &mut Simulation) {
         .collect();
     let hosts = aws.hosts().filter(|host| invariants.host_is_known(host) && !was_moved);
     let hosts: Vec<String> = hosts.map(|host| host.id.clone()).collect();
+    // A machine gets another instance after one with an address only if its object has forgotten that one: nothing tells
+    // whose the address was then, as docs/elastic-ips.md says.
+    let addresses = aws.addresses().iter().filter(|address| address.released.is_none());
+    let addresses = addresses.filter(|address| {
+        let instance = instance_of(address).and_then(|id| aws.instance(id));
+        instance.is_none_or(|instance| invariants.is_known(instance) && aws.is_last_of_its_machine(instance))
+    });
+    let addresses: Vec<String> = addresses.map(|address| address.id.clone()).collect();
     if !leaked.is_empty() {
         simulation
             .invariants
@@ -165,6 +174,10 @@ pub(super) fn deleted(simulation: &mut Simulation) {
     }
     if !hosts.is_empty() {
         let text = format!("leaked: Dedicated Hosts {}", hosts.join(", "));
+        simulation.invariants.violate(now, text);
+    }
+    if !addresses.is_empty() {
+        let text = format!("leaked: Elastic IPs {}", addresses.join(", "));
         simulation.invariants.violate(now, text);
     }
     if !targets.is_empty() {

@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod defaults;
+mod elastic_ip;
 mod host;
 mod launch;
 mod options;
@@ -13,6 +14,7 @@ pub use bootstrap::{
     CloudInit, Ignition, IgnitionProxy, IgnitionStorageType, IgnitionTls, IgnitionVersion, SecretsBackend,
 };
 pub use defaults::{BootstrapDelivery, BuiltInImageLookup};
+pub use elastic_ip::{ElasticIp, ElasticIpPhase};
 pub use host::{DedicatedHost, HostPhase};
 pub use launch::{LaunchAttempt, LaunchRecord, RecordedRequest, UnreadableRecord};
 pub use options::{

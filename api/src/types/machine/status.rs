@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
 use super::bootstrap::SecretsBackend;
+use super::elastic_ip::ElasticIp;
 use super::host::DedicatedHost;
 use super::launch::LaunchRecord;
 use super::options::PrivateDnsName;
@@ -143,6 +144,15 @@ pub struct AWSMachineStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub dedicated_host: Option<Box<DedicatedHost>>,
+    /// Elastic IP of `spec.elasticIpPool`. The provider writes the record before the call to EC2, so that a crash never
+    /// leads to a second address.
+    #[serde(
+        default,
+        rename = "elasticIP",
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub elastic_ip: Option<Box<ElasticIp>>,
     /// Conditions of the machine. `Ready` summarises the other conditions.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::schema")]

@@ -3,6 +3,7 @@
 //!
 //! Tests cannot advance the time of every EC2, so cases hold instances in a state and release the state later.
 
+mod addresses;
 mod describes;
 mod hosts;
 mod launches;
@@ -20,8 +21,8 @@ use std::pin::Pin;
 use async_trait::async_trait;
 
 use crate::{
-    CloudError, Host, HostRequest, Instance, InstanceState, LaunchOptions, LaunchRequest, MetadataOptions, Query,
-    StateReason, UserData,
+    CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest, Instance, InstanceState, LaunchOptions,
+    LaunchRequest, MetadataOptions, Query, StateReason, UserData,
 };
 
 use super::StateChange;
@@ -48,6 +49,10 @@ pub trait Ec2UnderTest: Send + Sync {
     async fn describe_hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError>;
     /// ReleaseHosts of one host, whose error is that of the list of hosts that are not released.
     async fn release_host(&self, id: &str) -> Result<(), CloudError>;
+    /// DescribeAddresses.
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError>;
+    /// A call that changes addresses. An association takes no address from elsewhere.
+    async fn change_elastic_ip(&self, call: &ElasticIpCall) -> Result<ElasticIpAnswer, CloudError>;
     /// Holds instances that enter a stage from now on in that stage.
     async fn hold(&self, stage: Stage);
     /// Releases a stage: instances leave it at once, now and in future. No other stage is held meanwhile.
@@ -204,6 +209,11 @@ cases! {
         a_known_token_takes_no_other_host,
         hosts_are_found_by_the_key_of_a_tag,
         an_occupied_host_is_not_released,
+    }
+    addresses {
+        a_repeated_allocation_makes_a_second_address,
+        an_associated_address_is_not_released,
+        the_address_of_another_instance_stays_there,
     }
     describes {
         every_filter_must_match,

@@ -128,6 +128,15 @@ impl Ec2UnderTest for OnSim {
         self.simulated().call(|client, now| client.release_host(now, id))
     }
 
+    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
+        self.simulated()
+            .call(|client, now| client.describe_addresses(now, query))
+    }
+
+    async fn change_elastic_ip(&self, call: &ElasticIpCall) -> Result<ElasticIpAnswer, CloudError> {
+        self.simulated().call(|client, now| client.change_elastic_ip(now, call))
+    }
+
     async fn hold(&self, stage: Stage) {
         self.simulated().set_length(stage, HELD);
     }

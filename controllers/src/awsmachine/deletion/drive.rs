@@ -163,7 +163,18 @@ pub(in crate::awsmachine) async fn abandoned(
     let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist());
     let host = host.and_then(|host| host.id.as_ref().or(host.client_token.as_ref()));
     let host = host.map(|host| format!("; its Dedicated Host {host} is left, and costs money until you release it"));
-    let message = message + host.as_deref().unwrap_or_default();
+    let address = scope.status.elastic_ip.as_ref().filter(|address| address.may_exist());
+    let address = address.map(|address| match &address.allocation_id {
+        Some(id) => format!("; its Elastic IP {id} is left, and costs money until you release it"),
+        None => format!(
+            "; an Elastic IP with its tag {} may be left, and costs money",
+            meta::MACHINE_NAME_TAG
+        ),
+    });
+    let message = [host, address]
+        .into_iter()
+        .flatten()
+        .fold(message, |message, left| message + &left);
     scope.events.push(EventDraft::warning("InstanceAbandoned", message));
     release(scope, context).await
 }

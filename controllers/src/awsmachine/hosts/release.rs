@@ -10,7 +10,6 @@ use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::deletion::{self, abandon};
-use crate::awsmachine::launch::progress::Progress;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
@@ -122,20 +121,10 @@ fn await_absence(
     };
     let (hosts, now) = (context.memory.hosts(), context.kubernetes.uptime());
     let is_held = open.is_some_and(|record| record.holder.as_deref() == Some(context.memory.holder()));
-    let known = hosts.get(scope.uid(), token);
-    if is_held && matches!(known.progress, Progress::Recorded | Progress::Refused) {
+    let Some(remaining) = hosts.doubt(scope.uid(), token, is_held, now, &context.timing) else {
         return Ok(());
-    }
-    let remaining = || {
-        let proof = hosts.get(scope.uid(), token).absence;
-        proof.map(|proof| proof.remaining(now, &context.timing))
     };
-    if remaining().is_some_and(|remaining| remaining.is_zero()) {
-        return Ok(());
-    }
-    hosts.found_nothing(scope.uid(), token, now);
-    let interval = attempt::lookup_interval(&context.timing);
-    let next = remaining().map_or(interval, |remaining| remaining.min(interval));
+    let next = remaining.min(attempt::lookup_interval(&context.timing));
     let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked for before \
                    the AWSMachine is released";
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);

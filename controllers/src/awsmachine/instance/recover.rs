@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::awsmachine::blocked::FlowError;
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::elastic_ip;
 use crate::awsmachine::launch::record::LaunchEvent;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::ownership::attempt_number;
@@ -28,6 +29,7 @@ pub(super) async fn recover(
     if scope.status.network.is_none() {
         scope.status.network = Some(recovered_network(instance, location));
         scope.events.push(adoption_event(&instance.id));
+        elastic_ip::recover(scope, context);
     }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
     let Some(cluster) = scope.owners.cluster.clone().filter(|_| is_unknown) else {

@@ -75,7 +75,7 @@ pub(super) async fn prepare(
     let bootstrap_data = bootstrap_data(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
-    if let Some(mut update) = spec::validate(spec).or_else(|| spec::validate_support(spec)) {
+    if let Some(mut update) = spec::validate(spec) {
         let replacement = Replacement::of(&scope.machine.metadata);
         update.message = format!("{}; the spec of a machine is immutable: {replacement}", update.message);
         return Err(Blocked::new(update, Next::AwaitChange).into());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_cloud::Timing;
 use parking_lot::Mutex;
 
 use super::attempts::{Attempts, RememberedAttempt};
@@ -42,6 +43,28 @@ impl AllocationCalls {
     /// Records a lookup that did not show what the call allocates.
     pub(in crate::awsmachine) fn found_nothing(&self, uid: &str, token: &str, at: Duration) {
         self.0.lock().found_nothing(uid, token, at);
+    }
+
+    /// The time until the absence of what an open call may have allocated is proven, of which a lookup has just shown
+    /// nothing. `None` once it is: it is not there. `is_held` says whether this process has made the record of the call.
+    pub(in crate::awsmachine) fn doubt(
+        &self,
+        uid: &str,
+        token: &str,
+        is_held: bool,
+        now: Duration,
+        timing: &Timing,
+    ) -> Option<Duration> {
+        let progress = self.get(uid, token).progress;
+        if is_held && matches!(progress, Progress::Recorded | Progress::Refused) {
+            return None;
+        }
+        let remaining = || self.get(uid, token).absence.map(|proof| proof.remaining(now, timing));
+        if remaining().is_some_and(|remaining| remaining.is_zero()) {
+            return None;
+        }
+        self.found_nothing(uid, token, now);
+        Some(remaining().unwrap_or(timing.launch_lookup_age))
     }
 
     /// Forgets the call of a machine.

@@ -39,6 +39,7 @@ pub struct LaunchMemory {
     state: Arc<Mutex<State>>,
     refusals: Refusals,
     hosts: AllocationCalls,
+    elastic_ips: AllocationCalls,
 }
 
 #[derive(Default)]
@@ -82,13 +83,14 @@ impl LaunchMemory {
             state: Arc::default(),
             refusals: Refusals::default(),
             hosts: AllocationCalls::default(),
+            elastic_ips: AllocationCalls::default(),
         }
     }
 
     /// Number of stored attempts, answers, reserved subnets, tries, identities and permanent errors.
     pub fn entries(&self) -> usize {
         let state = self.state();
-        let beside = self.hosts.entries();
+        let beside = self.hosts.entries() + self.elastic_ips.entries();
         let machines = beside + state.attempts.entries() + state.promised.len() + state.identity_groups.len();
         machines + state.stored_data.len() + state.tries.len() + state.without_later.len() + self.refusals.entries()
     }
@@ -174,6 +176,7 @@ impl LaunchMemory {
         state.without_later.remove(uid);
         self.refusals.forget(uid);
         self.hosts.forget(uid);
+        self.elastic_ips.forget(uid);
     }
 
     /// Records that this process has stored the first parts of this bootstrap data.
@@ -238,6 +241,11 @@ impl LaunchMemory {
     /// The allocations of Dedicated Hosts.
     pub(super) fn hosts(&self) -> &AllocationCalls {
         &self.hosts
+    }
+
+    /// The allocations of Elastic IPs.
+    pub(super) fn elastic_ips(&self) -> &AllocationCalls {
+        &self.elastic_ips
     }
 
     /// The permanent errors of AWS calls.

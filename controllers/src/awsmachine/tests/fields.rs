@@ -1,8 +1,6 @@
 //! Tests of the effect of each field in an AWSMachine's spec. `api/tests/data/effects.tsv` names the test of each
 //! field.
 
-use capa_api::common::ElasticIpPool;
-use capa_api::conditions::ConditionType;
 use capa_api::machine::InstanceState;
 use serde_json::{Value, json};
 
@@ -385,23 +383,4 @@ async fn an_instance_in_the_spec_is_followed_and_none_launched() {
         assert_effect(&row, &without, &with);
         assert!(without["call"].is_object() && with["call"].is_null(), "{with:#}");
     }
-}
-
-#[tokio::test]
-async fn a_running_machine_names_fields_without_effect() {
-    let scene = Scene::running().await;
-    assert_eq!(scene.pass().await.message(ConditionType::Ready), "");
-    scene.edit(|machine| {
-        machine.spec.elastic_ip_pool = Some(ElasticIpPool::default());
-    });
-    let named = scene.pass().await;
-    assert_eq!(named.says(ConditionType::Ready), "True/Ready");
-    assert_eq!(named.message(ConditionType::Ready), "without effect yet: elasticIpPool");
-    scene.delete();
-    let deleting = scene.pass().await;
-    assert!(
-        deleting.calls.contains(&"TerminateInstances".to_owned()),
-        "{:?}",
-        deleting.calls
-    );
 }

@@ -123,19 +123,6 @@ async fn a_throttled_or_unanswered_launch_has_its_region() {
 }
 
 #[tokio::test]
-async fn a_field_without_effect_has_its_remedy() {
-    let (reason, message) = said(&cloned(", elasticIpPool: {}"), INSTANCE_READY).await;
-    assert_eq!(reason, "False/UnsupportedField");
-    assert_eq!(
-        message,
-        format!(
-            "the machine is not launched, because its spec sets fields that have no effect yet: elasticIpPool (leave it \
-             out); the spec of a machine is immutable: {NEW_TEMPLATE}"
-        )
-    );
-}
-
-#[tokio::test]
 async fn filters_without_a_match_have_region_and_remedy() {
     let filters = "filters: [{name: vpc-id, values: [vpc-0000000f]}]";
     for (spec, expected) in [

@@ -6,6 +6,7 @@ mod capacity;
 mod clocks;
 mod controller;
 mod deletion;
+mod elastic_ip;
 mod fields;
 mod groups;
 mod holders;

@@ -315,15 +315,6 @@ async fn a_configured_root_volume_needs_the_image_device() {
 }
 
 #[tokio::test]
-async fn a_field_without_effect_stops_the_launch_and_is_named() {
-    let scene = Scene::with_spec(&format!("{SPEC}, elasticIpPool: {{}}"));
-    let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/UnsupportedField");
-    assert!(pass.message(INSTANCE_READY).contains("elasticIpPool"));
-    assert!(scene.aws.regions().is_empty(), "AWS is not even reached for");
-}
-
-#[tokio::test]
 async fn credentials_that_aws_refuses_are_a_condition() {
     let scene = Scene::new();
     scene

@@ -232,6 +232,23 @@ impl FakeAws {
         });
     }
 
+    /// Adds a public IPv4 pool with so many free addresses.
+    pub(crate) fn address_pool(&self, pool: &str, free: u32) {
+        self.change(|region| {
+            region.address_pool(pool, free);
+        });
+    }
+
+    /// Gives an instance an Elastic IP of the user's, and returns the allocation id.
+    pub(crate) fn foreign_address(&self, instance_id: &str) -> String {
+        self.state().region(&self.region).foreign_address(instance_id)
+    }
+
+    /// Takes an Elastic IP from its instance, as a user does it.
+    pub(crate) fn disassociate(&self, allocation_id: &str) {
+        self.change(|region| region.take_address(allocation_id));
+    }
+
     /// Makes AWS no longer show an instance, as long after its termination.
     pub(crate) fn remove_instance(&self, id: &str) {
         self.change(|region| {

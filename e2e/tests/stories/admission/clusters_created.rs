@@ -181,3 +181,22 @@ fn a_template_of_inconsistent_clusters_is_not_created() -> anyhow::Result<()> {
         table.covers(POLICY, 1, RULES_AT_CREATION).await
     })
 }
+
+#[test]
+fn an_unmanaged_cluster_may_have_fields_of_the_managed_mode() -> anyhow::Result<()> {
+    table("AWSCluster", "{region: eu-west-1, unmanaged: true}", async |table| {
+        table
+            .created(
+                r"
+checks | {preflight: {mode: Require, cni: Cilium, skipRules: [S7]}} |
+a bucket | {s3Bucket: {name: boot, presignedURLDuration: 1h}} |
+a bucket as in the template for Flatcar
+    | {unmanaged: false, s3Bucket: {name: boot, controlPlaneIAMInstanceProfile: cp, nodesIAMInstanceProfiles: [nodes]}} |
+a lookup of images | {imageLookupOrg: '123456789012'} |
+what belongs to the managed mode
+    | {controlPlaneLoadBalancer: {loadBalancerType: nlb}, network: {vpc: {cidrBlock: 10.0.0.0/16}}} |
+",
+            )
+            .await
+    })
+}

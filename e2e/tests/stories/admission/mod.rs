@@ -1,18 +1,15 @@
 //! Objects that the API server refuses: a table for each kind and policy, with the words of the refusal.
 //!
-//! The real API server evaluates the tables in dry runs. Most namespaces of these tests admit fields without effect, so
-//! that the rules about these fields are tested before the fields have their effect.
+//! The real API server evaluates the tables in dry runs.
 
 mod arrivals;
 mod clusters_changed;
 mod clusters_created;
-mod every_field;
 mod identities;
 mod machines_changed;
 mod machines_created;
 mod requests;
 mod templates;
-mod unsupported_fields;
 mod zero_values;
 
 use std::collections::BTreeSet;
@@ -33,18 +30,8 @@ const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 /// templates of machines, and 2 about identities.
 const RULES_AT_CREATION: usize = 39;
 
-/// A story about one table of a kind with this smallest spec, in a namespace that admits fields without effect.
+/// A story about one table of a kind with this smallest spec.
 fn table(
-    kind: &'static str,
-    smallest: &str,
-    body: impl AsyncFnOnce(&mut Table) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let story = Story::new("admission").of_stored_objects();
-    story.run(async |environment| body(&mut Table::new(environment, kind, smallest).await?).await)
-}
-
-/// A story about one table, in a namespace without exemptions, like those of users.
-fn table_of_users(
     kind: &'static str,
     smallest: &str,
     body: impl AsyncFnOnce(&mut Table) -> anyhow::Result<()>,

@@ -114,7 +114,6 @@ fn the_api_server_reports_no_type_warnings_of_policies() -> anyhow::Result<()> {
             "capa-rs-identity-immutable",
             "capa-rs-machine-immutable",
             "capa-rs-template-immutable",
-            "capa-rs-unsupported-fields",
         ] {
             let status = eventually(WITHIN, &format!("{name} to be looked at"), async || {
                 let policy = policies.get(name).await?;

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::super::scenario::OURS;
-use super::{refusal, table, table_of_users};
+use super::{refusal, table};
 
 const POLICY: &str = "capa-rs-template-immutable";
 
@@ -70,7 +70,7 @@ a field | {} | {spec: {template: {spec: {region: eu-west-2}}}}
 fn cluster_api_compares_templates_in_a_dry_run() -> anyhow::Result<()> {
     let smallest = "{template: {spec: {instanceType: t3.large, additionalTags: {stage: test}, \
                     additionalSecurityGroups: [{id: sg-1}]}}}";
-    table_of_users("AWSMachineTemplate", smallest, async |table| {
+    table("AWSMachineTemplate", smallest, async |table| {
         let api = table.api.clone();
         let stored = api
             .create(&PostParams::default(), &table.object(&json!({}), &json!({}))?)

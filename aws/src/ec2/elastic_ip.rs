@@ -1,0 +1,111 @@
+//! Elastic IPs.
+
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::types::{self, DomainType, ResourceType, TagSpecification};
+use capa_api::common::Tags;
+use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::session::Permit;
+use capa_cloud::{CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, MachineKey, Query};
+
+use super::updates::sdk_tags;
+use super::{Ec2Calls, filters, some_text, tags, text};
+use crate::sdk::pages::Page;
+
+impl Ec2Calls {
+    pub(crate) async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
+        self.runner
+            .describe("DescribeAddresses", query, |permit, _| async move {
+                // AWS answers with all addresses at once.
+                let request = self.client.describe_addresses().set_filters(filters(query));
+                let answer = self.runner.call(permit, request.send()).await?;
+                Ok(Page::only(answer.addresses().iter().map(elastic_ip)))
+            })
+            .await
+    }
+
+    /// The number of free addresses in a public IPv4 pool.
+    pub(crate) async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError> {
+        const ACTION: &str = "DescribePublicIpv4Pools";
+        let query = &Query::filter("pool-id", [pool]);
+        let pools = self
+            .runner
+            .describe(ACTION, query, |permit, token| async move {
+                let request = self.client.describe_public_ipv4_pools().pool_ids(pool);
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.public_ipv4_pools().to_vec(),
+                    next: answer.next_token,
+                })
+            })
+            .await?;
+        let found = pools.iter().find(|shown| shown.pool_id() == Some(pool));
+        let found = found.ok_or_else(|| CloudError::not_found(ACTION, format!("{pool} is not shown")))?;
+        let free = found.total_available_address_count().unwrap_or_default();
+        Ok(u32::try_from(free).unwrap_or_default())
+    }
+
+    pub(crate) async fn change_elastic_ip(
+        &self,
+        machine: &MachineKey,
+        call: &ElasticIpCall,
+    ) -> Result<ElasticIpAnswer, CloudError> {
+        let priority = match call {
+            ElasticIpCall::Allocate { .. } | ElasticIpCall::Associate { .. } => Priority::Launch,
+            ElasticIpCall::Release { .. } => Priority::Terminate,
+        };
+        let turn = CallRequest::of_machine(call.action(), self.runner.flow(), machine, priority);
+        let permit = self.write_permit(&turn).await?;
+        match call {
+            ElasticIpCall::Allocate { pool, tags } => return self.allocate_address(permit, pool.clone(), tags).await,
+            ElasticIpCall::Associate {
+                allocation_id,
+                interface_id,
+            } => {
+                let request = self.client.associate_address().allocation_id(allocation_id);
+                let request = request.network_interface_id(interface_id).allow_reassociation(false);
+                self.runner.call(permit, request.send()).await?;
+            }
+            ElasticIpCall::Release { allocation_id } => {
+                let request = self.client.release_address().allocation_id(allocation_id);
+                self.runner.call(permit, request.send()).await?;
+            }
+        }
+        Ok(ElasticIpAnswer::Done)
+    }
+
+    /// Allocates one address. The SDK does not retry this call: a second one allocates a second address.
+    async fn allocate_address(
+        &self,
+        permit: Permit,
+        pool: Option<String>,
+        tags: &Tags,
+    ) -> Result<ElasticIpAnswer, CloudError> {
+        let action = permit.action;
+        let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
+        let tags = TagSpecification::builder()
+            .resource_type(ResourceType::ElasticIp)
+            .set_tags(Some(sdk_tags(tags)))
+            .build();
+        let request = self.client.allocate_address().domain(DomainType::Vpc);
+        let request = request.set_public_ipv4_pool(pool).tag_specifications(tags);
+        let answer = self
+            .runner
+            .call(permit, request.customize().config_override(once).send())
+            .await?;
+        let allocation_id = some_text(answer.allocation_id());
+        Ok(ElasticIpAnswer::Allocated {
+            allocation_id: allocation_id.ok_or_else(|| CloudError::no_answer(action, "the answer shows no address"))?,
+            public_ip: text(answer.public_ip()),
+        })
+    }
+}
+
+fn elastic_ip(address: &types::Address) -> ElasticIp {
+    ElasticIp {
+        allocation_id: text(address.allocation_id()),
+        public_ip: text(address.public_ip()),
+        association_id: some_text(address.association_id()),
+        instance_id: some_text(address.instance_id()),
+        tags: tags(address.tags()),
+    }
+}

@@ -1,0 +1,190 @@
+//! The protocol of an allocation: decides the next step for the Elastic IP of a machine. Pure.
+
+use capa_api::machine::{ElasticIp, ElasticIpPhase};
+use capa_cloud::Timing;
+use jiff::Timestamp;
+
+use crate::awsmachine::launch::progress::{AbsenceProof, Progress};
+use crate::awsmachine::time::{Moment, age};
+
+/// The next step for the address of an instance that runs or has run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum AddressStep {
+    /// The instance has the address.
+    Keep,
+    /// Wait until the instance runs.
+    AwaitRunning,
+    /// Look for an address of the instance. If there is none, write the record of a call, then make the call.
+    Allocate,
+    /// Confirm with the API server that the record of this process is unchanged, then make its call, which has had no
+    /// effect so far.
+    Repeat,
+    /// Only look for the address until its absence is proven: a second call would allocate a second address.
+    LookOnly,
+    /// Give the instance the address with this allocation id.
+    Associate(String),
+    /// Look where the address with this allocation id is: the instance does not show it any more, or shows it although
+    /// no answer said so.
+    Verify(String),
+}
+
+/// The known facts about an address besides its record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownAddress {
+    /// The progress of the recorded call, as far as this process knows.
+    pub(super) progress: Progress,
+    /// The lookups of the call's address until now.
+    pub(super) absence: Option<AbsenceProof>,
+    /// Whether the instance runs.
+    pub(super) runs: bool,
+    /// Whether the instance shows the recorded address as its own.
+    pub(super) is_shown: bool,
+}
+
+/// Decides by the record. Each call is recorded before it is made, and no call follows one that may have allocated an
+/// address.
+pub(super) fn plan_address(
+    record: Option<&ElasticIp>,
+    known: &KnownAddress,
+    now: Moment,
+    timing: &Timing,
+) -> AddressStep {
+    let begin = if known.runs {
+        AddressStep::Allocate
+    } else {
+        AddressStep::AwaitRunning
+    };
+    let Some(record) = record else {
+        return begin;
+    };
+    match (record.effective_phase(), &record.allocation_id) {
+        (ElasticIpPhase::Requested, _) => after_request(known, begin, now, timing),
+        // The answer to an association was lost.
+        (ElasticIpPhase::Allocated, Some(id)) if known.is_shown => AddressStep::Verify(id.clone()),
+        (ElasticIpPhase::Allocated, Some(id)) if known.runs => AddressStep::Associate(id.clone()),
+        (ElasticIpPhase::Allocated, Some(_)) => AddressStep::AwaitRunning,
+        (ElasticIpPhase::Associated, Some(id)) => {
+            let is_settled = known.is_shown || is_recent(record, now.time, timing);
+            if is_settled || !known.runs {
+                AddressStep::Keep
+            } else {
+                AddressStep::Verify(id.clone())
+            }
+        }
+        (ElasticIpPhase::Refused | ElasticIpPhase::Allocated | ElasticIpPhase::Associated, _) => begin,
+    }
+}
+
+fn after_request(known: &KnownAddress, begin: AddressStep, now: Moment, timing: &Timing) -> AddressStep {
+    match known.progress {
+        // Nothing was allocated.
+        Progress::Refused => begin,
+        Progress::Recorded if known.runs => AddressStep::Repeat,
+        Progress::Recorded => AddressStep::AwaitRunning,
+        Progress::Unknown | Progress::Unanswered | Progress::Doubtful => {
+            let proof = known.absence.map(|proof| proof.remaining(now.uptime, timing));
+            if proof.is_some_and(|remaining| remaining.is_zero()) {
+                begin
+            } else {
+                AddressStep::LookOnly
+            }
+        }
+    }
+}
+
+/// Whether the listings of instances may not show the association yet.
+fn is_recent(record: &ElasticIp, now: Timestamp, timing: &Timing) -> bool {
+    let at = record.associated_at.as_ref();
+    at.is_some_and(|at| age(at.0, now) < timing.listing_interval * 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    const NEW: KnownAddress = KnownAddress {
+        progress: Progress::Unknown,
+        absence: None,
+        runs: true,
+        is_shown: false,
+    };
+
+    fn record(phase: ElasticIpPhase) -> ElasticIp {
+        let is_allocated = matches!(phase, ElasticIpPhase::Allocated | ElasticIpPhase::Associated);
+        ElasticIp {
+            allocation_id: is_allocated.then(|| "eipalloc-1".to_owned()),
+            phase: Some(phase),
+            associated_at: Some(Time(Timestamp::UNIX_EPOCH)),
+            ..ElasticIp::default()
+        }
+    }
+
+    fn planned(record: Option<&ElasticIp>, known: KnownAddress, seconds: u64) -> AddressStep {
+        let uptime = Duration::from_secs(seconds);
+        let now = Moment {
+            time: Timestamp::UNIX_EPOCH + uptime,
+            uptime,
+        };
+        plan_address(record, &known, now, &Timing::default())
+    }
+
+    #[test]
+    fn each_state_of_the_record_has_its_step() {
+        let by = |progress| KnownAddress { progress, ..NEW };
+        let starting = KnownAddress { runs: false, ..NEW };
+        let shown = KnownAddress { is_shown: true, ..NEW };
+        let id = || "eipalloc-1".to_owned();
+        let requested = record(ElasticIpPhase::Requested);
+        let refused = record(ElasticIpPhase::Refused);
+        let allocated = record(ElasticIpPhase::Allocated);
+        let associated = record(ElasticIpPhase::Associated);
+        let table = [
+            (None, NEW, AddressStep::Allocate),
+            (None, starting, AddressStep::AwaitRunning),
+            (Some(&refused), NEW, AddressStep::Allocate),
+            (Some(&requested), by(Progress::Unknown), AddressStep::LookOnly),
+            (Some(&requested), by(Progress::Unanswered), AddressStep::LookOnly),
+            (Some(&requested), by(Progress::Doubtful), AddressStep::LookOnly),
+            (Some(&requested), by(Progress::Recorded), AddressStep::Repeat),
+            (Some(&requested), by(Progress::Refused), AddressStep::Allocate),
+            (Some(&allocated), NEW, AddressStep::Associate(id())),
+            (Some(&allocated), shown, AddressStep::Verify(id())),
+            (Some(&allocated), starting, AddressStep::AwaitRunning),
+            (Some(&associated), shown, AddressStep::Keep),
+            (Some(&associated), starting, AddressStep::Keep),
+            (Some(&associated), NEW, AddressStep::Verify(id())),
+        ];
+        for (record, known, expected) in table {
+            assert_eq!(planned(record, known, 3600), expected, "{record:?}, {known:?}");
+        }
+    }
+
+    #[test]
+    fn another_call_follows_the_proof_of_absence() {
+        let requested = record(ElasticIpPhase::Requested);
+        let since = |second| {
+            let at = Duration::from_secs(second);
+            let absence = Some(AbsenceProof {
+                since: at,
+                first_empty: Some(at),
+            });
+            planned(Some(&requested), KnownAddress { absence, ..NEW }, 3600)
+        };
+        assert_eq!(since(3600 - 599), AddressStep::LookOnly);
+        assert_eq!(since(3600 - 600), AddressStep::Allocate);
+    }
+
+    #[test]
+    fn an_address_is_looked_for_once_listings_must_show_it() {
+        let associated = record(ElasticIpPhase::Associated);
+        assert_eq!(planned(Some(&associated), NEW, 179), AddressStep::Keep);
+        assert_eq!(
+            planned(Some(&associated), NEW, 180),
+            AddressStep::Verify("eipalloc-1".to_owned())
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Releases the Elastic IPs of a machine that is being deleted, and whose instance is gone.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::{ElasticIp, ElasticIpPhase, LaunchRecord};
+use capa_api::meta;
+use capa_cloud::{CloudError, ElasticIp as Address, ElasticIpCall, ErrorClass, Query};
+use capa_runtime::reconcile::{EventDraft, Next};
+
+use super::associate::token;
+use super::ownership::{address_query, addresses_of};
+use crate::awsmachine::attempt;
+use crate::awsmachine::blocked::{Blocked, FlowError};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::deletion::abandon;
+use crate::awsmachine::locate::{self, InstanceLocation};
+use crate::awsmachine::refusal;
+use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::spec;
+use crate::awsmachine::time::age;
+
+/// The instances whose addresses are the machine's.
+struct Owners {
+    /// The ids of instances that are proven to be the machine's.
+    proven: Vec<String>,
+    /// The id of an instance that the spec alone names, which users can write: of its addresses only a free one with the
+    /// name of the Machine is released.
+    named: Option<String>,
+}
+
+impl Owners {
+    /// `ended` has the instances that the deletion has ended, and `foreign` those that it leaves alone.
+    fn of(scope: &MachineScope, ended: &[String], foreign: &[String]) -> Self {
+        let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::instance_id);
+        let mut proven = ended.to_vec();
+        proven.extend(recorded.map(str::to_owned).filter(|id| !ended.contains(id)));
+        let named = spec::instance_id(&scope.machine);
+        let named = named.filter(|id| !proven.contains(id) && !foreign.contains(id));
+        Self { proven, named }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.proven.is_empty() && self.named.is_none()
+    }
+}
+
+/// Releases all addresses of a machine: the recorded one, and those of its instances whose record was lost. `ended` has
+/// the instances that the deletion has ended, and `foreign` those that it leaves alone.
+///
+/// # Errors
+/// The deletion waits: an address is not released, or may still show.
+pub(in crate::awsmachine) async fn release_all(
+    scope: &mut MachineScope,
+    ended: &[String],
+    foreign: &[String],
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let record = scope.status.elastic_ip.clone().filter(|record| record.may_exist());
+    let owners = Owners::of(scope, ended, foreign);
+    if record.is_none() && (scope.machine.spec.elastic_ip_pool.is_none() || owners.is_empty()) {
+        return Ok(());
+    }
+    let location = match locate::recorded_or_resolved(scope, context).await {
+        Ok(location) => location,
+        Err(FlowError::Blocked(blocked)) => {
+            scope.set_condition(blocked.condition.clone());
+            let why = blocked.condition.message.clone();
+            return Err(waits(scope, &why, &blocked).into());
+        }
+        Err(failed) => return Err(failed),
+    };
+    refusal::await_change(scope, refusal::of_deletion(Some("Elastic IPs"), &location), context)?;
+    let released = release_found(scope, record.as_deref(), &owners, &location, context).await;
+    released.map_err(|blocked| refusal::record(scope, blocked, context))?;
+    scope.status.elastic_ip = None;
+    Ok(())
+}
+
+async fn release_found(
+    scope: &mut MachineScope,
+    record: Option<&ElasticIp>,
+    owners: &Owners,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
+    let found = find(scope, owners, location).await?;
+    let mut kept = None;
+    for address in &found {
+        if let Err(blocked) = release(scope, &address.allocation_id, Some(address), location, context).await {
+            kept.get_or_insert(blocked);
+        }
+    }
+    let recorded = record.and_then(|record| record.allocation_id.as_deref());
+    if let Some(id) = recorded.filter(|id| !found.iter().any(|address| address.allocation_id == **id)) {
+        let shown = look_up(scope, Query::filter("allocation-id", [id]), location).await?;
+        let shown = shown.into_iter().find(|address| address.allocation_id == id);
+        if let Err(blocked) = release(scope, id, shown.as_ref(), location, context).await {
+            kept.get_or_insert(blocked);
+        }
+    }
+    match (kept, record) {
+        (Some(blocked), _) => Err(blocked),
+        (None, Some(record)) if found.is_empty() => await_absence(scope, record, context),
+        (None, _) => Ok(()),
+    }
+}
+
+/// The addresses with the tags of the machine's instances.
+async fn find(scope: &MachineScope, owners: &Owners, location: &InstanceLocation) -> Result<Vec<Address>, Blocked> {
+    let mut found = Vec::new();
+    for id in owners.proven.iter().chain(&owners.named) {
+        let shown = look_up(scope, address_query(id), location).await?;
+        let mut of_instance = addresses_of(id, &location.cluster_tag, shown);
+        if owners.named.as_ref() == Some(id) {
+            let tag = meta::machine_name_tag_value(scope.namespace(), spec::machine_name(&scope.machine));
+            let is_of_machine = |address: &Address| address.tags.get(meta::MACHINE_NAME_TAG) == Some(&tag);
+            of_instance.retain(|address| is_of_machine(address) && address.association_id.is_none());
+        }
+        found.append(&mut of_instance);
+    }
+    Ok(found)
+}
+
+async fn look_up(scope: &MachineScope, query: Query, location: &InstanceLocation) -> Result<Vec<Address>, Blocked> {
+    location.cloud.elastic_ips(&query).await.map_err(|error| {
+        let why = format!("its Elastic IPs cannot be looked up in {}: {error}", location.region);
+        waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", &error))
+    })
+}
+
+/// Releases an address, unless it is associated. The association with the instance of the machine ends with the
+/// instance. `shown` is absent if EC2 does not show the address.
+async fn release(
+    scope: &mut MachineScope,
+    id: &str,
+    shown: Option<&Address>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
+    let described = shown.map_or_else(|| id.to_owned(), |address| format!("{} ({id})", address.public_ip));
+    if let Some(address) = shown.filter(|address| address.association_id.is_some()) {
+        let holder = address.instance_id.as_deref();
+        let holder = holder.map_or_else(|| "a network interface".to_owned(), |id| format!("instance {id}"));
+        let why = format!("{described} is that of {holder} now: disassociate it");
+        let taken = ConditionType::InstanceReady.is_false(Reason::Conflict, "");
+        let next = Next::Requeue(context.timing.listing_interval);
+        return Err(waits(scope, &why, &Blocked::new(taken, next)));
+    }
+    let call = ElasticIpCall::Release {
+        allocation_id: id.to_owned(),
+    };
+    match location.cloud.change_elastic_ip(&scope.key(), &call).await {
+        Ok(_) => {
+            let message = format!("released Elastic IP {id}");
+            let event = EventDraft::normal("SuccessfulReleaseAddress", message);
+            scope.events.push(event);
+            Ok(())
+        }
+        Err(error) if error.class == ErrorClass::NotFound && !is_young(scope, context) => Ok(()),
+        Err(error) => Err(not_released(scope, &described, &error)),
+    }
+}
+
+/// Whether EC2 may not know the recorded address yet.
+fn is_young(scope: &MachineScope, context: &MachineContext) -> bool {
+    let record = scope.status.elastic_ip.as_ref();
+    let requested_at = record.and_then(|record| record.requested_at.as_ref());
+    requested_at.is_some_and(|at| age(at.0, context.kubernetes.now()) < context.timing.visibility_age)
+}
+
+/// A call without an answer may have allocated an address, although none shows: the AWSMachine goes once that is
+/// disproven.
+fn await_absence(scope: &MachineScope, record: &ElasticIp, context: &MachineContext) -> Result<(), Blocked> {
+    if record.effective_phase() != ElasticIpPhase::Requested {
+        return Ok(());
+    }
+    let is_held = record.holder.as_deref() == Some(context.memory.holder());
+    let (calls, now) = (context.memory.elastic_ips(), context.kubernetes.uptime());
+    let Some(remaining) = calls.doubt(scope.uid(), &token(scope), is_held, now, &context.timing) else {
+        return Ok(());
+    };
+    let message = "EC2 may have allocated an Elastic IP, and none shows yet: it is looked for before the AWSMachine is \
+                   released";
+    let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+    let next = remaining.min(attempt::lookup_interval(&context.timing));
+    Err(Blocked::new(unconfirmed, Next::Requeue(next)))
+}
+
+fn not_released(scope: &MachineScope, described: &str, error: &CloudError) -> Blocked {
+    let why = format!("{described} is not released, and costs money until then: {error}");
+    waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", error))
+}
+
+/// The block of a deletion that waits for addresses.
+fn waits(scope: &MachineScope, why: &str, blocked: &Blocked) -> Blocked {
+    let message = format!(
+        "the AWSMachine is released once its Elastic IP is: {why}; {} lets the deletion end, and leaves the address \
+         allocated",
+        abandon::described(&scope.machine)
+    );
+    Blocked {
+        condition: ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
+        next: blocked.next,
+        cause: blocked.cause,
+    }
+}

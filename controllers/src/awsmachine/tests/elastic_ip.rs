@@ -1,0 +1,320 @@
+//! Tests of machines whose instances get Elastic IPs.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_api::machine::{ElasticIp, ElasticIpPhase, InstanceState};
+use capa_cloud::sim::AllocatedAddress;
+
+use super::{FIRST, Pass, RETRY, SPEC, Scene};
+use crate::testing::{refused, unanswered};
+
+const READY: ConditionType = ConditionType::ElasticIPReady;
+const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
+const POOL: &str = "ipv4pool-ec2-0123456789abcdef0";
+
+fn scene(pool: &str) -> Scene {
+    Scene::with_spec(&format!("{SPEC}, elasticIpPool: {{{pool}}}"))
+}
+
+fn recorded(pass: &Pass) -> &ElasticIp {
+    pass.status().elastic_ip.as_deref().expect("a record of the address")
+}
+
+fn live(scene: &Scene) -> Vec<AllocatedAddress> {
+    let mut addresses = scene.aws.addresses();
+    addresses.retain(|address| address.released.is_none());
+    addresses
+}
+
+fn order(pass: &Pass, call: &str) -> Option<usize> {
+    pass.calls.iter().position(|made| made == call)
+}
+
+/// Deletes the machine, whose instance ends at once.
+async fn delete(scene: &Scene) -> Pass {
+    scene.delete();
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.pass().await
+}
+
+#[tokio::test]
+async fn an_address_is_recorded_allocated_and_associated_once_the_instance_runs() {
+    let scene = scene("");
+    let starting = scene.pass().await;
+    assert_eq!(order(&starting, "AllocateAddress"), None, "{:?}", starting.calls);
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    let pass = scene.pass().await;
+    let calls = ["DescribeAddresses", "AllocateAddress", "AssociateAddress"].map(|call| order(&pass, call));
+    assert!(
+        calls[0].is_some() && calls[0] < calls[1] && calls[1] < calls[2],
+        "{:?}",
+        pass.calls
+    );
+    let address = live(&scene).remove(0);
+    let record = recorded(&pass);
+    assert_eq!(record.effective_phase(), ElasticIpPhase::Associated);
+    assert_eq!(record.allocation_id.as_ref(), Some(&address.id));
+    assert_eq!(record.public_ip.as_ref(), Some(&address.public_ip));
+    assert_eq!(pass.says(READY), "True/Ready");
+    for (key, value) in [
+        ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned".to_owned()),
+        ("sigs.k8s.io/cluster-api-provider-aws/role", format!("ec2-{FIRST}")),
+        ("Name", format!("dev-eip-ec2-{FIRST}")),
+        ("MachineName", "team-a/m".to_owned()),
+    ] {
+        assert_eq!(address.tags.get(key), Some(&value), "{key}");
+    }
+    let told = pass.reasons_of_events();
+    assert!(
+        told.contains(&"SuccessfulAllocateAddress") && told.contains(&"SuccessfulAssociateAddress"),
+        "{told:?}"
+    );
+    let quiet = scene.after(Duration::from_secs(600)).await;
+    for call in ["DescribeAddresses", "AllocateAddress", "AssociateAddress"] {
+        assert_eq!(order(&quiet, call), None, "{:?}", quiet.calls);
+    }
+    let shown = quiet.status().addresses.iter().map(|shown| shown.address.as_str());
+    assert!(
+        shown.collect::<Vec<_>>().contains(&address.public_ip.as_str()),
+        "{:?}",
+        quiet.status().addresses
+    );
+}
+
+#[tokio::test]
+async fn the_record_is_stored_before_the_call() {
+    let scene = scene("");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.aws.fail_next("AllocateAddress", unanswered("AllocateAddress"));
+    let pass = scene.pass().await;
+    assert_eq!(recorded(&pass).effective_phase(), ElasticIpPhase::Requested);
+    assert_eq!(recorded(&pass).holder.as_deref(), Some("one"));
+    assert_eq!(
+        pass.says(INSTANCE_READY),
+        "True/Ready",
+        "the instance runs all the same"
+    );
+    assert!(pass.says(READY).starts_with("False/"), "{}", pass.says(READY));
+    let soon = scene.after(Duration::from_secs(60)).await;
+    assert_eq!(
+        order(&soon, "AllocateAddress"),
+        None,
+        "no second call: {:?}",
+        soon.calls
+    );
+    for _ in 0..3 {
+        scene.after(Duration::from_secs(400)).await;
+    }
+    assert_eq!(live(&scene).len(), 1, "once the absence of the first is proven");
+}
+
+#[tokio::test]
+async fn a_lost_answer_allocates_no_second_address() {
+    for restarts in [false, true] {
+        let mut scene = scene("");
+        scene.pass().await;
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        scene.aws.lose_next_answer("AllocateAddress");
+        scene.pass().await;
+        if restarts {
+            scene.restart();
+        }
+        for _ in 0..3 {
+            scene.after(Duration::from_secs(400)).await;
+        }
+        assert_eq!(scene.aws.addresses().len(), 1, "restarts: {restarts}");
+        let pass = scene.pass().await;
+        assert_eq!(pass.says(READY), "True/Ready", "restarts: {restarts}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_had_no_turn_is_made_at_its_turn() {
+    let scene = scene("");
+    scene
+        .kubernetes
+        .set_clock("2026-01-01T00:00:00.987654321Z".parse().unwrap());
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene
+        .aws
+        .fail_next("AllocateAddress", refused("AllocateAddress", "RequestLimitExceeded"));
+    let throttled = scene.pass().await;
+    assert_eq!(throttled.says(READY), "False/Throttled");
+    assert_eq!(recorded(&throttled).effective_phase(), ElasticIpPhase::Requested);
+    let later = scene.after(RETRY).await;
+    assert_eq!(later.says(READY), "True/Ready", "{:?}", later.calls);
+    assert_eq!(scene.aws.addresses().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_whose_record_was_lost_is_looked_for_first() {
+    let mut scene = scene("");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene.aws.fail_next("AllocateAddress", unanswered("AllocateAddress"));
+    scene.pass().await;
+    scene.edit(|machine| machine.status = None);
+    scene.restart();
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        let pass = scene.after(Duration::from_secs(180)).await;
+        assert!(!pass.says(READY).starts_with("True"), "{}", pass.says(READY));
+        calls.extend(pass.calls);
+    }
+    assert!(!calls.contains(&"AllocateAddress".to_owned()), "{calls:?}");
+    for _ in 0..2 {
+        scene.after(Duration::from_secs(400)).await;
+    }
+    assert_eq!(live(&scene).len(), 1, "once its absence is proven");
+}
+
+#[tokio::test]
+async fn the_interface_of_an_instance_keeps_the_address_that_a_user_gave_it() {
+    let scene = scene("");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    let foreign = scene.aws.foreign_address(FIRST);
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(READY), "False/Conflict");
+    assert!(
+        pass.message(READY).contains("Resource.AlreadyAssociated"),
+        "{}",
+        pass.message(READY)
+    );
+    scene.aws.disassociate(&foreign);
+    let later = scene.after(RETRY).await;
+    assert_eq!(later.says(READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn an_exhausted_pool_is_named_or_left_for_amazons() {
+    for (order_of_pools, free, used) in [
+        ("none", 1, Some(Some(POOL))),
+        ("amazon-pool", 0, Some(None)),
+        ("none", 0, None),
+    ] {
+        let scene = scene(&format!(
+            "publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: {order_of_pools}"
+        ));
+        scene.aws.address_pool(POOL, free);
+        scene.pass().await;
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        let pass = scene.pass().await;
+        let addresses = live(&scene);
+        let pool = addresses.first().map(|address| address.pool.as_deref());
+        assert_eq!(
+            pool, used,
+            "{} and {}: {order_of_pools}",
+            "elasticIpPool.publicIpv4Pool", "elasticIpPool.publicIpv4PoolFallbackOrder"
+        );
+        if used.is_none() {
+            assert_eq!(pass.says(READY), "False/QuotaExceeded");
+            assert!(pass.message(READY).contains(POOL), "{}", pass.message(READY));
+            assert_eq!(order(&pass, "AllocateAddress"), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_quota_is_a_condition_and_asked_again_seldom() {
+    let scene = scene("");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene
+        .aws
+        .fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
+    let pass = scene.pass().await;
+    assert_eq!(pass.says(READY), "False/QuotaExceeded");
+    assert!(
+        pass.message(READY).contains("AddressLimitExceeded"),
+        "{}",
+        pass.message(READY)
+    );
+    assert_eq!(recorded(&pass).effective_phase(), ElasticIpPhase::Refused);
+    let soon = scene.after(Duration::from_secs(5)).await;
+    assert_eq!(order(&soon, "AllocateAddress"), None, "{:?}", soon.calls);
+    let later = scene.after(RETRY).await;
+    assert_eq!(later.says(READY), "True/Ready");
+    assert_eq!(live(&scene).len(), 1);
+}
+
+#[tokio::test]
+async fn an_address_that_was_taken_away_is_given_again() {
+    let scene = scene("").run().await;
+    let address = live(&scene).remove(0);
+    scene.aws.disassociate(&address.id);
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.extend(scene.after(Duration::from_secs(120)).await.calls);
+    }
+    assert!(calls.contains(&"AssociateAddress".to_owned()), "{calls:?}");
+    assert_eq!(scene.aws.addresses().len(), 1);
+}
+
+#[tokio::test]
+async fn the_address_is_released_once_the_instance_is_gone() {
+    let scene = scene("").run().await;
+    let address = live(&scene).remove(0);
+    scene.delete();
+    let terminating = scene.pass().await;
+    assert_eq!(order(&terminating, "ReleaseAddress"), None, "{:?}", terminating.calls);
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    let released = scene.pass().await;
+    assert!(released.machine.is_none(), "{}", released.message(INSTANCE_READY));
+    assert_eq!(live(&scene).len(), 0);
+    let told = released
+        .events
+        .iter()
+        .find(|event| event.reason == "SuccessfulReleaseAddress");
+    assert!(told.unwrap().message.contains(&address.id));
+}
+
+#[tokio::test]
+async fn a_lost_status_leaves_no_address_behind() {
+    let scene = scene("").run().await;
+    scene.edit(|machine| machine.status = None);
+    let released = delete(&scene).await;
+    assert!(released.machine.is_none(), "{}", released.message(INSTANCE_READY));
+    assert_eq!(live(&scene).len(), 0);
+}
+
+#[tokio::test]
+async fn the_deletion_waits_for_an_address_that_aws_keeps() {
+    let scene = scene("").run().await;
+    let address = live(&scene).remove(0);
+    scene
+        .aws
+        .fail_next("ReleaseAddress", refused("ReleaseAddress", "UnauthorizedOperation"));
+    let waiting = delete(&scene).await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/DeletionBlocked");
+    let message = waiting.message(INSTANCE_READY);
+    for part in [address.id.as_str(), &address.public_ip, "abandon-instance"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let soon = scene.after(Duration::from_secs(5)).await;
+    assert_eq!(order(&soon, "ReleaseAddress"), None, "it backs off: {:?}", soon.calls);
+    let released = scene.after(Duration::from_secs(600)).await;
+    assert!(released.machine.is_none());
+    assert_eq!(live(&scene).len(), 0);
+}
+
+#[tokio::test]
+async fn addresses_of_others_are_neither_taken_away_nor_released() {
+    let scene = scene("").run().await;
+    let address = live(&scene).remove(0);
+    // A copy of the AWSMachine names the instance, and has no record of it.
+    scene.edit(|machine| {
+        machine.status = None;
+        machine.metadata.owner_references = None;
+    });
+    scene.delete();
+    for _ in 0..3 {
+        let pass = scene.after(Duration::from_secs(120)).await;
+        assert_eq!(order(&pass, "ReleaseAddress"), None, "{:?}", pass.calls);
+    }
+    assert_eq!(live(&scene), [address]);
+}

@@ -1,0 +1,101 @@
+//! Elastic IPs, as far as moto lacks them: public IPv4 pools, the instance of an interface that gets an address, and the
+//! refusals of what an address cannot do.
+
+use super::answer::{Answer, Refusal};
+use super::pipeline::{CallerIdentity, unreadable};
+use super::request::Request;
+use super::state::Shared;
+use super::xml::Element;
+
+/// DescribePublicIpv4Pools: the pools that the request names.
+pub(super) fn describe_pools(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
+    let named = request.parameters.iter().filter(|(key, _)| key.starts_with("PoolId."));
+    let mut items = Vec::new();
+    for (_, pool) in named {
+        let free = shared.with_account(&caller.account, |account| account.address_pools.get(pool).copied());
+        let free = free.ok_or_else(|| unknown_pool(pool))?;
+        let fields = vec![
+            Element::text("poolId", pool),
+            Element::text("totalAvailableAddressCount", &free.to_string()),
+        ];
+        items.push(Element::parent("item", fields));
+    }
+    let set = Element::parent("publicIpv4PoolSet", items);
+    let request_id = Element::text("requestId", "");
+    let tree = Element::parent("DescribePublicIpv4PoolsResponse", vec![request_id, set]);
+    Ok(Answer {
+        status: 200,
+        body: tree.write().map_err(unreadable)?,
+    })
+}
+
+/// AllocateAddress: an address of a pool is taken from the pool.
+pub(super) async fn allocate(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
+    if let Some(pool) = request.parameter("PublicIpv4Pool") {
+        shared.with_account(&caller.account, |account| {
+            let free = account.address_pools.get_mut(pool).ok_or_else(|| unknown_pool(pool))?;
+            *free = free.checked_sub(1).ok_or_else(|| {
+                let words = format!("the pool {pool} has no free address");
+                Refusal::new(400, "InsufficientAddressCapacity", words)
+            })?;
+            Ok::<_, Refusal>(())
+        })?;
+    }
+    shared.moto.pass_on(&caller.account, request).await
+}
+
+/// AssociateAddress with an interface: DescribeAddresses shows the instance, too, to which the interface is attached.
+/// moto shows it only if the call names the instance.
+pub(super) async fn associate(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
+    let Some(interface) = request.parameter("NetworkInterfaceId") else {
+        return shared.moto.pass_on(&caller.account, request).await;
+    };
+    let question = [
+        ("Action", "DescribeNetworkInterfaces"),
+        ("NetworkInterfaceId.1", interface),
+    ];
+    let tree = ask(shared, request, caller, question).await?;
+    let instance = tree
+        .as_ref()
+        .and_then(|tree| tree.find("attachment")?.find("instanceId"));
+    let mut parameters = request.parameters.clone();
+    if let Some(instance) = instance {
+        parameters.remove("NetworkInterfaceId");
+        parameters.insert("InstanceId".to_owned(), instance.text.clone());
+    }
+    shared.moto.call(&caller.account, &request.scope, &parameters).await
+}
+
+/// ReleaseAddress: refused while the address is associated.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ReleaseAddress.html>
+pub(super) async fn release(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
+    let id = request.parameter("AllocationId").unwrap_or_default();
+    let question = [("Action", "DescribeAddresses"), ("AllocationId.1", id)];
+    let tree = ask(shared, request, caller, question).await?;
+    let association = tree.as_ref().and_then(|tree| tree.find("associationId"));
+    if association.is_some_and(|id| !id.text.is_empty()) {
+        let words = format!("the address with allocation id {id} is associated");
+        return Err(Refusal::new(400, "InvalidIPAddress.InUse", words));
+    }
+    shared.moto.pass_on(&caller.account, request).await
+}
+
+/// The answer of moto; `None` for what it does not know, and refuses itself.
+async fn ask(
+    shared: &Shared,
+    request: &Request,
+    caller: &CallerIdentity,
+    question: [(&str, &str); 2],
+) -> Result<Option<Element>, Refusal> {
+    let with_version = question.into_iter().chain([("Version", "2016-11-15")]);
+    let parameters = with_version
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let shown = shared.moto.call(&caller.account, &request.scope, &parameters).await?;
+    shown.succeeded().then(|| shown.tree().map_err(unreadable)).transpose()
+}
+
+fn unknown_pool(pool: &str) -> Refusal {
+    let words = format!("the pool id '{pool}' does not exist");
+    Refusal::new(400, "InvalidPublicIpv4PoolID.NotFound", words)
+}
