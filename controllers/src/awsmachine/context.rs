@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use capa_cloud::targets::TargetPolicy;
 use capa_cloud::{MachineClouds, Timing};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::memory::LaunchMemory;
-use super::time::Moment;
+use super::time::{Moment, age};
 use crate::kubernetes_api::MachineKubernetes;
 
 /// The context of the AWSMachine reconciler: its clients, memory and settings.
@@ -33,5 +34,10 @@ impl MachineContext {
             time: self.kubernetes.now(),
             uptime: self.kubernetes.uptime(),
         }
+    }
+
+    /// Whether AWS may not know yet what it was asked for at this time.
+    pub(super) fn may_be_hidden(&self, requested_at: Option<&Time>) -> bool {
+        requested_at.is_some_and(|at| age(at.0, self.kubernetes.now()) < self.timing.visibility_age)
     }
 }

@@ -23,7 +23,6 @@ use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::secrets::sooner;
 use crate::awsmachine::spec;
-use crate::awsmachine::time::age;
 use crate::awsmachine::write;
 use crate::launching::request::additional_tags;
 use crate::public_ipv4_pool;
@@ -261,7 +260,6 @@ impl Association<'_> {
 
     /// Gives the instance the recorded address.
     async fn associate(&self, scope: &mut MachineScope) -> Result<(), Blocked> {
-        let now = self.context.now().time;
         let Some(record) = scope.status.elastic_ip.clone() else {
             return Ok(());
         };
@@ -276,10 +274,7 @@ impl Association<'_> {
             interface_id: interface.id.clone(),
         };
         if let Err(error) = self.location.cloud.change_elastic_ip(&scope.key(), &call).await {
-            let is_young = record
-                .requested_at
-                .as_ref()
-                .is_some_and(|at| age(at.0, now) < self.context.timing.visibility_age);
+            let is_young = self.context.may_be_hidden(record.requested_at.as_ref());
             if error.code.as_deref() == Some("InvalidAllocationID.NotFound") && !is_young {
                 return Err(self.released_by_hand(scope, id));
             }

@@ -3,7 +3,7 @@
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{ElasticIp, ElasticIpPhase, LaunchRecord};
 use capa_api::meta;
-use capa_cloud::{CloudError, ElasticIp as Address, ElasticIpCall, ErrorClass, Query};
+use capa_cloud::{ElasticIp as Address, ElasticIpCall, ErrorClass, Query};
 use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::associate::token;
@@ -11,12 +11,17 @@ use super::ownership::{address_query, addresses_of};
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::abandon;
+use crate::awsmachine::deletion::Allocation;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
 use crate::awsmachine::spec;
-use crate::awsmachine::time::age;
+
+/// What is allocated, and released here.
+const ADDRESS: Allocation = Allocation {
+    kind: "Elastic IP",
+    short: "address",
+};
 
 /// The instances whose addresses are the machine's.
 struct Owners {
@@ -64,7 +69,7 @@ pub(in crate::awsmachine) async fn release_all(
         Err(FlowError::Blocked(blocked)) => {
             scope.set_condition(blocked.condition.clone());
             let why = blocked.condition.message.clone();
-            return Err(waits(scope, &why, &blocked).into());
+            return Err(ADDRESS.awaits(scope, &why, &blocked).into());
         }
         Err(failed) => return Err(failed),
     };
@@ -123,7 +128,7 @@ async fn find(scope: &MachineScope, owners: &Owners, location: &InstanceLocation
 async fn look_up(scope: &MachineScope, query: Query, location: &InstanceLocation) -> Result<Vec<Address>, Blocked> {
     location.cloud.elastic_ips(&query).await.map_err(|error| {
         let why = format!("its Elastic IPs cannot be looked up in {}: {error}", location.region);
-        waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", &error))
+        ADDRESS.awaits_call(scope, &why, &error)
     })
 }
 
@@ -143,7 +148,7 @@ async fn release(
         let why = format!("{described} is that of {holder} now: disassociate it");
         let taken = ConditionType::InstanceReady.is_false(Reason::Conflict, "");
         let next = Next::Requeue(context.timing.listing_interval);
-        return Err(waits(scope, &why, &Blocked::new(taken, next)));
+        return Err(ADDRESS.awaits(scope, &why, &Blocked::new(taken, next)));
     }
     let call = ElasticIpCall::Release {
         allocation_id: id.to_owned(),
@@ -155,16 +160,15 @@ async fn release(
             scope.events.push(event);
             Ok(())
         }
-        Err(error) if error.class == ErrorClass::NotFound && !is_young(scope, context) => Ok(()),
-        Err(error) => Err(not_released(scope, &described, &error)),
+        Err(error) if error.class == ErrorClass::NotFound && !may_be_hidden(scope, context) => Ok(()),
+        Err(error) => Err(ADDRESS.is_kept(scope, &described, &error)),
     }
 }
 
-/// Whether EC2 may not know the recorded address yet.
-fn is_young(scope: &MachineScope, context: &MachineContext) -> bool {
+/// Whether AWS may not know the recorded address yet.
+fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
     let record = scope.status.elastic_ip.as_ref();
-    let requested_at = record.and_then(|record| record.requested_at.as_ref());
-    requested_at.is_some_and(|at| age(at.0, context.kubernetes.now()) < context.timing.visibility_age)
+    context.may_be_hidden(record.and_then(|record| record.requested_at.as_ref()))
 }
 
 /// A call without an answer may have allocated an address, although none shows: the AWSMachine goes once that is
@@ -183,23 +187,4 @@ fn await_absence(scope: &MachineScope, record: &ElasticIp, context: &MachineCont
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     let next = remaining.min(attempt::lookup_interval(&context.timing));
     Err(Blocked::new(unconfirmed, Next::Requeue(next)))
-}
-
-fn not_released(scope: &MachineScope, described: &str, error: &CloudError) -> Blocked {
-    let why = format!("{described} is not released, and costs money until then: {error}");
-    waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", error))
-}
-
-/// The block of a deletion that waits for addresses.
-fn waits(scope: &MachineScope, why: &str, blocked: &Blocked) -> Blocked {
-    let message = format!(
-        "the AWSMachine is released once its Elastic IP is: {why}; {} lets the deletion end, and leaves the address \
-         allocated",
-        abandon::described(&scope.machine)
-    );
-    Blocked {
-        condition: ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
-        next: blocked.next,
-        cause: blocked.cause,
-    }
 }

@@ -2,18 +2,23 @@
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{DedicatedHost, HostPhase};
-use capa_cloud::{CloudError, ErrorClass};
+use capa_cloud::ErrorClass;
 use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::ownership::{host_query, hosts_of};
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::{self, abandon};
+use crate::awsmachine::deletion::{self, Allocation};
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::MachineScope;
-use crate::awsmachine::time::age;
+
+/// What is allocated, and released here.
+const HOST: Allocation = Allocation {
+    kind: "Dedicated Host",
+    short: "host",
+};
 
 /// Releases all hosts of a machine: the recorded one, and those whose record was lost.
 ///
@@ -35,7 +40,7 @@ pub(in crate::awsmachine) async fn release_all(
         Err(FlowError::Blocked(blocked)) => {
             scope.set_condition(blocked.condition.clone());
             let why = blocked.condition.message.clone();
-            return Err(waits(scope, &why, &blocked).into());
+            return Err(HOST.awaits(scope, &why, &blocked).into());
         }
         Err(failed) => return Err(failed),
     };
@@ -47,7 +52,7 @@ pub(in crate::awsmachine) async fn release_all(
                 "its Dedicated Hosts cannot be looked up in {}: {error}",
                 location.region
             );
-            return Err(waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", &error)).into());
+            return Err(HOST.awaits_call(scope, &why, &error).into());
         }
     };
     let mut ids: Vec<String> = found.into_iter().map(|host| host.id).collect();
@@ -96,16 +101,19 @@ async fn release(
                 .push(EventDraft::normal("SuccessfulReleaseDedicatedHost", message));
             Ok(())
         }
-        Err(error) if error.class == ErrorClass::NotFound && !is_young(scope, context) => Ok(()),
-        Err(error) => Err(refusal::record(scope, not_released(scope, id, &error), context)),
+        Err(error) if error.class == ErrorClass::NotFound && !may_be_hidden(scope, context) => Ok(()),
+        Err(error) => Err(refusal::record(
+            scope,
+            HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error),
+            context,
+        )),
     }
 }
 
 /// Whether AWS may not know the recorded host yet.
-fn is_young(scope: &MachineScope, context: &MachineContext) -> bool {
+fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
     let record = scope.status.dedicated_host.as_ref();
-    let requested_at = record.and_then(|record| record.requested_at.as_ref());
-    requested_at.is_some_and(|at| age(at.0, context.kubernetes.now()) < context.timing.visibility_age)
+    context.may_be_hidden(record.and_then(|record| record.requested_at.as_ref()))
 }
 
 /// An allocation without an answer may have succeeded, although no host shows: the AWSMachine goes once that is
@@ -129,23 +137,4 @@ fn await_absence(
                    the AWSMachine is released";
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Err(Blocked::new(unconfirmed, Next::Requeue(next)))
-}
-
-fn not_released(scope: &MachineScope, id: &str, error: &CloudError) -> Blocked {
-    let why = format!("Dedicated Host {id} is not released, and costs money until then: {error}");
-    waits(scope, &why, &Blocked::by_call(ConditionType::InstanceReady, "", error))
-}
-
-/// The block of a deletion that waits for hosts.
-fn waits(scope: &MachineScope, why: &str, blocked: &Blocked) -> Blocked {
-    let message = format!(
-        "the AWSMachine is released once its Dedicated Host is: {why}; {} lets the deletion end, and leaves the host \
-         allocated",
-        abandon::described(&scope.machine)
-    );
-    Blocked {
-        condition: ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
-        next: blocked.next,
-        cause: blocked.cause,
-    }
 }
