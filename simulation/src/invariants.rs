@@ -385,11 +385,15 @@ impl Invariants {
                 format!("cut short: {id} was terminated, and {machine} is not deleted"),
             );
         }
-        let asked = asked.flatten().map(|asked| after(asked.0, limit));
+        let given_up = asked.flatten().map(|asked| after(asked.0, limit));
+        let status = object.and_then(|object| object.status.as_ref());
+        let is_submitted = status.is_some_and(|status| status.submitted_terminations.iter().any(|other| other == id));
         for (group, deregistered, delay) in outside.aws.region().traffic_of(now, id) {
             let over = match deregistered {
+                // A termination that was submitted when the target was given up goes on.
+                Some(at) if is_submitted && given_up.is_some_and(|given_up| given_up <= at) => given_up,
                 Some(at) => Some(after(at, delay.min(limit))),
-                None => asked,
+                None => given_up,
             };
             if over.is_none_or(|over| now < over) {
                 self.violate(

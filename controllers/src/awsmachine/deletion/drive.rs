@@ -5,7 +5,7 @@ use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_runtime::reconcile::{EventDraft, Next, Outcome};
 
-use super::plan::{DeletionStep, plan_deletion};
+use super::plan::{DeletionStep, Known, plan_deletion};
 use super::search::InstanceToEnd;
 use crate::awsmachine::absence;
 use crate::awsmachine::blocked::Blocked;
@@ -20,7 +20,8 @@ use crate::identity;
 use crate::kubernetes_api::KubernetesError;
 use crate::launching::kept::KeptData;
 
-/// The most submitted terminations that the status has room for. An event tells of no further one.
+/// The most submitted terminations that the status has room for. An event tells of no further one, and targets that
+/// show again hold it up.
 const MOST_SUBMITTED: usize = 16;
 
 /// The state of an instance after a step.
@@ -44,7 +45,12 @@ pub(in crate::awsmachine) async fn end_instance(
 ) -> Ended {
     let InstanceToEnd { id, observation, .. } = instance;
     let youth = absence::remaining_youth(scope, id, location, context);
-    let step = plan_deletion(observation, youth.is_none(), has_left);
+    let known = Known {
+        is_old_enough: youth.is_none(),
+        has_left,
+        is_submitted: scope.status.submitted_terminations.contains(id),
+    };
+    let step = plan_deletion(observation, known);
     let mut blocked = match step {
         DeletionStep::Release => {
             tell_termination(scope, id);

@@ -20,17 +20,29 @@ pub(super) enum DeletionStep {
     Release,
 }
 
-/// The next step of the deletion of an instance. `has_left`: nothing of the instance is left in load balancer targets,
-/// or the longest time for that is over. An address stays registered when its instance is gone.
-pub(super) fn plan_deletion(observation: &Observation, old_enough: bool, has_left: bool) -> DeletionStep {
+/// How far the deletion of an instance is.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    /// Whether the absence of the instance proves that it is gone.
+    pub(super) is_old_enough: bool,
+    /// Whether nothing of the instance is left in load balancer targets, or the longest time for that is over.
+    pub(super) has_left: bool,
+    /// Whether its termination has been submitted.
+    pub(super) is_submitted: bool,
+}
+
+/// The next step of the deletion of an instance. A submitted termination goes on, whatever the targets show later: its
+/// call may be under way. An address stays registered when its instance is gone, so that the release waits for it.
+pub(super) fn plan_deletion(observation: &Observation, known: Known) -> DeletionStep {
     let step = match observation {
         Observation::Seen(instance) => delete_seen(instance),
-        Observation::Absent if old_enough => DeletionStep::Release,
+        Observation::Absent if known.is_old_enough => DeletionStep::Release,
         Observation::Absent => DeletionStep::AwaitAge,
         Observation::Unknown => DeletionStep::AwaitObservation,
     };
     match step {
-        DeletionStep::Terminate | DeletionStep::Release if !has_left => DeletionStep::AwaitDrained,
+        DeletionStep::Terminate if !known.has_left && !known.is_submitted => DeletionStep::AwaitDrained,
+        DeletionStep::Release if !known.has_left => DeletionStep::AwaitDrained,
         step => step,
     }
 }
@@ -52,32 +64,71 @@ mod tests {
     use super::*;
     use crate::testing::instance;
 
+    const DONE: Known = Known {
+        is_old_enough: true,
+        has_left: true,
+        is_submitted: false,
+    };
+
+    fn seen(state: InstanceState) -> Observation {
+        Observation::Seen(Arc::new(instance("i-a", state, "dev", "team-a/m")))
+    }
+
     #[test]
     fn absence_is_no_proof_while_the_instance_is_young() {
-        assert_eq!(plan_deletion(&Observation::Absent, false, true), DeletionStep::AwaitAge);
-        assert_eq!(plan_deletion(&Observation::Absent, true, true), DeletionStep::Release);
+        let young = Known {
+            is_old_enough: false,
+            ..DONE
+        };
+        assert_eq!(plan_deletion(&Observation::Absent, young), DeletionStep::AwaitAge);
+        assert_eq!(plan_deletion(&Observation::Absent, DONE), DeletionStep::Release);
         assert_eq!(
-            plan_deletion(&Observation::Unknown, true, true),
+            plan_deletion(&Observation::Unknown, DONE),
             DeletionStep::AwaitObservation
         );
     }
 
     #[test]
     fn targets_hold_up_termination_and_release_and_nothing_else() {
-        let seen = |state| Observation::Seen(Arc::new(instance("i-a", state, "dev", "team-a/m")));
-        let plan = |observation: &Observation, has_left| plan_deletion(observation, true, has_left);
+        let registered = Known {
+            has_left: false,
+            ..DONE
+        };
         for state in [InstanceState::Running, InstanceState::Stopped, InstanceState::Pending] {
-            assert_eq!(plan(&seen(state), false), DeletionStep::AwaitDrained, "{state}");
-            assert_eq!(plan(&seen(state), true), DeletionStep::Terminate, "{state}");
+            assert_eq!(
+                plan_deletion(&seen(state), registered),
+                DeletionStep::AwaitDrained,
+                "{state}"
+            );
+            assert_eq!(plan_deletion(&seen(state), DONE), DeletionStep::Terminate, "{state}");
         }
         let terminated = seen(InstanceState::Terminated);
-        assert_eq!(plan(&Observation::Absent, false), DeletionStep::AwaitDrained);
-        assert_eq!(plan(&terminated, false), DeletionStep::AwaitDrained);
-        assert_eq!(plan(&terminated, true), DeletionStep::Release);
-        assert_eq!(
-            plan(&seen(InstanceState::ShuttingDown), false),
-            DeletionStep::AwaitTermination
-        );
-        assert_eq!(plan(&Observation::Unknown, false), DeletionStep::AwaitObservation);
+        let table = [
+            (&Observation::Absent, registered, DeletionStep::AwaitDrained),
+            (&terminated, registered, DeletionStep::AwaitDrained),
+            (&terminated, DONE, DeletionStep::Release),
+            (
+                &seen(InstanceState::ShuttingDown),
+                registered,
+                DeletionStep::AwaitTermination,
+            ),
+            (&Observation::Unknown, registered, DeletionStep::AwaitObservation),
+        ];
+        for (observation, known, expected) in table {
+            assert_eq!(plan_deletion(observation, known), expected, "{observation:?}");
+        }
+    }
+
+    #[test]
+    fn a_submitted_termination_goes_on_and_the_release_waits_for_targets() {
+        let submitted = Known {
+            has_left: false,
+            is_submitted: true,
+            ..DONE
+        };
+        let running = seen(InstanceState::Running);
+        assert_eq!(plan_deletion(&running, submitted), DeletionStep::Terminate);
+        let terminated = seen(InstanceState::Terminated);
+        assert_eq!(plan_deletion(&terminated, submitted), DeletionStep::AwaitDrained);
     }
 }

@@ -302,6 +302,19 @@ async fn an_overdue_target_does_not_hold_up_termination() {
 }
 
 #[tokio::test]
+async fn a_submitted_termination_goes_on_although_the_target_begins_to_leave() {
+    let scene = running("[{classicLoadBalancerName: api}]").await;
+    scene.edit(|machine| {
+        let status = machine.status.as_mut().expect("a status");
+        status.submitted_terminations.push(FIRST.to_owned());
+    });
+    scene.delete();
+    let pass = scene.pass().await;
+    assert!(terminated(&pass), "{:?}", pass.calls);
+    assert_eq!(pass.says(ConditionType::InstanceReady), "False/Terminating");
+}
+
+#[tokio::test]
 async fn the_address_of_a_terminated_instance_is_deregistered() {
     let scene = running_by_address().await;
     assert_eq!(scene.aws.targets_of(&group()), ["10.0.0.1"]);
