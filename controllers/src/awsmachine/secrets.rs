@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use capa_api::conditions::{ConditionType, Reason};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::LaunchRecord;
 use capa_api::network::NetworkBootstrapBucket;
-use capa_cloud::{CloudError, Instance, StoredSecret};
+use capa_cloud::{CloudError, ErrorClass, Instance, StoredSecret};
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -22,6 +22,9 @@ use crate::launching::kept::KeptData;
 use crate::launching::lost::{self, LostMachine};
 use crate::launching::storage::LaunchSecrets;
 use crate::retry;
+
+/// Why data is not deleted at once.
+const UNANSWERED: &str = "a call to store it got no answer, and may store it up to five minutes later";
 
 /// Why data that AWS keeps is left there.
 #[derive(Clone, Copy)]
@@ -49,18 +52,40 @@ pub(super) async fn store(
     let stored = context.memory.stored_parts(scope.uid(), stored_data);
     for (part, secret) in (1..).zip(&of_launch.parts).skip(stored) {
         let stored = location.cloud.store_secret(&scope.key(), secret).await;
-        stored.map_err(|error| not_stored(secret, &error))?;
+        stored.map_err(|error| not_stored(scope, secret, &error, context))?;
         context.memory.stored(scope.uid(), stored_data, part);
     }
     Ok(())
 }
 
-fn not_stored(secret: &StoredSecret, error: &CloudError) -> Blocked {
+fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, context: &MachineContext) -> Blocked {
+    if error.class == ErrorClass::NoAnswer {
+        let now = context.kubernetes.uptime();
+        context.memory.store_unanswered(scope.uid(), now);
+    }
     let message = format!(
         "the bootstrap data cannot be stored as {} in {}, and nothing is launched without it: {error}",
         secret.name, secret.store
     );
     Blocked::by_call(ConditionType::BootstrapDataReady, message, error)
+}
+
+/// The time for which a call without an answer may still store data. What is deleted before could come back, and no
+/// record would name it.
+fn may_be_stored_for(scope: &MachineScope, context: &MachineContext) -> Duration {
+    let unanswered = context.memory.unanswered_store(scope.uid());
+    unanswered.map_or(Duration::ZERO, |at| {
+        (at + context.timing.visibility_age).saturating_sub(context.kubernetes.uptime())
+    })
+}
+
+/// Waits until no call without an answer can store data any longer.
+fn await_stored(scope: &MachineScope, waiting: ConditionUpdate, context: &MachineContext) -> Result<(), Blocked> {
+    let left = may_be_stored_for(scope, context);
+    if left.is_zero() {
+        return Ok(());
+    }
+    Err(Blocked::new(waiting, Next::Requeue(left)))
 }
 
 /// Deletes the data of a machine that has become a node, whose instance has ended, or whose instance is so old that it
@@ -76,7 +101,7 @@ pub(super) async fn delete_unneeded(
     if all.is_empty() {
         return;
     }
-    let left = needed_for(scope, instance, context);
+    let left = needed_for(scope, instance, context).max(may_be_stored_for(scope, context));
     if !left.is_zero() {
         scope.next = sooner(scope.next, Next::Requeue(left));
         return;
@@ -116,6 +141,12 @@ pub(super) fn sooner(next: Next, other: Next) -> Next {
 /// with it the record.
 pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     for kept in recorded_or_assumed(scope, context).await? {
+        let message = format!(
+            "the AWSMachine is released once its bootstrap data {} is deleted: {UNANSWERED}",
+            kept.shown()
+        );
+        let waiting = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+        await_stored(scope, waiting, context)?;
         let location = locate::of_kept(scope, &kept, context).await?;
         delete(scope, &kept, &location, context).await.map_err(|error| {
             let message = format!(
@@ -250,6 +281,12 @@ pub(super) async fn record(
 /// Deletes what an earlier attempt has stored at another place than the network names now. The user may have corrected
 /// the place because the identity may do nothing there.
 async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &MachineContext) -> Result<(), FlowError> {
+    let message = format!(
+        "the bootstrap data {} has to be deleted first: {UNANSWERED}",
+        kept.shown()
+    );
+    let waiting = ConditionType::BootstrapDataReady.is_false(Reason::Failed, message);
+    await_stored(scope, waiting, context)?;
     let location = locate::of_kept(scope, kept, context).await?;
     let cloud = location.cloud.clone();
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {

@@ -52,6 +52,8 @@ struct State {
     without_later: HashMap<String, String>,
     /// The bootstrap data of each machine, by UID, and the number of its parts that this process has stored.
     stored_data: HashMap<String, (Inputs, usize)>,
+    /// When the last call to store bootstrap data failed without an answer, by UID of the machine.
+    unanswered_stores: HashMap<String, Duration>,
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
     shortages: Shortages,
@@ -92,7 +94,8 @@ impl LaunchMemory {
         let state = self.state();
         let beside = self.hosts.entries() + self.elastic_ips.entries();
         let machines = beside + state.attempts.entries() + state.promised.len() + state.identity_groups.len();
-        machines + state.stored_data.len() + state.tries.len() + state.without_later.len() + self.refusals.entries()
+        let data = state.stored_data.len() + state.unanswered_stores.len();
+        machines + data + state.tries.len() + state.without_later.len() + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
@@ -171,6 +174,7 @@ impl LaunchMemory {
         state.attempts.forget(uid);
         state.promised.remove(uid);
         state.stored_data.remove(uid);
+        state.unanswered_stores.remove(uid);
         state.identity_groups.remove(uid);
         state.tries.remove(uid);
         state.without_later.remove(uid);
@@ -194,6 +198,16 @@ impl LaunchMemory {
     /// Forgets the stored bootstrap data of a machine: it is deleted, or an instance may have deleted it.
     pub(super) fn forget_stored(&self, uid: &str) {
         self.state().stored_data.remove(uid);
+    }
+
+    /// Records that a call to store bootstrap data has failed without an answer.
+    pub(super) fn store_unanswered(&self, uid: &str, at: Duration) {
+        self.state().unanswered_stores.insert(uid.to_owned(), at);
+    }
+
+    /// When the last call to store bootstrap data of a machine failed without an answer.
+    pub(super) fn unanswered_store(&self, uid: &str) -> Option<Duration> {
+        self.state().unanswered_stores.get(uid).copied()
     }
 
     /// Records that the instance of a deleted machine could not be looked up. After a pause of more than

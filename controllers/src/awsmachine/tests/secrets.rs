@@ -137,6 +137,35 @@ async fn a_deletion_waits_for_secrets_that_cannot_be_deleted() {
 }
 
 #[tokio::test]
+async fn a_deletion_waits_until_no_call_can_store_secrets_any_longer() {
+    let scene = Scene::with_spec(SPEC);
+    scene.aws.lose_next_answer("CreateSecret");
+    scene.pass().await;
+    scene.delete();
+    let waiting = scene.pass().await;
+    assert_eq!(waiting.says(ConditionType::InstanceReady), "False/DeletionBlocked");
+    let message = waiting.message(ConditionType::InstanceReady);
+    assert!(message.contains("got no answer"), "{message}");
+    assert_eq!(names(&scene), [NAME]);
+    let released = scene.after(Duration::from_secs(300)).await;
+    assert!(released.machine.is_none());
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
+async fn data_of_a_node_is_deleted_once_no_call_can_store_it_any_longer() {
+    let scene = Scene::with_spec(SPEC);
+    scene.aws.lose_next_answer("CreateSecret");
+    scene.pass().await;
+    let scene = scene.run().await;
+    join(&scene);
+    scene.pass().await;
+    assert_eq!(names(&scene), [NAME]);
+    scene.after(Duration::from_secs(300)).await;
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
 async fn secrets_that_cannot_be_deleted_do_not_make_a_node_unready() {
     let scene = Scene::with_spec(SPEC).run().await;
     join(&scene);
