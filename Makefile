@@ -142,7 +142,7 @@ sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one 
 	@"$(TARGET)/sim/sim" $(SIM_ARGUMENTS)
 
 .PHONY: sim-mutants
-sim-mutants: require-rust ## Break launch, ownership, absence, draining, addresses and secrets in fifteen ways and see the simulation find each
+sim-mutants: require-rust ## Break launch, ownership, absence, draining, addresses or secrets by each patch and see the simulation find it
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 # MUTANTS="--re cloud/src/limits" breaks these files only; `cargo mutants --help` lists the arguments.

@@ -2,18 +2,18 @@
 # Shows that the simulation can fail: breaks the protocol by each patch, in a copy of the tree, and plays seeds until one
 # finds it. A patch that no longer applies fails, and so does one that no seed finds.
 # Usage: check.sh <cargo target folder> [<patch>…]; without patches those beside this script are played. SEEDS: how many
-# seeds each has (default 1000).
+# seeds each has (default 10000).
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 tree="$(git -C "$here" rev-parse --show-toplevel)"
-work="$1/sim-mutants"
+# The dependencies are those of `make sim`.
+export CARGO_TARGET_DIR="$1"
+copy="$1/sim-mutants/tree"
 shift
 [ "$#" -gt 0 ] || set -- "$here"/*.patch
-copy="$work/tree"
-seeds="${SEEDS:-1000}"
+seeds="${SEEDS:-10000}"
 # Plain rustc, without the lints: a mutant may leave something unused.
-export CARGO_TARGET_DIR="$work/target" CARGO_INCREMENTAL=0
 unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
 mkdir -p "$copy"
 
@@ -38,12 +38,12 @@ play() {
     echo "$name: the patch does not apply any more: $output" >&2
     return 1
   fi
-  if ! output="$(cd "$copy" && cargo build --quiet --locked --package capa-simulation --bin sim 2>&1)"; then
+  if ! output="$(cd "$copy" && cargo build --quiet --locked --profile sim --package capa-simulation --bin sim 2>&1)"; then
     echo "$name: the mutant does not compile: $output" >&2
     return 1
   fi
   # A failure of the program itself, a wrong argument for instance, finds nothing.
-  output="$("$CARGO_TARGET_DIR/debug/sim" --seeds "$seeds" --until-failure 2>&1)" || true
+  output="$("$CARGO_TARGET_DIR/sim/sim" --seeds "$seeds" --until-failure 2>&1)" || true
   if ! found="$(grep '^found' <<<"$output")"; then
     echo "$name: not found within $seeds seeds: $(tail -n 1 <<<"$output")" >&2
     return 1

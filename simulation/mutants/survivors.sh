@@ -3,7 +3,7 @@
 # tests on each, and plays simulated histories with what these tests do not notice. What is left has to stand in
 # docs/mutants.md with a reason, and everything that stands there has to be left.
 # Usage: survivors.sh <cargo target folder> [<argument of cargo mutants>…], for example --re cloud/src/limits.
-# SEEDS: how many seeds each survivor has (default 1000).
+# SEEDS: how many seeds each survivor has (default 10000).
 set -euo pipefail
 
 if ! command -v cargo-mutants >/dev/null; then
