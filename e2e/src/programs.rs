@@ -50,7 +50,7 @@ pub fn upstream_specs() -> anyhow::Result<PathBuf> {
 pub fn cloud_init() -> anyhow::Result<PathBuf> {
     let path = tools().join("cloud-init");
     ensure!(
-        path.join("complete").exists(),
+        path.join("versions").exists(),
         "{} is missing; `make cloud-init` fetches it",
         path.display()
     );
