@@ -9,6 +9,6 @@ use kube::core::object::HasStatus;
 pub(crate) fn with_resync<K: HasStatus>(outcome: Outcome<K>, period: Duration) -> Outcome<K> {
     match outcome.next {
         Next::AwaitChange => outcome.with_next(Next::Requeue(period)),
-        Next::Requeue(_) | Next::RateLimited(_) | Next::Retry => outcome,
+        Next::Requeue(_) | Next::Deferred(_) | Next::Retry => outcome,
     }
 }

@@ -117,9 +117,10 @@ pub enum Next {
     AwaitChange,
     /// Reconciled after this time. Counts as success: the object's back-off starts anew.
     Requeue(Duration),
-    /// Reconciled after this time, when a rate limit allows the deferred call. Counts neither as success nor as
-    /// failure: if the back-off were reset, an object whose rate-limited call always fails would never slow down.
-    RateLimited(Duration),
+    /// Reconciled after this time, because a call was put off: until a rate limit allows it, or until an answer comes
+    /// that wakes the object before. Counts neither as success nor as failure: if the back-off were reset, an object
+    /// whose call always fails after such a wait would never slow down.
+    Deferred(Duration),
     /// Reconciled after the object's own exponential back-off with jitter, because a step failed that may succeed
     /// later.
     Retry,

@@ -445,7 +445,7 @@ impl Process {
                 backoff.reset(uid);
                 Some(delay)
             }
-            Ok(Next::RateLimited(delay)) => Some(delay),
+            Ok(Next::Deferred(delay)) => Some(delay),
             Err(ReconcileErrorKind::Gone) => None,
             Err(ReconcileErrorKind::Conflict) => Some(CACHE_GLANCE),
             Ok(Next::Retry) | Err(ReconcileErrorKind::Failed) => Some(backoff.failed(uid)),

@@ -52,14 +52,11 @@ pub(super) fn find_with_others(
             Ok(found)
         }
         // The answer comes earlier than this, unless the session of the machine has changed meanwhile.
-        LookupAnswer::Pending(None) => Err(FlowError::Waits(
-            LOOKS_UP,
-            Next::RateLimited(timing.transition_interval),
-        )),
+        LookupAnswer::Pending(None) => Err(FlowError::Waits(LOOKS_UP, Next::Deferred(timing.transition_interval))),
         LookupAnswer::Pending(Some(error)) => {
             // The lookup is repeated for all machines that wait for it.
             let condition = failed(&error).condition;
-            Err(Blocked::new(condition, Next::RateLimited(timing.listing_interval)).into())
+            Err(Blocked::new(condition, Next::Deferred(timing.listing_interval)).into())
         }
     }
 }

@@ -46,7 +46,7 @@ use capa_api::conditions::ConditionType;
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::Observation;
-use capa_runtime::reconcile::{Outcome, ReconcileError};
+use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
 
 use self::blocked::{Blocked, FlowError};
 pub use self::context::MachineContext;
@@ -103,6 +103,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         Err(FlowError::Postponed) => {
             let recorded = scope.events.into_iter().filter(|event| event.is_recorded);
             let postponed = Outcome::done(scope.machine).with_events(recorded);
+            let postponed = postponed.with_next(Next::Deferred(context.timing.source_retry_cap));
             return Ok(
                 postponed.because("the infrastructure object is being read, and its answer wakes the AWSMachine")
             );

@@ -326,7 +326,7 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
     let deferred = scene.written().await;
     assert_eq!(
         (deferred.says.as_str(), deferred.next),
-        ("Unknown/Throttled", Next::RateLimited(turn))
+        ("Unknown/Throttled", Next::Deferred(turn))
     );
     let known = scene.written().await;
     assert_eq!((known.says.as_str(), known.cpu.as_deref()), ("True/Ready", Some("2")));

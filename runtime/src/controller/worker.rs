@@ -277,7 +277,7 @@ impl<R: Reconciler> Worker<R> {
                 self.backoff.reset(uid);
                 (ReconcileResult::RequeueAfter, Some(delay))
             }
-            Ok(Next::RateLimited(delay)) => (ReconcileResult::RequeueAfter, Some(delay)),
+            Ok(Next::Deferred(delay)) => (ReconcileResult::RequeueAfter, Some(delay)),
             Ok(Next::Retry) => (ReconcileResult::Requeue, Some(self.backoff.failed(uid))),
             Err(failure) => match failure.kind() {
                 ReconcileErrorKind::Gone => (ReconcileResult::Success, None),

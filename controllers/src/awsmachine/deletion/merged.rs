@@ -26,8 +26,8 @@ fn earlier(one: Next, other: Next) -> Next {
     match (one, other) {
         (Next::Retry, _) | (_, Next::Retry) => Next::Retry,
         (Next::AwaitChange, next) | (next, Next::AwaitChange) => next,
-        (Next::RateLimited(one), Next::RateLimited(other)) => Next::RateLimited(one.min(other)),
-        (Next::Requeue(one) | Next::RateLimited(one), Next::Requeue(other) | Next::RateLimited(other)) => {
+        (Next::Deferred(one), Next::Deferred(other)) => Next::Deferred(one.min(other)),
+        (Next::Requeue(one) | Next::Deferred(one), Next::Requeue(other) | Next::Deferred(other)) => {
             Next::Requeue(one.min(other))
         }
     }
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(next(vec![Next::AwaitChange, requeue(7)]), Some(requeue(7)));
         assert_eq!(next(vec![requeue(7), requeue(5)]), Some(requeue(5)));
         assert_eq!(next(vec![requeue(7), Next::Retry]), Some(Next::Retry));
-        let limited = Next::RateLimited(Duration::from_secs(3));
+        let limited = Next::Deferred(Duration::from_secs(3));
         assert_eq!(next(vec![limited, requeue(7)]), Some(requeue(3)));
     }
 

@@ -59,7 +59,7 @@ pub(super) fn take(
         Permission::Waits => {
             announce(Duration::ZERO);
             // Only machines whose turn has come wait here: a few.
-            let soon = Next::RateLimited(context.timing.rate_second / 4);
+            let soon = Next::Deferred(context.timing.rate_second / 4);
             Err(FlowError::Waits(AWAITS_FIRST, soon))
         }
     }

@@ -109,7 +109,7 @@ async fn a_deletion_waits_for_the_turn_of_its_lookup() {
         .fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
     let deferred = scene.pass().await;
     assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert_eq!(deferred.next, Next::RateLimited(turn));
+    assert_eq!(deferred.next, Next::Deferred(turn));
     let pass = scene.after(turn).await;
     assert_released(&scene, &pass);
 }

@@ -118,7 +118,7 @@ async fn launch_others(scene: &Scene, machines: usize) {
 /// How long a pass waits for its turn within the request rate.
 fn turn(pass: &Pass) -> Duration {
     match pass.next {
-        Next::RateLimited(turn) => turn,
+        Next::Deferred(turn) => turn,
         next => panic!("not limited: {next:?}"),
     }
 }

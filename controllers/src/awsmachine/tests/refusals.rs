@@ -220,7 +220,7 @@ async fn calls_within(scene: &Scene, action: &str, long: Duration) -> usize {
         let pass = scene.pass().await;
         calls += pass.calls.iter().filter(|call| *call == action).count();
         let next = match pass.next {
-            Next::Requeue(next) | Next::RateLimited(next) => next,
+            Next::Requeue(next) | Next::Deferred(next) => next,
             Next::Retry | Next::AwaitChange => Duration::from_secs(1),
         };
         scene.kubernetes.advance(next);

@@ -30,7 +30,7 @@ async fn failures_back_off_per_object() {
 async fn a_failing_rate_limited_object_backs_off() {
     let reconciler = Scripted::new(|object, before| {
         let next = match before % 2 {
-            0 => Next::RateLimited(Duration::from_millis(100)),
+            0 => Next::Deferred(Duration::from_millis(100)),
             _ => Next::Retry,
         };
         Ok(Outcome::done(object.clone()).with_next(next))
