@@ -42,73 +42,6 @@ async fn has_ipv6(s: &Scenario, name: &str, expected: bool) -> anyhow::Result<()
 }
 
 #[test]
-fn machines_have_ipv6_where_their_cluster_uses_it() -> anyhow::Result<()> {
-    story("dual-stack", async |s| {
-        make_dual_stack(s).await?;
-        s.cluster("four").await?;
-        s.machine("four", "four", INLINE).await?;
-        let subnet = &s.network.zones[1].private_subnet_id;
-        s.user.tag(subnet, "tier", "six").await?;
-        let uses_ipv6 = s
-            .unmanaged("six", "")
-            .replace(&format!("{{id: {subnet}}}"), &format!("{{id: {subnet}, isIpv6: true}}"));
-        s.owned("six", &uses_ipv6).await?;
-        s.infrastructure_provisioned("six").await?;
-        for (name, spec) in [
-            ("plain", String::new()),
-            ("by-id", format!(", subnet: {{id: {subnet}}}")),
-            (
-                "by-filter",
-                ", subnet: {filters: [{name: 'tag:tier', values: [six]}]}".to_owned(),
-            ),
-            ("without", ", assignPrimaryIPv6: disabled".to_owned()),
-        ] {
-            s.machine(name, "six", &format!("{INLINE}{spec}")).await?;
-        }
-        for (name, expected) in [
-            ("four", false),
-            ("plain", true),
-            ("by-id", true),
-            ("by-filter", true),
-            ("without", false),
-        ] {
-            has_ipv6(s, name, expected).await?;
-        }
-
-        // The same where nobody looks the VPC up, and where another controller does it.
-        let quiet = s.unmanaged("quiet", "  preflight: {mode: Disabled}").replace(
-            &format!("{{id: {subnet}}}"),
-            &format!(
-                "{{id: {subnet}, isIpv6: true, availabilityZone: {}}}",
-                s.network.zones[1].name
-            ),
-        );
-        s.owned("quiet", &quiet).await?;
-        s.infrastructure_provisioned("quiet").await?;
-        let vpc = format!("{{id: {}, ipv6: {{cidrBlock: '{PREFIX}0::/56'}}}}", s.network.vpc_id);
-        let foreign = format!(
-            "  network:
-    vpc: {vpc}
-    subnets: [{{id: {subnet}, isIpv6: true}}]
-    securityGroupOverrides: {{node: {}}}",
-            s.network.node_security_group_id
-        );
-        s.cluster_in_mode("foreign", false, &foreign).await?;
-        for cluster in ["quiet", "foreign"] {
-            for (name, spec) in [
-                ("plain", String::new()),
-                ("by-id", format!(", subnet: {{id: {subnet}}}")),
-            ] {
-                let name = format!("{cluster}-{name}");
-                s.machine(&name, cluster, &format!("{INLINE}{spec}")).await?;
-                has_ipv6(s, &name, true).await?;
-            }
-        }
-        Ok(())
-    })
-}
-
-#[test]
 fn a_machine_has_a_name_in_the_domain_of_its_vpc() -> anyhow::Result<()> {
     story("dhcp-domain", async |s| {
         let ec2 = s.user.ec2();
@@ -140,4 +73,75 @@ fn a_machine_has_a_name_in_the_domain_of_its_vpc() -> anyhow::Result<()> {
         })
         .await
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn machines_have_ipv6_where_their_cluster_uses_it() -> anyhow::Result<()> {
+        story("dual-stack", async |s| {
+            make_dual_stack(s).await?;
+            s.cluster("four").await?;
+            s.machine("four", "four", INLINE).await?;
+            let subnet = &s.network.zones[1].private_subnet_id;
+            s.user.tag(subnet, "tier", "six").await?;
+            let uses_ipv6 = s
+                .unmanaged("six", "")
+                .replace(&format!("{{id: {subnet}}}"), &format!("{{id: {subnet}, isIpv6: true}}"));
+            s.owned("six", &uses_ipv6).await?;
+            s.infrastructure_provisioned("six").await?;
+            for (name, spec) in [
+                ("plain", String::new()),
+                ("by-id", format!(", subnet: {{id: {subnet}}}")),
+                (
+                    "by-filter",
+                    ", subnet: {filters: [{name: 'tag:tier', values: [six]}]}".to_owned(),
+                ),
+                ("without", ", assignPrimaryIPv6: disabled".to_owned()),
+            ] {
+                s.machine(name, "six", &format!("{INLINE}{spec}")).await?;
+            }
+            for (name, expected) in [
+                ("four", false),
+                ("plain", true),
+                ("by-id", true),
+                ("by-filter", true),
+                ("without", false),
+            ] {
+                has_ipv6(s, name, expected).await?;
+            }
+
+            // The same where nobody looks the VPC up, and where another controller does it.
+            let quiet = s.unmanaged("quiet", "  preflight: {mode: Disabled}").replace(
+                &format!("{{id: {subnet}}}"),
+                &format!(
+                    "{{id: {subnet}, isIpv6: true, availabilityZone: {}}}",
+                    s.network.zones[1].name
+                ),
+            );
+            s.owned("quiet", &quiet).await?;
+            s.infrastructure_provisioned("quiet").await?;
+            let vpc = format!("{{id: {}, ipv6: {{cidrBlock: '{PREFIX}0::/56'}}}}", s.network.vpc_id);
+            let foreign = format!(
+                "  network:
+        vpc: {vpc}
+        subnets: [{{id: {subnet}, isIpv6: true}}]
+        securityGroupOverrides: {{node: {}}}",
+                s.network.node_security_group_id
+            );
+            s.cluster_in_mode("foreign", false, &foreign).await?;
+            for cluster in ["quiet", "foreign"] {
+                for (name, spec) in [
+                    ("plain", String::new()),
+                    ("by-id", format!(", subnet: {{id: {subnet}}}")),
+                ] {
+                    let name = format!("{cluster}-{name}");
+                    s.machine(&name, cluster, &format!("{INLINE}{spec}")).await?;
+                    has_ipv6(s, &name, true).await?;
+                }
+            }
+            Ok(())
+        })
+    }
 }

@@ -38,36 +38,6 @@ impl Scenario {
 }
 
 #[test]
-fn the_objects_of_a_cluster_are_deleted_in_any_order() -> anyhow::Result<()> {
-    story("any-order", async |s| {
-        let clusters = ["first", "second", "third", "fourth"];
-        for name in clusters {
-            s.cluster(name).await?;
-            s.machine(&format!("{name}-w0"), name, INLINE).await?;
-        }
-        for name in clusters {
-            s.machine_ready(&format!("{name}-w0")).await?;
-        }
-        // Four orders: each object is the first and the last of one, or nearly.
-        for (rotation, name) in clusters.into_iter().enumerate() {
-            let mut objects = OBJECTS;
-            objects.rotate_left(rotation);
-            if rotation % 2 == 1 {
-                objects.reverse();
-            }
-            for object in objects {
-                s.delete_of(name, object).await?;
-            }
-        }
-        for name in clusters {
-            s.nothing_left_of(name).await?;
-        }
-        assert_eq!(s.user.live_instances().await?, []);
-        Ok(())
-    })
-}
-
-#[test]
 fn an_awscluster_that_is_deleted_first_waits_for_its_machines() -> anyhow::Result<()> {
     story("cluster-first", async |s| {
         s.cluster("dev").await?;
@@ -131,4 +101,38 @@ fn a_deletion_waits_for_an_identity_that_was_deleted_first() -> anyhow::Result<(
         assert_eq!(s.user.live_instances().await?, []);
         Ok(())
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn the_objects_of_a_cluster_are_deleted_in_any_order() -> anyhow::Result<()> {
+        story("any-order", async |s| {
+            let clusters = ["first", "second", "third", "fourth"];
+            for name in clusters {
+                s.cluster(name).await?;
+                s.machine(&format!("{name}-w0"), name, INLINE).await?;
+            }
+            for name in clusters {
+                s.machine_ready(&format!("{name}-w0")).await?;
+            }
+            // Four orders: each object is the first and the last of one, or nearly.
+            for (rotation, name) in clusters.into_iter().enumerate() {
+                let mut objects = OBJECTS;
+                objects.rotate_left(rotation);
+                if rotation % 2 == 1 {
+                    objects.reverse();
+                }
+                for object in objects {
+                    s.delete_of(name, object).await?;
+                }
+            }
+            for name in clusters {
+                s.nothing_left_of(name).await?;
+            }
+            assert_eq!(s.user.live_instances().await?, []);
+            Ok(())
+        })
+    }
 }

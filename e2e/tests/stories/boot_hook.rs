@@ -29,11 +29,6 @@ fn a_node_reads_its_data_from_secrets_manager_and_deletes_it() -> anyhow::Result
     a_node_reads_its_data(SecretsBackend::SecretsManager, 100_000, 2)
 }
 
-#[test]
-fn a_node_reads_its_data_from_parameter_store_and_deletes_it() -> anyhow::Result<()> {
-    a_node_reads_its_data(SecretsBackend::SsmParameterStore, 7_000, 3)
-}
-
 fn a_node_reads_its_data(backend: SecretsBackend, padding: usize, count: usize) -> anyhow::Result<()> {
     tell("boot-hook", async |delivery| {
         let stored = delivery.store(backend, padding).await?;
@@ -197,6 +192,11 @@ runcmd:
             );
             Ok(())
         })
+    }
+
+    #[test]
+    fn a_node_reads_its_data_from_parameter_store_and_deletes_it() -> anyhow::Result<()> {
+        a_node_reads_its_data(SecretsBackend::SsmParameterStore, 7_000, 3)
     }
 }
 

@@ -115,55 +115,59 @@ fn each_field_of_an_awscluster_reaches_its_machines() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn control_planes_join_both_load_balancers_of_another_controller() -> anyhow::Result<()> {
-    story("two-balancers", async |s| {
-        let (network, user) = (&s.network, &s.user);
-        let internal = user.create_network_load_balancer(network, "dev-int").await?;
-        let spec = format!(
-            "  controlPlaneLoadBalancer: {{name: dev-int, loadBalancerType: nlb, scheme: internal}}
-  secondaryControlPlaneLoadBalancer: {{name: dev-ext, loadBalancerType: nlb, scheme: internet-facing}}
-  network:
-    subnets: [{{id: {}}}]
-    securityGroupOverrides: {{node: {}}}",
-            network.zones[0].private_subnet_id, network.node_security_group_id,
-        );
-        s.cluster_in_mode("dev", false, &spec).await?;
-        s.control_plane_machine("first", "dev").await?;
-        let message = s.machine_lacks("first", "NetworkReady", "NotFound").await?;
-        assert!(message.contains("load balancer dev-ext does not exist"), "{message}");
-        assert!(s.launches().is_empty(), "{}", s.launches());
+mod long_stories {
+    use super::*;
 
-        let external = user.create_network_load_balancer(network, "dev-ext").await?;
-        let ready = s.machine_ready("first").await?;
-        let expected = [(text(&ready, "/spec/instanceID").to_owned(), "healthy".to_owned())];
-        for balancer in [internal, external] {
-            assert_eq!(user.targets(&balancer.target_group_arn).await?, expected);
-        }
-        Ok(())
-    })
-}
+    #[test]
+    fn a_machine_with_its_own_subnet_needs_no_other_of_the_cluster() -> anyhow::Result<()> {
+        story("own-subnet", async |s| {
+            let network = &s.network;
+            let (subnet, group) = (&network.zones[0].private_subnet_id, &network.node_security_group_id);
+            for is_unmanaged in [true, false] {
+                let name = if is_unmanaged { "unmanaged" } else { "managed-by" };
+                let spec = format!(
+                    "  additionalTags: {{team: payments}}\n  network: {{vpc: {{id: {}}}}}",
+                    network.vpc_id
+                );
+                s.cluster_in_mode(name, is_unmanaged, &spec).await?;
+                let own = format!("{INLINE}, subnet: {{id: {subnet}}}, additionalSecurityGroups: [{{id: {group}}}]");
+                s.machine(name, name, &own).await?;
+                let ready: DynamicObject = s.machine_ready(name).await?;
+                let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
+                assert_eq!(launch.tags("instance").get("team"), Some(&"payments"), "{name}");
+                let placed = launch.parameter("NetworkInterface.1.SubnetId");
+                assert_eq!(placed, Some(subnet.as_str()), "{name}");
+            }
+            Ok(())
+        })
+    }
 
-#[test]
-fn a_machine_with_its_own_subnet_needs_no_other_of_the_cluster() -> anyhow::Result<()> {
-    story("own-subnet", async |s| {
-        let network = &s.network;
-        let (subnet, group) = (&network.zones[0].private_subnet_id, &network.node_security_group_id);
-        for is_unmanaged in [true, false] {
-            let name = if is_unmanaged { "unmanaged" } else { "managed-by" };
+    #[test]
+    fn control_planes_join_both_load_balancers_of_another_controller() -> anyhow::Result<()> {
+        story("two-balancers", async |s| {
+            let (network, user) = (&s.network, &s.user);
+            let internal = user.create_network_load_balancer(network, "dev-int").await?;
             let spec = format!(
-                "  additionalTags: {{team: payments}}\n  network: {{vpc: {{id: {}}}}}",
-                network.vpc_id
+                "  controlPlaneLoadBalancer: {{name: dev-int, loadBalancerType: nlb, scheme: internal}}
+      secondaryControlPlaneLoadBalancer: {{name: dev-ext, loadBalancerType: nlb, scheme: internet-facing}}
+      network:
+        subnets: [{{id: {}}}]
+        securityGroupOverrides: {{node: {}}}",
+                network.zones[0].private_subnet_id, network.node_security_group_id,
             );
-            s.cluster_in_mode(name, is_unmanaged, &spec).await?;
-            let own = format!("{INLINE}, subnet: {{id: {subnet}}}, additionalSecurityGroups: [{{id: {group}}}]");
-            s.machine(name, name, &own).await?;
-            let ready: DynamicObject = s.machine_ready(name).await?;
-            let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
-            assert_eq!(launch.tags("instance").get("team"), Some(&"payments"), "{name}");
-            let placed = launch.parameter("NetworkInterface.1.SubnetId");
-            assert_eq!(placed, Some(subnet.as_str()), "{name}");
-        }
-        Ok(())
-    })
+            s.cluster_in_mode("dev", false, &spec).await?;
+            s.control_plane_machine("first", "dev").await?;
+            let message = s.machine_lacks("first", "NetworkReady", "NotFound").await?;
+            assert!(message.contains("load balancer dev-ext does not exist"), "{message}");
+            assert!(s.launches().is_empty(), "{}", s.launches());
+
+            let external = user.create_network_load_balancer(network, "dev-ext").await?;
+            let ready = s.machine_ready("first").await?;
+            let expected = [(text(&ready, "/spec/instanceID").to_owned(), "healthy".to_owned())];
+            for balancer in [internal, external] {
+                assert_eq!(user.targets(&balancer.target_group_arn).await?, expected);
+            }
+            Ok(())
+        })
+    }
 }

@@ -75,24 +75,6 @@ fn values_that_ask_for_what_happens_anyway_are_accepted() -> anyhow::Result<()> 
 }
 
 #[test]
-fn data_for_windows_is_sent_as_it_is() -> anyhow::Result<()> {
-    story("windows", async |s| {
-        s.cluster("dev").await?;
-        let script = "<powershell>\nJoin-Cluster\n</powershell>\n<persist>true</persist>";
-        let secret = fixtures::bootstrap_secret("windows", script).replace("cloud-config", "powershell-xml");
-        s.apply(&secret).await?;
-        // Without cloudInit the data would go through Secrets Manager, whose script is for bash.
-        s.apply(&machine("windows", "dev", "uncompressedUserData: true"))
-            .await?;
-        let ready = s.machine_ready("windows").await?;
-        let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
-        let sent = fixtures::user_data(script);
-        assert_eq!(launch.parameter("UserData"), Some(digest(sent.as_bytes()).as_str()));
-        Ok(())
-    })
-}
-
-#[test]
 fn a_secret_of_ranchers_bootstrap_object_is_delivered() -> anyhow::Result<()> {
     story("rancher", async |s| {
         s.cluster("dev").await?;
@@ -134,4 +116,26 @@ fn a_secret_of_ranchers_bootstrap_object_is_delivered() -> anyhow::Result<()> {
         assert_eq!(launch.parameter("UserData"), Some(digest(sent.as_bytes()).as_str()));
         kind.forget(s).await
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn data_for_windows_is_sent_as_it_is() -> anyhow::Result<()> {
+        story("windows", async |s| {
+            s.cluster("dev").await?;
+            let script = "<powershell>\nJoin-Cluster\n</powershell>\n<persist>true</persist>";
+            let secret = fixtures::bootstrap_secret("windows", script).replace("cloud-config", "powershell-xml");
+            s.apply(&secret).await?;
+            // Without cloudInit the data would go through Secrets Manager, whose script is for bash.
+            s.apply(&machine("windows", "dev", "uncompressedUserData: true"))
+                .await?;
+            let ready = s.machine_ready("windows").await?;
+            let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
+            let sent = fixtures::user_data(script);
+            assert_eq!(launch.parameter("UserData"), Some(digest(sent.as_bytes()).as_str()));
+            Ok(())
+        })
+    }
 }

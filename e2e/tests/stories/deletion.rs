@@ -126,24 +126,28 @@ pub(super) async fn remove_by_force(
     .await
 }
 
-#[test]
-fn deleting_a_cluster_takes_all_its_machines_along() -> anyhow::Result<()> {
-    story("whole-cluster", async |s| {
-        let before = s.user.dump().await?;
-        s.cluster("dev").await?;
-        s.machine_deployment("workers", "dev", 2).await?;
-        let machines = s.machines_ready(2).await?;
-        s.delete(CORE, "Cluster", "dev").await?;
-        for machine in &machines {
-            assert!(
-                s.has_terminated(text(machine, "/spec/instanceID")),
-                "{}",
-                at(machine, "/spec")
-            );
-        }
-        s.launched_once()?;
-        assert!(s.user.live_instances().await?.is_empty());
-        assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
-        Ok(())
-    })
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn deleting_a_cluster_takes_all_its_machines_along() -> anyhow::Result<()> {
+        story("whole-cluster", async |s| {
+            let before = s.user.dump().await?;
+            s.cluster("dev").await?;
+            s.machine_deployment("workers", "dev", 2).await?;
+            let machines = s.machines_ready(2).await?;
+            s.delete(CORE, "Cluster", "dev").await?;
+            for machine in &machines {
+                assert!(
+                    s.has_terminated(text(machine, "/spec/instanceID")),
+                    "{}",
+                    at(machine, "/spec")
+                );
+            }
+            s.launched_once()?;
+            assert!(s.user.live_instances().await?.is_empty());
+            assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
+            Ok(())
+        })
+    }
 }

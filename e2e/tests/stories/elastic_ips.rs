@@ -80,26 +80,30 @@ fn a_machine_has_an_elastic_ip_for_as_long_as_it_lives() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn a_lost_answer_allocates_no_second_address() -> anyhow::Result<()> {
-    story("lost-address", async |s| {
-        s.cluster("dev").await?;
-        s.aws().add_address_pool(POOL, 5);
-        let lost = s.aws().fault(Fault::on("AllocateAddress").dropped_after_effect());
-        machine(s, "one").await?;
-        eventually(WITHIN, "the address of the lost answer", async || {
-            ensure!(addresses(s).await?.len() == 1, "no call has reached EC2");
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_lost_answer_allocates_no_second_address() -> anyhow::Result<()> {
+        story("lost-address", async |s| {
+            s.cluster("dev").await?;
+            s.aws().add_address_pool(POOL, 5);
+            let lost = s.aws().fault(Fault::on("AllocateAddress").dropped_after_effect());
+            machine(s, "one").await?;
+            eventually(WITHIN, "the address of the lost answer", async || {
+                ensure!(addresses(s).await?.len() == 1, "no call has reached EC2");
+                Ok(())
+            })
+            .await?;
+            s.manager().kill().await?;
+            lost.lift();
+            s.start_manager().await?;
+            has_address(s, "one").await?;
+            assert_eq!(addresses(s).await?.len(), 1);
+            s.delete(CORE, "Machine", "one").await?;
+            s.gone(OURS, "AWSMachine", &["one"]).await?;
+            assert_eq!(addresses(s).await?, []);
             Ok(())
         })
-        .await?;
-        s.manager().kill().await?;
-        lost.lift();
-        s.start_manager().await?;
-        has_address(s, "one").await?;
-        assert_eq!(addresses(s).await?.len(), 1);
-        s.delete(CORE, "Machine", "one").await?;
-        s.gone(OURS, "AWSMachine", &["one"]).await?;
-        assert_eq!(addresses(s).await?, []);
-        Ok(())
-    })
+    }
 }

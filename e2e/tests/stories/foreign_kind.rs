@@ -53,55 +53,6 @@ fn machines_launch_from_any_labelled_kind_once_it_is_readable() -> anyhow::Resul
     })
 }
 
-#[test]
-fn a_wrong_field_of_a_foreign_object_is_named_and_not_launched() -> anyhow::Result<()> {
-    story("foreign-faults", async |s| {
-        let kind = Kind::new("infrastructure.cluster.x-k8s.io", "MadeUpCluster");
-        s.apply(&kind.definition()).await?;
-        let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
-        s.apply(&for_us).await?;
-        let identity = json!({"kind": "AWSClusterRoleIdentity", "name": "hunter2"});
-        let subnets = json!("hunter2");
-        let with = |field: &str, value: Value| {
-            let mut network = network(s);
-            network[field] = value;
-            json!({"network": network})
-        };
-        for (name, status, reason, part) in [
-            ("silent", json!({}), "NotReady", "status.network"),
-            (
-                "bold",
-                with("identityRef", identity),
-                "AuthorityNotAllowed",
-                "identityRef",
-            ),
-            (
-                "greedy",
-                with("controlPlaneTargets", json!([{"classicLoadBalancerName": "hunter2"}])),
-                "AuthorityNotAllowed",
-                "controlPlaneTargets",
-            ),
-            ("odd", with("subnets", subnets), "WrongType", "status.network.subnets"),
-            ("nowhere", with("region", json!("")), "MissingField", "region"),
-        ] {
-            kind.cluster(s, name, status).await?;
-            s.machine(name, name, INLINE).await?;
-            let message = s.machine_lacks(name, "NetworkReady", reason).await?;
-            assert!(message.contains(part), "{message}");
-            assert!(reason == "MissingField" || message.contains(&format!("MadeUpCluster/{name}")));
-            assert!(!message.contains("hunter2"), "{message}");
-        }
-        assert!(s.aws().manager_journal().is_empty());
-
-        kind.publish(s, "bold", with("identityRef", Value::Null)).await?;
-        kind.publish(s, "odd", json!({"network": network(s)})).await?;
-        s.machine_ready("bold").await?;
-        s.machine_ready("odd").await?;
-        s.assert_mutating(&[("RunInstances", 2)]);
-        kind.forget(s).await
-    })
-}
-
 /// The last zone's subnet, and the other network fields that a placement can use.
 pub(super) fn network(scenario: &Scenario) -> Value {
     let subnets: Vec<Value> = scenario
@@ -190,5 +141,58 @@ rules: [{{apiGroups: [{group}], resources: [{plural}], verbs: {verbs}}}]
             }
         }
         Ok(())
+    }
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_wrong_field_of_a_foreign_object_is_named_and_not_launched() -> anyhow::Result<()> {
+        story("foreign-faults", async |s| {
+            let kind = Kind::new("infrastructure.cluster.x-k8s.io", "MadeUpCluster");
+            s.apply(&kind.definition()).await?;
+            let for_us = kind.readable_by("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]");
+            s.apply(&for_us).await?;
+            let identity = json!({"kind": "AWSClusterRoleIdentity", "name": "hunter2"});
+            let subnets = json!("hunter2");
+            let with = |field: &str, value: Value| {
+                let mut network = network(s);
+                network[field] = value;
+                json!({"network": network})
+            };
+            for (name, status, reason, part) in [
+                ("silent", json!({}), "NotReady", "status.network"),
+                (
+                    "bold",
+                    with("identityRef", identity),
+                    "AuthorityNotAllowed",
+                    "identityRef",
+                ),
+                (
+                    "greedy",
+                    with("controlPlaneTargets", json!([{"classicLoadBalancerName": "hunter2"}])),
+                    "AuthorityNotAllowed",
+                    "controlPlaneTargets",
+                ),
+                ("odd", with("subnets", subnets), "WrongType", "status.network.subnets"),
+                ("nowhere", with("region", json!("")), "MissingField", "region"),
+            ] {
+                kind.cluster(s, name, status).await?;
+                s.machine(name, name, INLINE).await?;
+                let message = s.machine_lacks(name, "NetworkReady", reason).await?;
+                assert!(message.contains(part), "{message}");
+                assert!(reason == "MissingField" || message.contains(&format!("MadeUpCluster/{name}")));
+                assert!(!message.contains("hunter2"), "{message}");
+            }
+            assert!(s.aws().manager_journal().is_empty());
+
+            kind.publish(s, "bold", with("identityRef", Value::Null)).await?;
+            kind.publish(s, "odd", json!({"network": network(s)})).await?;
+            s.machine_ready("bold").await?;
+            s.machine_ready("odd").await?;
+            s.assert_mutating(&[("RunInstances", 2)]);
+            kind.forget(s).await
+        })
     }
 }

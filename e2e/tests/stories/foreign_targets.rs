@@ -25,41 +25,6 @@ impl Scenario {
 }
 
 #[test]
-fn the_target_group_of_a_neighbour_is_refused_until_it_leaves() -> anyhow::Result<()> {
-    mostly_waits();
-    story("neighbours-target", async |s| {
-        let group = s.balancer().await?.target_group_arn;
-        let targets = format!("[{{targetGroupARN: '{group}'}}]");
-        s.cluster_with_targets("prod", &targets).await?;
-        s.control_plane_machine("victim", "prod").await?;
-        let victim = s.machine_ready("victim").await?;
-        let id = text(&victim, "/spec/instanceID").to_owned();
-        let registered = [(id, "healthy".to_owned())];
-        assert_eq!(s.user.targets(&group).await?, registered);
-
-        s.cluster_with_targets("dev", &targets).await?;
-        s.control_plane_machine("intruder", "dev").await?;
-        let holder = format!(
-            "is used or named by the control plane of Cluster {}/prod",
-            s.namespace()
-        );
-        s.is_refused("intruder", &holder).await?;
-        assert_eq!(s.user.targets(&group).await?, registered);
-        s.machine_ready("victim").await?;
-
-        // A Cluster that is older keeps the group while it names it.
-        s.begin_deletion(CORE, "Machine", "victim").await?;
-        s.gone(OURS, "AWSMachine", &["victim"]).await?;
-        s.is_refused("intruder", &holder).await?;
-        s.delete(CORE, "Cluster", "prod").await?;
-        let heir = s.machine_ready("intruder").await?;
-        let id = text(&heir, "/spec/instanceID").to_owned();
-        assert_eq!(s.user.targets(&group).await?, [(id, "healthy".to_owned())]);
-        Ok(())
-    })
-}
-
-#[test]
 fn targets_that_another_cluster_owns_by_tag_are_refused() -> anyhow::Result<()> {
     story("owned-target", async |s| {
         let (group, owner) = (s.balancer().await?.target_group_arn, "kubernetes.io/cluster/prod");
@@ -126,6 +91,41 @@ mod long_stories {
                 .await?;
             assert!(user.targets(&group).await?.is_empty());
             assert!(user.live_instances().await?.is_empty());
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn the_target_group_of_a_neighbour_is_refused_until_it_leaves() -> anyhow::Result<()> {
+        mostly_waits();
+        story("neighbours-target", async |s| {
+            let group = s.balancer().await?.target_group_arn;
+            let targets = format!("[{{targetGroupARN: '{group}'}}]");
+            s.cluster_with_targets("prod", &targets).await?;
+            s.control_plane_machine("victim", "prod").await?;
+            let victim = s.machine_ready("victim").await?;
+            let id = text(&victim, "/spec/instanceID").to_owned();
+            let registered = [(id, "healthy".to_owned())];
+            assert_eq!(s.user.targets(&group).await?, registered);
+
+            s.cluster_with_targets("dev", &targets).await?;
+            s.control_plane_machine("intruder", "dev").await?;
+            let holder = format!(
+                "is used or named by the control plane of Cluster {}/prod",
+                s.namespace()
+            );
+            s.is_refused("intruder", &holder).await?;
+            assert_eq!(s.user.targets(&group).await?, registered);
+            s.machine_ready("victim").await?;
+
+            // A Cluster that is older keeps the group while it names it.
+            s.begin_deletion(CORE, "Machine", "victim").await?;
+            s.gone(OURS, "AWSMachine", &["victim"]).await?;
+            s.is_refused("intruder", &holder).await?;
+            s.delete(CORE, "Cluster", "prod").await?;
+            let heir = s.machine_ready("intruder").await?;
+            let id = text(&heir, "/spec/instanceID").to_owned();
+            assert_eq!(s.user.targets(&group).await?, [(id, "healthy".to_owned())]);
             Ok(())
         })
     }

@@ -57,11 +57,6 @@ const AT_ONCE: usize = 8;
 /// The number of replacements for an object that the API server refuses.
 const ATTEMPTS: usize = 50;
 
-#[test]
-fn hostile_objects_neither_stop_nor_busy_the_manager() -> anyhow::Result<()> {
-    hostile_objects(1)
-}
-
 mod long_stories {
     #[test]
     fn a_thousand_hostile_objects_neither_stop_nor_busy_the_manager() -> anyhow::Result<()> {

@@ -96,89 +96,6 @@ fn a_lost_answer_allocates_no_second_host() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_lost_status_leaves_no_host_behind() -> anyhow::Result<()> {
-    story("host-of-lost-status", async |s| {
-        s.cluster("dev").await?;
-        s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
-        s.machine_ready("one").await?;
-        s.lose_status("one").await?;
-        s.delete(CORE, "Machine", "one").await?;
-        s.gone(OURS, "AWSMachine", &["one"]).await?;
-        assert_eq!(live_hosts(s).await?, [""; 0]);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_full_reservation_or_host_is_named_with_ec2s_words() -> anyhow::Result<()> {
-    story("full-capacity", async |s| {
-        s.cluster("dev").await?;
-        let reservation = "cr-0123456789abcdef0";
-        let zone = &s.network.zones[1];
-        s.aws().reserve_capacity(reservation, &zone.name);
-        let allocate = s.user.ec2().allocate_hosts().instance_type("t3.large").quantity(1);
-        let allocated = allocate.availability_zone(&zone.name).send().await?;
-        let host = allocated.host_ids().first().context("no host was allocated")?;
-        for (name, code, capacity, full) in [
-            (
-                "reservation",
-                "ReservationCapacityExceeded",
-                format!("capacityReservationId: {reservation}"),
-                format!("capacity reservation {reservation}"),
-            ),
-            (
-                "host",
-                "InsufficientCapacityOnHost",
-                format!("tenancy: host, hostID: {host}"),
-                format!("Dedicated Host {host}"),
-            ),
-        ] {
-            let fault = s.aws().fault(Fault::on("RunInstances").error(code));
-            s.machine(name, "dev", &format!("{INLINE}, {capacity}")).await?;
-            eventually(WITHIN, "the reason and EC2's words", async || {
-                let machine = s.get(OURS, "AWSMachine", name).await?;
-                let found = objects::condition(&machine, "InstanceReady").context("no InstanceReady yet")?;
-                let parts = [full.as_str(), code, "had no capacity a moment ago in"];
-                let says_all = parts.iter().all(|part| found.message.contains(part));
-                ensure!(found.reason == "InsufficientCapacity" && says_all, "{found:?}");
-                Ok(())
-            })
-            .await?;
-            for call in s.launches().calls() {
-                let subnet = call.parameter("NetworkInterface.1.SubnetId");
-                assert_eq!(subnet, Some(zone.private_subnet_id.as_str()), "{name}");
-            }
-            fault.lift();
-            s.machine_ready(name).await?;
-        }
-        Ok(())
-    })
-}
-
-#[test]
-fn without_the_permission_a_zone_is_found_by_trying() -> anyhow::Result<()> {
-    // With the usual periods: the lack of capacity in one zone has to be remembered until all others are tried.
-    tell(Story::new("zone-by-trying"), async |s| {
-        s.new_manager().start().await?;
-        s.cluster("dev").await?;
-        s.aws()
-            .fault(Fault::on("DescribeCapacityReservations").error("UnauthorizedOperation"));
-        let [others @ .., last] = s.network.zones.as_slice() else {
-            bail!("the network has no zone");
-        };
-        for zone in others {
-            let refused = Fault::on("RunInstances").in_zone(&zone.name);
-            s.aws().fault(refused.error("ReservationCapacityExceeded"));
-        }
-        let reserved = format!("{INLINE}, capacityReservationId: cr-0123456789abcdef0");
-        s.machine("one", "dev", &reserved).await?;
-        let ready = s.machine_ready("one").await?;
-        assert_eq!(text(&ready, "/status/failureDomain"), last.name);
-        Ok(())
-    })
-}
-
-#[test]
 fn a_machine_goes_to_the_zone_of_its_reservation_or_host() -> anyhow::Result<()> {
     story("capacity-zones", async |s| {
         s.cluster("dev").await?;
@@ -219,4 +136,91 @@ fn a_machine_goes_to_the_zone_of_its_reservation_or_host() -> anyhow::Result<()>
         assert!(said.contains(&expected), "{said}");
         Ok(())
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn without_the_permission_a_zone_is_found_by_trying() -> anyhow::Result<()> {
+        // With the usual periods: the lack of capacity in one zone has to be remembered until all others are tried.
+        tell(Story::new("zone-by-trying"), async |s| {
+            s.new_manager().start().await?;
+            s.cluster("dev").await?;
+            s.aws()
+                .fault(Fault::on("DescribeCapacityReservations").error("UnauthorizedOperation"));
+            let [others @ .., last] = s.network.zones.as_slice() else {
+                bail!("the network has no zone");
+            };
+            for zone in others {
+                let refused = Fault::on("RunInstances").in_zone(&zone.name);
+                s.aws().fault(refused.error("ReservationCapacityExceeded"));
+            }
+            let reserved = format!("{INLINE}, capacityReservationId: cr-0123456789abcdef0");
+            s.machine("one", "dev", &reserved).await?;
+            let ready = s.machine_ready("one").await?;
+            assert_eq!(text(&ready, "/status/failureDomain"), last.name);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_full_reservation_or_host_is_named_with_ec2s_words() -> anyhow::Result<()> {
+        story("full-capacity", async |s| {
+            s.cluster("dev").await?;
+            let reservation = "cr-0123456789abcdef0";
+            let zone = &s.network.zones[1];
+            s.aws().reserve_capacity(reservation, &zone.name);
+            let allocate = s.user.ec2().allocate_hosts().instance_type("t3.large").quantity(1);
+            let allocated = allocate.availability_zone(&zone.name).send().await?;
+            let host = allocated.host_ids().first().context("no host was allocated")?;
+            for (name, code, capacity, full) in [
+                (
+                    "reservation",
+                    "ReservationCapacityExceeded",
+                    format!("capacityReservationId: {reservation}"),
+                    format!("capacity reservation {reservation}"),
+                ),
+                (
+                    "host",
+                    "InsufficientCapacityOnHost",
+                    format!("tenancy: host, hostID: {host}"),
+                    format!("Dedicated Host {host}"),
+                ),
+            ] {
+                let fault = s.aws().fault(Fault::on("RunInstances").error(code));
+                s.machine(name, "dev", &format!("{INLINE}, {capacity}")).await?;
+                eventually(WITHIN, "the reason and EC2's words", async || {
+                    let machine = s.get(OURS, "AWSMachine", name).await?;
+                    let found = objects::condition(&machine, "InstanceReady").context("no InstanceReady yet")?;
+                    let parts = [full.as_str(), code, "had no capacity a moment ago in"];
+                    let says_all = parts.iter().all(|part| found.message.contains(part));
+                    ensure!(found.reason == "InsufficientCapacity" && says_all, "{found:?}");
+                    Ok(())
+                })
+                .await?;
+                for call in s.launches().calls() {
+                    let subnet = call.parameter("NetworkInterface.1.SubnetId");
+                    assert_eq!(subnet, Some(zone.private_subnet_id.as_str()), "{name}");
+                }
+                fault.lift();
+                s.machine_ready(name).await?;
+            }
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_lost_status_leaves_no_host_behind() -> anyhow::Result<()> {
+        story("host-of-lost-status", async |s| {
+            s.cluster("dev").await?;
+            s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
+            s.machine_ready("one").await?;
+            s.lose_status("one").await?;
+            s.delete(CORE, "Machine", "one").await?;
+            s.gone(OURS, "AWSMachine", &["one"]).await?;
+            assert_eq!(live_hosts(s).await?, [""; 0]);
+            Ok(())
+        })
+    }
 }

@@ -148,45 +148,6 @@ async fn beside(s: &Scenario, twin: &Scenario, ours: &str, only_ours: &str) -> a
 }
 
 #[test]
-fn an_instance_of_capa_beside_us_is_adopted_only_on_request() -> anyhow::Result<()> {
-    tell(Story::new("capa-beside"), async |s| {
-        let (wanted, unwanted) = (launch_by_hand(s).await?, launch_by_hand(s).await?);
-        let lost = launch_by_hand(s).await?;
-        for (id, name) in [(&wanted, "wanted"), (&unwanted, "unwanted"), (&lost, "lost")] {
-            s.plant(id, "dev", &format!("{}/{name}", s.namespace())).await?;
-        }
-        s.start_manager().await?;
-        s.cluster("dev").await?;
-        for (name, id) in [("wanted", &wanted), ("unwanted", &unwanted)] {
-            s.machine(name, "dev", INLINE).await?;
-            s.waits_for_answer(name, id).await?;
-        }
-        s.assert_mutating(&[]);
-        s.answer("wanted", &wanted).await?;
-        assert_eq!(instance_of(&s.machine_ready("wanted").await?), wanted);
-        s.answer("unwanted", "none").await?;
-        let launched = instance_of(&s.machine_ready("unwanted").await?);
-        assert_ne!(launched, unwanted);
-        let stray = launch_by_hand(s).await?;
-        s.plant_own(&stray, "stray").await?;
-        s.counts_orphans(1.0).await?;
-
-        for name in ["wanted", "unwanted"] {
-            s.begin_deletion(CORE, "Machine", name).await?;
-        }
-        s.gone(OURS, "AWSMachine", &["wanted", "unwanted"]).await?;
-        for id in [&wanted, &launched] {
-            assert!(s.has_terminated(id), "{id}");
-        }
-        for id in [&unwanted, &lost, &stray] {
-            s.runs_untouched(id).await?;
-        }
-        assert_eq!(s.launches().len(), 1, "{}", s.launches());
-        Ok(())
-    })
-}
-
-#[test]
 fn a_backup_under_new_uids_adopts_what_its_specs_name() -> anyhow::Result<()> {
     story("restored-backup", async |s| {
         s.cluster("dev").await?;
@@ -328,6 +289,45 @@ mod long_stories {
             beside(s, &twin, &ours, &only_ours).await?;
             twin.environment.finish().await?;
             world.stop().await
+        })
+    }
+
+    #[test]
+    fn an_instance_of_capa_beside_us_is_adopted_only_on_request() -> anyhow::Result<()> {
+        tell(Story::new("capa-beside"), async |s| {
+            let (wanted, unwanted) = (launch_by_hand(s).await?, launch_by_hand(s).await?);
+            let lost = launch_by_hand(s).await?;
+            for (id, name) in [(&wanted, "wanted"), (&unwanted, "unwanted"), (&lost, "lost")] {
+                s.plant(id, "dev", &format!("{}/{name}", s.namespace())).await?;
+            }
+            s.start_manager().await?;
+            s.cluster("dev").await?;
+            for (name, id) in [("wanted", &wanted), ("unwanted", &unwanted)] {
+                s.machine(name, "dev", INLINE).await?;
+                s.waits_for_answer(name, id).await?;
+            }
+            s.assert_mutating(&[]);
+            s.answer("wanted", &wanted).await?;
+            assert_eq!(instance_of(&s.machine_ready("wanted").await?), wanted);
+            s.answer("unwanted", "none").await?;
+            let launched = instance_of(&s.machine_ready("unwanted").await?);
+            assert_ne!(launched, unwanted);
+            let stray = launch_by_hand(s).await?;
+            s.plant_own(&stray, "stray").await?;
+            s.counts_orphans(1.0).await?;
+
+            for name in ["wanted", "unwanted"] {
+                s.begin_deletion(CORE, "Machine", name).await?;
+            }
+            s.gone(OURS, "AWSMachine", &["wanted", "unwanted"]).await?;
+            for id in [&wanted, &launched] {
+                assert!(s.has_terminated(id), "{id}");
+            }
+            for id in [&unwanted, &lost, &stray] {
+                s.runs_untouched(id).await?;
+            }
+            assert_eq!(s.launches().len(), 1, "{}", s.launches());
+            Ok(())
         })
     }
 }

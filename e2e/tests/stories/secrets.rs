@@ -14,12 +14,6 @@ use super::scenario::{FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, tell};
 /// The external id of the story's role. Only users who may read the identity may know it.
 const EXTERNAL_ID: &str = "planted.external.id.8d1f52c07ab94e36";
 
-#[test]
-fn a_manager_at_its_highest_verbosity_shows_no_secret() -> anyhow::Result<()> {
-    // The highest verbosity of the flags.
-    nothing_shows_a_secret("secrets", |manager| manager.flag("-v=9"))
-}
-
 mod long_stories {
     use super::*;
 
@@ -34,6 +28,12 @@ mod long_stories {
                 // Makes the AWS SDK print the form that it signs, user data included.
                 .variable("LOG_SIGNABLE_BODY", "true")
         })
+    }
+
+    #[test]
+    fn a_manager_at_its_highest_verbosity_shows_no_secret() -> anyhow::Result<()> {
+        // The highest verbosity of the flags.
+        nothing_shows_a_secret("secrets", |manager| manager.flag("-v=9"))
     }
 }
 

@@ -22,43 +22,6 @@ const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 /// The machines of each shard.
 const MACHINES: usize = 5;
 
-#[test]
-fn two_shards_touch_their_own_and_no_other_object() -> anyhow::Result<()> {
-    mostly_waits();
-    tell(Story::new("shards"), async |s| {
-        let (blue, green) = tokio::try_join!(Shard::start(s, "blue"), Shard::start(s, "green"))?;
-        let shards = [&blue, &green];
-        try_join_all(shards.map(|shard| shard.cluster(s))).await?;
-        let machines = 0..MACHINES;
-        try_join_all(shards.map(|shard| shard.machines(s, machines.clone()))).await?;
-        s.machines_ready(2 * MACHINES).await?;
-
-        for (shard, other) in [(&blue, &green), (&green, &blue)] {
-            shard.leads(s).await?;
-            shard.launched_only(s, machines.clone())?;
-            for number in machines.clone() {
-                let looks = shard.manager.looked_at("awsmachine", &other.machine(number))?;
-                ensure!(looks.is_empty(), "{} looked at {}", shard.name, other.machine(number));
-            }
-        }
-
-        // A shard without a manager waits, and the other one works on.
-        blue.manager.stop().await?;
-        let more = MACHINES..MACHINES + 1;
-        try_join_all(shards.map(|shard| shard.machines(s, more.clone()))).await?;
-        s.machine_ready(&green.machine(MACHINES)).await?;
-        let waits = s.get(OURS, "AWSMachine", &blue.machine(MACHINES)).await?;
-        ensure!(
-            waits.data["status"].is_null() && waits.metadata.finalizers.is_none(),
-            "{waits:?}"
-        );
-        let again = Shard::start(s, "blue").await?;
-        s.machine_ready(&again.machine(MACHINES)).await?;
-        again.launched_only(s, more)?;
-        moves(s, &green.machine(0), &again).await
-    })
-}
-
 /// A machine that gets the label of another shard belongs to its manager, which does not launch it again.
 async fn moves(scenario: &Scenario, machine: &str, to: &Shard) -> anyhow::Result<()> {
     let label = json!({"metadata": {"labels": {WATCH_FILTER: to.name}}});
@@ -229,4 +192,45 @@ async fn permit(scenario: &Scenario, mut object: DynamicObject) -> anyhow::Resul
     object.metadata.namespace = None;
     objects::apply(&scenario.environment.client(), &object, scenario.namespace()).await?;
     Ok(())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn two_shards_touch_their_own_and_no_other_object() -> anyhow::Result<()> {
+        mostly_waits();
+        tell(Story::new("shards"), async |s| {
+            let (blue, green) = tokio::try_join!(Shard::start(s, "blue"), Shard::start(s, "green"))?;
+            let shards = [&blue, &green];
+            try_join_all(shards.map(|shard| shard.cluster(s))).await?;
+            let machines = 0..MACHINES;
+            try_join_all(shards.map(|shard| shard.machines(s, machines.clone()))).await?;
+            s.machines_ready(2 * MACHINES).await?;
+
+            for (shard, other) in [(&blue, &green), (&green, &blue)] {
+                shard.leads(s).await?;
+                shard.launched_only(s, machines.clone())?;
+                for number in machines.clone() {
+                    let looks = shard.manager.looked_at("awsmachine", &other.machine(number))?;
+                    ensure!(looks.is_empty(), "{} looked at {}", shard.name, other.machine(number));
+                }
+            }
+
+            // A shard without a manager waits, and the other one works on.
+            blue.manager.stop().await?;
+            let more = MACHINES..MACHINES + 1;
+            try_join_all(shards.map(|shard| shard.machines(s, more.clone()))).await?;
+            s.machine_ready(&green.machine(MACHINES)).await?;
+            let waits = s.get(OURS, "AWSMachine", &blue.machine(MACHINES)).await?;
+            ensure!(
+                waits.data["status"].is_null() && waits.metadata.finalizers.is_none(),
+                "{waits:?}"
+            );
+            let again = Shard::start(s, "blue").await?;
+            s.machine_ready(&again.machine(MACHINES)).await?;
+            again.launched_only(s, more)?;
+            moves(s, &green.machine(0), &again).await
+        })
+    }
 }

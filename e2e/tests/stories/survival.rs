@@ -10,11 +10,6 @@ use serde_json::json;
 use super::machines::{INLINE, text};
 use super::scenario::{CORE, FASTER, OURS, REGION, WITHIN, story, tell};
 
-#[test]
-fn aws_out_of_reach_is_waited_out_and_nothing_is_doubled() -> anyhow::Result<()> {
-    outage("outage", Duration::from_secs(6), 4)
-}
-
 mod long_stories {
     use super::*;
 
@@ -75,6 +70,11 @@ mod long_stories {
             assert!(s.has_terminated(text(&stays, "/spec/instanceID")));
             Ok(())
         })
+    }
+
+    #[test]
+    fn aws_out_of_reach_is_waited_out_and_nothing_is_doubled() -> anyhow::Result<()> {
+        outage("outage", Duration::from_secs(6), 4)
     }
 }
 

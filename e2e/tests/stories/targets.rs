@@ -202,46 +202,6 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
 }
 
 #[test]
-fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> {
-    tell(Story::new("lost-target"), async |s| {
-        let (user, aws) = (&s.user, s.aws());
-        let group = s.balancer().await?.target_group_arn;
-        s.new_manager().flag(FASTER).flag("--sync-period=4s").start().await?;
-        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-            .await?;
-        let names = ["one", "two", "three"];
-        for name in names {
-            s.control_plane_machine(name, "dev").await?;
-        }
-        for name in names {
-            s.machine_ready(name).await?;
-        }
-        let mark = aws.mark();
-        let lost = text(&s.get(OURS, "AWSMachine", "two").await?, "/spec/instanceID").to_owned();
-        user.deregister_target(&group, &lost).await?;
-        eventually(WITHIN, "the registration to be back", async || {
-            let targets = user.targets(&group).await?;
-            let healthy = targets.iter().filter(|(_, state)| state == "healthy").count();
-            ensure!(healthy == 3, "{targets:?}");
-            Ok(())
-        })
-        .await?;
-        s.machine_ready("two").await?;
-        let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-        let repaired = since.mutating();
-        let register = first(&repaired, "RegisterTargets")?;
-        for call in repaired.calls() {
-            let told = ["Targets.member.1.Id", "Targets.member.2.Id"].map(|name| call.parameter(name));
-            assert_eq!(call.action, "RegisterTargets", "{repaired}");
-            assert_eq!(told, [Some(lost.as_str()), None], "{repaired}");
-        }
-        let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
-        assert!(!looks.is_empty(), "{since}");
-        Ok(())
-    })
-}
-
-#[test]
 fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
     tell(Story::new("no-targets"), async |s| {
         let balancer = s.balancer().await?;
@@ -268,53 +228,6 @@ fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
             "{calls}"
         );
         Ok(())
-    })
-}
-
-#[test]
-fn an_instance_leaves_its_target_before_its_node_is_drained() -> anyhow::Result<()> {
-    story("drained-nodes", async |s| {
-        let arn = &s.balancer().await?.target_group_arn;
-        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{arn}'}}]"))
-            .await?;
-        let mut ids = Vec::new();
-        for name in ["first", "second"] {
-            s.control_plane_machine(name, "dev").await?;
-            let ready = s.machine_ready(name).await?;
-            ids.push(text(&ready, "/spec/instanceID").to_owned());
-        }
-        // A paused Machine stands for one whose node drains slowly: Cluster API does not drain nodes that never joined.
-        let paused = |value: Value| json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
-        for name in ["first", "second"] {
-            s.patch(CORE, "Machine", name, paused("".into())).await?;
-        }
-        s.begin_deletion(CORE, "Machine", "first").await?;
-        let (first, second) = (ids[0].clone(), (ids[1].clone(), "healthy".to_owned()));
-        eventually(WITHIN, "the first instance to leave its target", async || {
-            let mut targets = s.user.targets(arn).await?;
-            targets.retain(|(id, state)| *id != first || state != "draining");
-            ensure!(targets == [second.clone()], "the targets are {targets:?}");
-            Ok(())
-        })
-        .await?;
-        let machine = s.get(OURS, "AWSMachine", "first").await?;
-        assert_eq!(machine.metadata.deletion_timestamp, None);
-
-        let looks = || s.aws().manager_journal().of("DescribeTargetHealth").len();
-        let before = looks();
-        s.begin_deletion(CORE, "Machine", "second").await?;
-        eventually(WITHIN, "the look that decides", async || {
-            ensure!(looks() > before, "no look");
-            Ok(())
-        })
-        .await?;
-        s.looked_again("second").await?;
-        let targets = s.user.targets(arn).await?;
-        assert!(targets.contains(&second), "the last one stays: {targets:?}");
-        for name in ["first", "second"] {
-            s.patch(CORE, "Machine", name, paused(Value::Null)).await?;
-        }
-        s.gone(OURS, "AWSMachine", &["first", "second"]).await
     })
 }
 
@@ -423,6 +336,93 @@ mod long_stories {
             .await?;
             s.gone(OURS, "AWSMachine", &["lost", "refused"]).await?;
             assert!(user.live_instances().await?.is_empty());
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn an_instance_leaves_its_target_before_its_node_is_drained() -> anyhow::Result<()> {
+        story("drained-nodes", async |s| {
+            let arn = &s.balancer().await?.target_group_arn;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{arn}'}}]"))
+                .await?;
+            let mut ids = Vec::new();
+            for name in ["first", "second"] {
+                s.control_plane_machine(name, "dev").await?;
+                let ready = s.machine_ready(name).await?;
+                ids.push(text(&ready, "/spec/instanceID").to_owned());
+            }
+            // A paused Machine stands for one whose node drains slowly: Cluster API does not drain nodes that never joined.
+            let paused = |value: Value| json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
+            for name in ["first", "second"] {
+                s.patch(CORE, "Machine", name, paused("".into())).await?;
+            }
+            s.begin_deletion(CORE, "Machine", "first").await?;
+            let (first, second) = (ids[0].clone(), (ids[1].clone(), "healthy".to_owned()));
+            eventually(WITHIN, "the first instance to leave its target", async || {
+                let mut targets = s.user.targets(arn).await?;
+                targets.retain(|(id, state)| *id != first || state != "draining");
+                ensure!(targets == [second.clone()], "the targets are {targets:?}");
+                Ok(())
+            })
+            .await?;
+            let machine = s.get(OURS, "AWSMachine", "first").await?;
+            assert_eq!(machine.metadata.deletion_timestamp, None);
+
+            let looks = || s.aws().manager_journal().of("DescribeTargetHealth").len();
+            let before = looks();
+            s.begin_deletion(CORE, "Machine", "second").await?;
+            eventually(WITHIN, "the look that decides", async || {
+                ensure!(looks() > before, "no look");
+                Ok(())
+            })
+            .await?;
+            s.looked_again("second").await?;
+            let targets = s.user.targets(arn).await?;
+            assert!(targets.contains(&second), "the last one stays: {targets:?}");
+            for name in ["first", "second"] {
+                s.patch(CORE, "Machine", name, paused(Value::Null)).await?;
+            }
+            s.gone(OURS, "AWSMachine", &["first", "second"]).await
+        })
+    }
+
+    #[test]
+    fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> {
+        tell(Story::new("lost-target"), async |s| {
+            let (user, aws) = (&s.user, s.aws());
+            let group = s.balancer().await?.target_group_arn;
+            s.new_manager().flag(FASTER).flag("--sync-period=4s").start().await?;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
+                .await?;
+            let names = ["one", "two", "three"];
+            for name in names {
+                s.control_plane_machine(name, "dev").await?;
+            }
+            for name in names {
+                s.machine_ready(name).await?;
+            }
+            let mark = aws.mark();
+            let lost = text(&s.get(OURS, "AWSMachine", "two").await?, "/spec/instanceID").to_owned();
+            user.deregister_target(&group, &lost).await?;
+            eventually(WITHIN, "the registration to be back", async || {
+                let targets = user.targets(&group).await?;
+                let healthy = targets.iter().filter(|(_, state)| state == "healthy").count();
+                ensure!(healthy == 3, "{targets:?}");
+                Ok(())
+            })
+            .await?;
+            s.machine_ready("two").await?;
+            let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            let repaired = since.mutating();
+            let register = first(&repaired, "RegisterTargets")?;
+            for call in repaired.calls() {
+                let told = ["Targets.member.1.Id", "Targets.member.2.Id"].map(|name| call.parameter(name));
+                assert_eq!(call.action, "RegisterTargets", "{repaired}");
+                assert_eq!(told, [Some(lost.as_str()), None], "{repaired}");
+            }
+            let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
+            assert!(!looks.is_empty(), "{since}");
             Ok(())
         })
     }

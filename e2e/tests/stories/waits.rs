@@ -70,40 +70,6 @@ fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result
 }
 
 #[test]
-fn wrong_references_of_a_spec_are_named_and_mended_in_aws() -> anyhow::Result<()> {
-    story("references", async |s| {
-        s.cluster("dev").await?;
-        for (name, spec, words) in [
-            (
-                "subnet",
-                "subnet: {filters: [{name: 'tag:tier', values: [dmz]}]}",
-                "spec.subnet.filters",
-            ),
-            (
-                "groups",
-                "additionalSecurityGroups: [{filters: [{name: 'tag:purpose', values: [storage]}]}]",
-                "spec.additionalSecurityGroups",
-            ),
-        ] {
-            s.machine(name, "dev", &format!("{INLINE}, {spec}")).await?;
-            let found = s.machine_lacks(name, "NetworkReady", "NotFound").await?;
-            assert!(found.contains(words), "{found}");
-        }
-        assert!(s.launches().is_empty(), "{}", s.launches());
-
-        let zone = s.network.zones.first().map(|zone| zone.private_subnet_id.clone());
-        s.user.tag(&zone.unwrap_or_default(), "tier", "dmz").await?;
-        let group = &s.network.control_plane_security_group_id;
-        s.user.tag(group, "purpose", "storage").await?;
-        for name in ["subnet", "groups"] {
-            s.machine_ready(name).await?;
-        }
-        s.assert_mutating(&[("RunInstances", 2)]);
-        Ok(())
-    })
-}
-
-#[test]
 fn a_missing_instance_profile_is_named_with_its_remedy() -> anyhow::Result<()> {
     story("profile", async |s| {
         s.cluster("dev").await?;
@@ -119,4 +85,42 @@ fn a_missing_instance_profile_is_named_with_its_remedy() -> anyhow::Result<()> {
         }
         s.event("AWSMachine", "profile", "InvalidSpec").await
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn wrong_references_of_a_spec_are_named_and_mended_in_aws() -> anyhow::Result<()> {
+        story("references", async |s| {
+            s.cluster("dev").await?;
+            for (name, spec, words) in [
+                (
+                    "subnet",
+                    "subnet: {filters: [{name: 'tag:tier', values: [dmz]}]}",
+                    "spec.subnet.filters",
+                ),
+                (
+                    "groups",
+                    "additionalSecurityGroups: [{filters: [{name: 'tag:purpose', values: [storage]}]}]",
+                    "spec.additionalSecurityGroups",
+                ),
+            ] {
+                s.machine(name, "dev", &format!("{INLINE}, {spec}")).await?;
+                let found = s.machine_lacks(name, "NetworkReady", "NotFound").await?;
+                assert!(found.contains(words), "{found}");
+            }
+            assert!(s.launches().is_empty(), "{}", s.launches());
+
+            let zone = s.network.zones.first().map(|zone| zone.private_subnet_id.clone());
+            s.user.tag(&zone.unwrap_or_default(), "tier", "dmz").await?;
+            let group = &s.network.control_plane_security_group_id;
+            s.user.tag(group, "purpose", "storage").await?;
+            for name in ["subnet", "groups"] {
+                s.machine_ready(name).await?;
+            }
+            s.assert_mutating(&[("RunInstances", 2)]);
+            Ok(())
+        })
+    }
 }

@@ -143,47 +143,6 @@ fn a_cluster_of_missing_subnets_is_provisioned_but_not_ready() -> anyhow::Result
 }
 
 #[test]
-fn a_cluster_created_with_a_wrong_part_is_not_ready() -> anyhow::Result<()> {
-    tell(Story::new("wrong-from-birth"), async |s| {
-        let elsewhere = s.user.create_network(&NetworkPlan::new("elsewhere", REGION, 1)).await?;
-        s.start_manager().await?;
-        let own = &s.network.control_plane_security_group_id;
-        let foreign = &elsewhere.node_security_group_id;
-        let balancer = json!({"name": "nowhere", "loadBalancerType": "nlb"});
-        let wrong = [
-            (
-                "group",
-                json!({"node": NO_GROUP, "controlplane": own}),
-                "NotFound",
-                NO_GROUP,
-            ),
-            ("foreign", json!({"node": foreign}), "Conflict", foreign),
-            ("role", json!({"nodes": own}), "InvalidSpec", "nodes is no role"),
-            ("balancer", balancer, "NotFound", "load balancer nowhere does not exist"),
-        ];
-        for (name, part, reason, says) in wrong {
-            let mut cluster = objects::parse(&s.unmanaged(name, ""))?.remove(0);
-            let spec = &mut cluster.data["spec"];
-            if name == "balancer" {
-                spec["controlPlaneLoadBalancer"] = part;
-            } else {
-                spec["network"]["securityGroupOverrides"] = part;
-            }
-            s.owned(name, &serde_json::to_string(&cluster)?).await?;
-            let message = s.says(name, "Ready", "False", reason).await?;
-            assert!(message.contains(says), "{name}: {message}");
-            s.infrastructure_provisioned(name).await?;
-            s.says(name, "Ready", "False", reason).await?;
-
-            s.apply(&s.unmanaged(name, "")).await?;
-            let message = s.says(name, "Ready", "True", "Ready").await?;
-            assert_eq!(message, "", "{name}");
-        }
-        Ok(())
-    })
-}
-
-#[test]
 fn a_template_with_a_network_makes_a_bare_cluster_ready() -> anyhow::Result<()> {
     story("no-network", async |s| {
         let bare = format!(
@@ -263,28 +222,73 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()> {
-    tell(Story::new("grace"), async |s| {
-        s.new_manager().flag("--timing-divisor=3").start().await?;
-        let key = &s.aws().key().access_key_id;
-        s.aws().revoke(key);
-        s.owned("dev", &s.unmanaged("dev", "")).await?;
-        let message = s.says("dev", "Ready", "False", "CredentialsFailed").await?;
-        assert!(message.contains("AWS refuses the credentials"), "{message}");
-        let status = s.aws_cluster("dev").await?.data["status"].take();
-        assert_eq!(status["initialization"], Value::Null, "held back at first");
-        s.infrastructure_provisioned("dev").await?;
-        s.says("dev", "Ready", "False", "CredentialsFailed").await?;
-        s.says("dev", "IdentityReady", "False", "CredentialsFailed").await?;
-        let status = s.aws_cluster("dev").await?.data["status"].take();
-        assert_eq!(status["failureDomains"], Value::Null, "the spec gives no zones");
+mod long_stories {
+    use super::*;
 
-        s.aws().restore(key);
-        s.says("dev", "IdentityReady", "True", "Ready").await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
-        let status = s.aws_cluster("dev").await?.data["status"].take();
-        assert_eq!(status["failureDomains"].as_array().map_or(0, Vec::len), 3, "{status}");
-        Ok(())
-    })
+    #[test]
+    fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()> {
+        tell(Story::new("grace"), async |s| {
+            s.new_manager().flag("--timing-divisor=3").start().await?;
+            let key = &s.aws().key().access_key_id;
+            s.aws().revoke(key);
+            s.owned("dev", &s.unmanaged("dev", "")).await?;
+            let message = s.says("dev", "Ready", "False", "CredentialsFailed").await?;
+            assert!(message.contains("AWS refuses the credentials"), "{message}");
+            let status = s.aws_cluster("dev").await?.data["status"].take();
+            assert_eq!(status["initialization"], Value::Null, "held back at first");
+            s.infrastructure_provisioned("dev").await?;
+            s.says("dev", "Ready", "False", "CredentialsFailed").await?;
+            s.says("dev", "IdentityReady", "False", "CredentialsFailed").await?;
+            let status = s.aws_cluster("dev").await?.data["status"].take();
+            assert_eq!(status["failureDomains"], Value::Null, "the spec gives no zones");
+
+            s.aws().restore(key);
+            s.says("dev", "IdentityReady", "True", "Ready").await?;
+            s.says("dev", "Ready", "True", "Ready").await?;
+            let status = s.aws_cluster("dev").await?.data["status"].take();
+            assert_eq!(status["failureDomains"].as_array().map_or(0, Vec::len), 3, "{status}");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_cluster_created_with_a_wrong_part_is_not_ready() -> anyhow::Result<()> {
+        tell(Story::new("wrong-from-birth"), async |s| {
+            let elsewhere = s.user.create_network(&NetworkPlan::new("elsewhere", REGION, 1)).await?;
+            s.start_manager().await?;
+            let own = &s.network.control_plane_security_group_id;
+            let foreign = &elsewhere.node_security_group_id;
+            let balancer = json!({"name": "nowhere", "loadBalancerType": "nlb"});
+            let wrong = [
+                (
+                    "group",
+                    json!({"node": NO_GROUP, "controlplane": own}),
+                    "NotFound",
+                    NO_GROUP,
+                ),
+                ("foreign", json!({"node": foreign}), "Conflict", foreign),
+                ("role", json!({"nodes": own}), "InvalidSpec", "nodes is no role"),
+                ("balancer", balancer, "NotFound", "load balancer nowhere does not exist"),
+            ];
+            for (name, part, reason, says) in wrong {
+                let mut cluster = objects::parse(&s.unmanaged(name, ""))?.remove(0);
+                let spec = &mut cluster.data["spec"];
+                if name == "balancer" {
+                    spec["controlPlaneLoadBalancer"] = part;
+                } else {
+                    spec["network"]["securityGroupOverrides"] = part;
+                }
+                s.owned(name, &serde_json::to_string(&cluster)?).await?;
+                let message = s.says(name, "Ready", "False", reason).await?;
+                assert!(message.contains(says), "{name}: {message}");
+                s.infrastructure_provisioned(name).await?;
+                s.says(name, "Ready", "False", reason).await?;
+
+                s.apply(&s.unmanaged(name, "")).await?;
+                let message = s.says(name, "Ready", "True", "Ready").await?;
+                assert_eq!(message, "", "{name}");
+            }
+            Ok(())
+        })
+    }
 }

@@ -7,15 +7,10 @@ use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, condition_of, passes, text};
 use super::super::scenario::{CORE, OURS, WITHIN, tell};
-use super::{ANSWER, Chaos, all_seeds, seed};
+use super::{ANSWER, Chaos, all_seeds};
 
 /// The divisor of the real periods.
 const DIVISOR: u32 = 60;
-
-#[test]
-fn credentials_of_another_account_cause_no_deletion() -> anyhow::Result<()> {
-    switched(seed()?)
-}
 
 mod long_stories {
     #[test]

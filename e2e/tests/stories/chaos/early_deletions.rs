@@ -10,16 +10,11 @@ use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, text};
 use super::super::scenario::{CORE, Scenario, tell};
-use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, all_seeds, seed};
+use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, all_seeds};
 
 const MACHINES: usize = 20;
 /// The divisor of the real periods of the manager and of AWS.
 const DIVISOR: u32 = 5;
-
-#[test]
-fn a_machine_deleted_right_after_its_launch_leaves_no_instance() -> anyhow::Result<()> {
-    early_deletions(seed()?)
-}
 
 mod long_stories {
     #[test]

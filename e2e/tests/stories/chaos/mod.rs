@@ -1,7 +1,6 @@
 //! Combined failures on real processes: each machine still gets exactly one instance, and no instance is left behind.
 //!
-//! A seed decides the moments of the failures. `CAPA_E2E_SEED=7` replays one seed; the long stories use all of
-//! [`SEEDS`].
+//! A seed decides the moments of the failures. A story plays each of [`SEEDS`]; `CAPA_E2E_SEED=7` replays one.
 
 mod accounts;
 mod crashes;
@@ -39,17 +38,22 @@ const ALL_WITHIN: Duration = Duration::from_mins(8);
 /// The number of attempts to catch a moment that may pass before it is used.
 const MOMENTS: usize = 20;
 
-/// The seed of a short story.
-fn seed() -> anyhow::Result<u64> {
-    match std::env::var("CAPA_E2E_SEED") {
-        Ok(seed) => seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}")),
-        Err(_) => Ok(1),
-    }
+/// The seed that the environment names.
+fn named_seed() -> anyhow::Result<Option<u64>> {
+    let named = std::env::var("CAPA_E2E_SEED").ok();
+    let parsed = named.map(|seed| seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}")));
+    parsed.transpose()
 }
 
-/// Runs a story once for each seed.
+/// The seed of a story that runs once.
+fn seed() -> anyhow::Result<u64> {
+    Ok(named_seed()?.unwrap_or(1))
+}
+
+/// Runs a story once for each seed, or for the one that the environment names.
 fn all_seeds(story: impl Fn(u64) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    SEEDS
+    let seeds = named_seed()?.map_or(SEEDS, |seed| seed..=seed);
+    seeds
         .into_iter()
         .try_for_each(|seed| story(seed).with_context(|| format!("CAPA_E2E_SEED={seed} replays it")))
 }

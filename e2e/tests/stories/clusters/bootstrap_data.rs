@@ -5,11 +5,6 @@ use capa_e2e::eventually;
 
 use super::whole::{NODES_WITHIN, whole_clusters};
 
-#[test]
-fn a_cluster_boots_from_secrets_manager_and_leaves_no_secret() -> anyhow::Result<()> {
-    boots_from("secrets", "cloudInit: {}", ["CreateSecret", "DeleteSecret"])
-}
-
 mod long_stories {
     use super::*;
 
@@ -47,6 +42,11 @@ mod long_stories {
         // As in CAPA's template for Flatcar: the format alone says that the data is for Ignition.
         let profiles = "controlPlaneIAMInstanceProfile: control-plane, nodesIAMInstanceProfiles: [nodes]";
         boots_from_bucket("objects", "# ignition", profiles)
+    }
+
+    #[test]
+    fn a_cluster_boots_from_secrets_manager_and_leaves_no_secret() -> anyhow::Result<()> {
+        boots_from("secrets", "cloudInit: {}", ["CreateSecret", "DeleteSecret"])
     }
 }
 

@@ -100,50 +100,6 @@ spec:
 }
 
 #[test]
-fn mistakes_of_ack_objects_are_named() -> anyhow::Result<()> {
-    story("ack-mistakes", async |s| {
-        let kind = Kind::new("ack-mistakes.example.org", "MistakenAckCluster");
-        foreign_cluster(s, &kind, "dev").await?;
-        // LoadBalancer is a kind of ACK that no other story installs.
-        let balancer = Kind::new("elbv2.services.k8s.aws", "LoadBalancer");
-        let source = format!("{{apiGroup: {}, kind: {}, name: api}}", balancer.group, balancer.name);
-        ack::network(s).await?;
-        machine(s, MACHINE, "dev", &format!("{source}, {}", ack::ENTRIES)).await?;
-        waits(s, "NoKindMatch", "LoadBalancer in group elbv2.services.k8s.aws").await?;
-        s.apply(&definition(&balancer)).await?;
-        waits(s, "Forbidden", "aggregate-to-capa-rs").await?;
-        s.apply(&balancer.readable_by(FOR_US, "[get]")).await?;
-        waits(s, "NotFound", "LoadBalancer/api").await?;
-        let put = async |synced: &str, vpc: Value| {
-            ack::put(
-                s,
-                &balancer,
-                "api",
-                json!({}),
-                ack::status(synced, json!({"vpcID": vpc})),
-            )
-            .await
-        };
-        put("False", Value::Null).await?;
-        waits(s, "NotReady", "ACK.ResourceSynced").await?;
-        put("True", Value::Null).await?;
-        waits(s, "NotReady", "status.vpcID").await?;
-        put("True", json!(5)).await?;
-        waits(s, "WrongType", "status.vpcID").await?;
-        put("True", json!(s.network.vpc_id)).await?;
-        s.machine_ready(MACHINE).await?;
-
-        take_away(s, &balancer, "api").await?;
-        for (kind, name) in [("SecurityGroup", "nodes"), ("Subnet", "private-eu-west-1a")] {
-            s.delete("ec2.services.k8s.aws/v1alpha1", kind, name).await?;
-        }
-        outlives(s).await?;
-        balancer.forget(s).await?;
-        kind.forget(s).await
-    })
-}
-
-#[test]
 fn mistakes_of_an_awscluster_of_another_controller_are_named() -> anyhow::Result<()> {
     story("managed-by-mistakes", async |s| {
         let yaml = s.unmanaged("dev", "").replace("  unmanaged: true\n", "");
@@ -351,6 +307,50 @@ mod long_stories {
             s.change("dev", json!({"metadata": {"annotations": request}})).await?;
             s.says("dev", "NetworkReady", "False", "NotFound").await?;
             outlives(s).await
+        })
+    }
+
+    #[test]
+    fn mistakes_of_ack_objects_are_named() -> anyhow::Result<()> {
+        story("ack-mistakes", async |s| {
+            let kind = Kind::new("ack-mistakes.example.org", "MistakenAckCluster");
+            foreign_cluster(s, &kind, "dev").await?;
+            // LoadBalancer is a kind of ACK that no other story installs.
+            let balancer = Kind::new("elbv2.services.k8s.aws", "LoadBalancer");
+            let source = format!("{{apiGroup: {}, kind: {}, name: api}}", balancer.group, balancer.name);
+            ack::network(s).await?;
+            machine(s, MACHINE, "dev", &format!("{source}, {}", ack::ENTRIES)).await?;
+            waits(s, "NoKindMatch", "LoadBalancer in group elbv2.services.k8s.aws").await?;
+            s.apply(&definition(&balancer)).await?;
+            waits(s, "Forbidden", "aggregate-to-capa-rs").await?;
+            s.apply(&balancer.readable_by(FOR_US, "[get]")).await?;
+            waits(s, "NotFound", "LoadBalancer/api").await?;
+            let put = async |synced: &str, vpc: Value| {
+                ack::put(
+                    s,
+                    &balancer,
+                    "api",
+                    json!({}),
+                    ack::status(synced, json!({"vpcID": vpc})),
+                )
+                .await
+            };
+            put("False", Value::Null).await?;
+            waits(s, "NotReady", "ACK.ResourceSynced").await?;
+            put("True", Value::Null).await?;
+            waits(s, "NotReady", "status.vpcID").await?;
+            put("True", json!(5)).await?;
+            waits(s, "WrongType", "status.vpcID").await?;
+            put("True", json!(s.network.vpc_id)).await?;
+            s.machine_ready(MACHINE).await?;
+
+            take_away(s, &balancer, "api").await?;
+            for (kind, name) in [("SecurityGroup", "nodes"), ("Subnet", "private-eu-west-1a")] {
+                s.delete("ec2.services.k8s.aws/v1alpha1", kind, name).await?;
+            }
+            outlives(s).await?;
+            balancer.forget(s).await?;
+            kind.forget(s).await
         })
     }
 }
