@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use capa_cloud::informer::InformerSnapshot;
 use capa_cloud::limits::Shares;
+use capa_cloud::managed::{ManagedCloud, ManagedClouds};
 use capa_cloud::session::SessionKey;
 use capa_cloud::{
     ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, TemplateCloud,
@@ -201,6 +202,13 @@ impl Inner {
 
 impl ClusterClouds for SessionPool {
     fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud> {
+        let session = self.session(identity, region);
+        Arc::new(session.on_behalf_of("awscluster", &identity.cluster))
+    }
+}
+
+impl ManagedClouds for SessionPool {
+    fn managed(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ManagedCloud> {
         let session = self.session(identity, region);
         Arc::new(session.on_behalf_of("awscluster", &identity.cluster))
     }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use capa_api::common::Tags;
 use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::Caller;
+use capa_cloud::managed::{Answer, ManagedCloud, Observed, Scope};
 use capa_cloud::session::{
     InformerCalls, MachineSession, Moment, RateLimiter, SessionAssignments, SessionDriver, SessionState,
     confirmed_account,
@@ -17,7 +18,7 @@ use capa_cloud::{
     ApiLoadBalancer, CapacitySource, CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer,
     ElasticIpCall, Host, HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud,
     MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, RouteTable, SecretStore, SecurityGroup,
-    StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
+    StoredSecret, Subnet, TemplateCloud, Timing, Vpc, ec2,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -47,6 +48,8 @@ const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
 const DOMAIN_NAME_AGE: Duration = Duration::from_hours(1);
 /// The age up to which the zone of a reservation or host is reused. It never changes.
 const CAPACITY_ZONE_AGE: Duration = Duration::from_hours(24);
+/// The age up to which the zones of a region are reused: AWS adds one every few years.
+const ZONES_AGE: Duration = Duration::from_hours(24);
 /// The age of a failed look whose permission is optional.
 const OPTIONAL_FAILURE_AGE: Duration = Duration::from_mins(5);
 
@@ -139,6 +142,8 @@ pub(crate) struct Session {
     capacity_zones: SharedAnswers<CapacitySource, String>,
     /// The domain names of VPCs.
     domain_names: SharedAnswers<String, Option<String>>,
+    /// The names of the zones that the account can use.
+    zones: SharedAnswers<(), Vec<String>>,
     /// Made by the first machine that has secrets, or an image that a parameter names.
     secrets: OnceLock<SecretsClients>,
     used: Mutex<Instant>,
@@ -172,6 +177,7 @@ impl Session {
             instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
             capacity_zones: SharedAnswers::new(CAPACITY_ZONE_AGE, OPTIONAL_FAILURE_AGE),
             domain_names: SharedAnswers::new(DOMAIN_NAME_AGE, OPTIONAL_FAILURE_AGE),
+            zones: SharedAnswers::new(ZONES_AGE, Duration::ZERO),
             secrets: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
@@ -489,6 +495,28 @@ impl ClusterCloud for ControllerSession {
 
     async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {
         self.calls.elb.target_group_tags(arns).await
+    }
+}
+
+#[async_trait]
+impl ManagedCloud for ControllerSession {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        ClusterCloud::account_id(self).await
+    }
+
+    async fn zones(&self) -> Result<Vec<String>, CloudError> {
+        let ask = async |ec2: Ec2Calls, (): ()| ec2.zone_names().await;
+        self.shared(&self.session.zones, &(), ask).await
+    }
+
+    async fn observe(&self, scope: &Scope) -> Observed {
+        Observed {
+            ec2: self.calls.ec2.observe(scope).await,
+        }
+    }
+
+    async fn call(&self, call: &ec2::Call<String>) -> Result<Answer, CloudError> {
+        self.calls.ec2.managed_call(call).await
     }
 }
 

@@ -5,12 +5,15 @@
 //! EC2 in [`sim`].
 
 mod api;
+pub mod ec2;
 mod error;
 mod error_text;
 pub mod informer;
 pub mod limits;
 pub mod lookups;
+pub mod managed;
 mod model;
+mod resource;
 pub mod session;
 pub mod sim;
 pub mod targets;

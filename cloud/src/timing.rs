@@ -70,6 +70,14 @@ pub struct Timing {
     pub drain_limit: Duration,
     /// Age of an instance at which its bootstrap data is deleted although it has not become a node.
     pub bootstrap_data_age: Duration,
+    /// Safety age: time for which AWS may not show a resource of a managed cluster that it has made. What was asked for
+    /// and does not show is not asked for again before.
+    pub unseen_age: Duration,
+    /// First wait before AWS is asked again what has become of a resource of a managed cluster. The wait doubles up to
+    /// `managed_poll_cap`.
+    pub managed_poll: Duration,
+    /// Maximum wait before AWS is asked again what has become of a resource of a managed cluster.
+    pub managed_poll_cap: Duration,
     /// The duration that counts as a second in AWS's request rates. Terminations are batched for this duration, and
     /// calls about targets for a fifth of it.
     pub rate_second: Duration,
@@ -104,6 +112,9 @@ impl Default for Timing {
             late_registration: Duration::from_secs(60),
             drain_limit: Duration::from_secs(60),
             bootstrap_data_age: Duration::from_secs(1800),
+            unseen_age: Duration::from_secs(60),
+            managed_poll: Duration::from_secs(5),
+            managed_poll_cap: Duration::from_secs(30),
             rate_second: Duration::from_secs(1),
         }
     }
@@ -136,6 +147,8 @@ impl Timing {
             target_settling: self.target_settling / factor,
             drain_limit: self.drain_limit / factor,
             bootstrap_data_age: self.bootstrap_data_age / factor,
+            managed_poll: self.managed_poll / factor,
+            managed_poll_cap: self.managed_poll_cap / factor,
             rate_second: self.rate_second / factor,
             ..self
         }

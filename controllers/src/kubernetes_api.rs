@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{
@@ -337,6 +338,14 @@ pub trait ClusterKubernetes: Kubernetes {
     fn machine_networks(&self, namespace: &str, cluster: &str) -> MachineNetworks;
     /// The names of the AWSMachines of a Cluster that have this provider's finalizer, and so may have an instance.
     fn held_machines(&self, namespace: &str, cluster: &str) -> BTreeSet<String>;
+    /// All AWSClusters whose infrastructure this provider manages.
+    fn managed_clusters(&self) -> Vec<Arc<AWSCluster>>;
+    /// Replaces the status of the AWSCluster. The write is refused if the object has changed since it was read.
+    async fn write_status(
+        &self,
+        cluster: &AWSCluster,
+        status: &AWSClusterStatus,
+    ) -> Result<AWSCluster, KubernetesError>;
     /// Adds the provider's finalizer and returns the updated object.
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;
     /// Removes the provider's finalizer and returns the updated object.

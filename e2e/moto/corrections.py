@@ -9,6 +9,7 @@ from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundErro
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.models.subnets import Subnet
 from moto.ec2.models.tags import TagBackend
+from moto.ec2.models.vpcs import VPCBackend
 from moto.ec2.responses import instances as instance_responses
 from moto.ec2.responses._base_response import EC2BaseResponse
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix, is_tag_filter
@@ -32,6 +33,7 @@ def apply():
     terminate_by_zone()
     refuse_malformed_instance_ids()
     refuse_filters_as_ec2_does()
+    delete_network_acls_with_their_vpc()
     let_the_images_of_eks_be_published()
 
 
@@ -219,6 +221,19 @@ def refuse_filters_as_ec2_does():
         return filters
 
     EC2BaseResponse._filters_from_querystring = filters_from_querystring
+
+
+def delete_network_acls_with_their_vpc():
+    """The default network ACL of a VPC goes with it; moto keeps it."""
+    delete = VPCBackend.delete_vpc
+
+    def delete_vpc(self, vpc_id):
+        deleted = delete(self, vpc_id)
+        for acl_id in [acl.id for acl in self.network_acls.values() if acl.vpc_id == vpc_id]:
+            del self.network_acls[acl_id]
+        return deleted
+
+    VPCBackend.delete_vpc = delete_vpc
 
 
 def let_the_images_of_eks_be_published():

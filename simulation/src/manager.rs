@@ -428,6 +428,21 @@ impl ClusterKubernetes for Manager {
         machines.map(|machine| machine.name_any()).collect()
     }
 
+    /// The clusters of the simulation are unmanaged.
+    fn managed_clusters(&self) -> Vec<Arc<AWSCluster>> {
+        vec![]
+    }
+
+    async fn write_status(
+        &self,
+        cluster: &AWSCluster,
+        status: &AWSClusterStatus,
+    ) -> Result<AWSCluster, KubernetesError> {
+        let status = status.clone();
+        let write = |cluster: &mut AWSCluster| cluster.status = Some(status);
+        self.write("PUT AWSCluster/status", cluster, write).await
+    }
+
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         let add = |cluster: &mut AWSCluster| cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.to_owned());
         self.write("PATCH finalizers (add)", cluster, add).await

@@ -15,10 +15,11 @@ use capa_cloud::Timing;
 use capa_cloud::session::{EndedCall, SessionKey, perform};
 use capa_cloud::targets::TargetPolicy;
 use capa_controllers::awscluster::{
-    CheckTimes, ClusterContext, ClusterReconciler, FactsSources, LookupCache, WarningDedup,
+    CheckTimes, ClusterContext, ClusterReconciler, FactsSources, LookupCache, ManagedContext, WarningDedup,
 };
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::orphans::OrphanScanner;
+use capa_fake_aws::FakeAccount;
 use capa_preflight::{FactsSource, SavedFacts};
 use capa_runtime::backoff::{Backoff, BackoffSettings};
 use capa_runtime::reconcile::{Next, ReconcileError, ReconcileErrorKind};
@@ -137,6 +138,12 @@ impl Process {
                 lookups: LookupCache::default(),
                 checks: CheckTimes::default(),
                 warnings: WarningDedup::default(),
+                timing,
+                identity_namespace: IDENTITY_NAMESPACE.to_owned(),
+            },
+            managed: ManagedContext {
+                kubernetes: Arc::new(manager.clone()),
+                clouds: Arc::new(FakeAccount::default()),
                 timing,
                 identity_namespace: IDENTITY_NAMESPACE.to_owned(),
             },

@@ -3,19 +3,22 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use capa_aws::iam_actions::{ACTIONS, AccessLevel, Action, Condition, Grant, Named, Resources};
+use capa_aws::iam_actions::{ACTIONS, AccessLevel, Action, Condition, Grant, MANAGED_ACTIONS, Named, Resources};
 
 use super::nodes::{NEEDS, Nodes};
 use super::policy::{Given, Partition, Policy};
 
 /// Names and contents of all parts.
-pub(super) fn parts() -> Result<[(&'static str, String); 4]> {
+pub(super) fn parts() -> Result<[(&'static str, String); 6]> {
     let block = |policy: &Policy| -> Result<String> { Ok(format!("```json\n{}\n```\n", policy.json()?)) };
-    let policy = Policy::of_controller(&Given::default_of(Partition::Aws));
+    let given = Given::default_of(Partition::Aws);
+    let policy = Policy::of_controller(&given);
     Ok([
-        ("iam-actions", actions()),
+        ("iam-actions", actions(ACTIONS)),
         ("iam-controller-policy", block(&policy)?),
         ("iam-cluster-statements", block(&of_one_cluster(&policy))?),
+        ("iam-managed-actions", actions(MANAGED_ACTIONS)),
+        ("iam-managed-policy", block(&Policy::of_managed(&given))?),
         ("iam-nodes", nodes()),
     ])
 }
@@ -34,10 +37,10 @@ fn of_one_cluster(policy: &Policy) -> Policy {
     )
 }
 
-/// The controller's actions.
-pub(super) fn actions() -> String {
+/// Actions of the controller.
+fn actions(actions: &[Action]) -> String {
     let mut table = "| permission | access | allowed on | what for |\n| --- | --- | --- | --- |\n".to_owned();
-    for action in ACTIONS {
+    for action in actions {
         let Action { service, name, why, .. } = action;
         let on: Vec<_> = action.grants.iter().map(|grant| allowed_on(action, grant)).collect();
         let on = if on.is_empty() { "–".to_owned() } else { on.join("; ") };
@@ -94,8 +97,9 @@ fn allowed_on(action: &Action, grant: &Grant) -> String {
     };
     let condition = match grant.condition {
         Condition::Always | Condition::GivenToCluster => return on,
-        Condition::MarkedAtLaunch => "when they get the provider's role tag",
-        Condition::Marked => "with the provider's role tag",
+        Condition::MarkedAtLaunch | Condition::NetworkAtCreation => "when they get the provider's role tag",
+        Condition::Marked | Condition::Network => "with the provider's role tag",
+        Condition::Within(actions) => return format!("{on} within {}", actions.join(", ")),
         Condition::MarkedForOtherTags => "with the provider's role tag, for other tags than the provider's",
         Condition::WithinLaunch => "within RunInstances, AllocateHosts and AllocateAddress",
         Condition::PassedToInstance => "for instances",

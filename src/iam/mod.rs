@@ -72,6 +72,8 @@ pub(crate) struct Flags {
 enum Subject {
     /// The manager, and roles that it assumes.
     Controller,
+    /// The same, for the networks of managed clusters: beside the policy for `controller`.
+    Managed,
     /// Instance profile of control plane nodes.
     ControlPlane,
     /// Instance profile of worker nodes.
@@ -98,6 +100,7 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
 fn printed(flags: &Flags) -> Result<String> {
     let policy = match flags.subject {
         Subject::Controller => Policy::of_controller(&given(flags)?),
+        Subject::Managed => Policy::of_managed(&given_of_network(flags)?),
         Subject::ControlPlane => nodes::policy(Nodes::ControlPlane, flags.partition),
         Subject::Node => nodes::policy(Nodes::All, flags.partition),
     };
@@ -155,6 +158,23 @@ fn given(flags: &Flags) -> Result<Given> {
         only,
         ..default
     })
+}
+
+/// What the policy for managed clusters is for. The key of the tag by which a cluster owns a resource has the name of
+/// the cluster.
+fn given_of_network(flags: &Flags) -> Result<Given> {
+    let given = given(flags)?;
+    ensure!(
+        given.clusters.len() <= 1,
+        "--cluster: a policy for managed clusters is for one of them, or for all"
+    );
+    let name = given.clusters.iter().find_map(|cluster| cluster.split_once('/'));
+    ensure!(
+        name.is_none_or(|(_, name)| !name.contains('*')),
+        "--cluster: a policy for managed clusters needs the name of the cluster, without `*`"
+    );
+    // The resources of the cluster are yet to be made, so that no file names them.
+    Ok(Given { only: None, ..given })
 }
 
 /// Namespace and name of the cluster whose objects are in a file, and what it uses.
@@ -235,6 +255,30 @@ mod tests {
                 .expect_err(cluster)
                 .to_string();
             assert!(error.contains("want NAMESPACE/NAME"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_policy_for_managed_clusters_is_for_one_or_for_all() {
+        let all = print("iam managed").expect("a policy");
+        assert!(!all.contains("aws/cluster/"), "{all}");
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/src/iam/cluster.yaml");
+        for line in [
+            "iam managed --cluster team-a/prod".to_owned(),
+            format!("iam managed -f {example}"),
+        ] {
+            let one = print(&line).expect("a policy");
+            assert!(
+                one.contains("aws/cluster/prod\"") && one.contains("*:subnet/*\""),
+                "{line}: {one}"
+            );
+        }
+        for line in [
+            "iam managed --cluster team-a/dev --cluster team-a/prod",
+            "iam managed --cluster team-a/*",
+        ] {
+            let error = print(line).expect_err(line).to_string();
+            assert!(error.contains("a policy for managed clusters"), "{error}");
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::meta::{
     CONTROL_PLANE_ROLE_TAG_VALUE, CONTROL_PLANE_TARGET_TAG, MACHINE_NAME_TAG, NODE_ROLE_TAG_VALUE, OWN_TAG_PREFIX,
-    ROLE_TAG,
+    OWNED_TAG_VALUE, ROLE_TAG, cluster_tag,
 };
-use capa_aws::iam_actions::{ACTIONS, Condition, Grant, Named, Resources};
+use capa_aws::iam_actions::{ACTIONS, Action, Condition, Grant, MANAGED_ACTIONS, Named, Resources};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -143,10 +143,27 @@ impl Given {
             Condition::GivenToCluster if self.only.as_ref().is_some_and(ClusterUse::names_targets) => Conditions::new(),
             Condition::GivenToCluster => tagged_like(CONTROL_PLANE_TARGET_TAG, self.clusters.clone()),
             Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", self.creating()),
+            Condition::NetworkAtCreation => self.of_network("aws:RequestTag"),
+            Condition::Network => self.of_network("aws:ResourceTag"),
+            Condition::Within(actions) => {
+                let actions: Vec<String> = actions.iter().map(|name| (*name).to_owned()).collect();
+                when("StringEquals", "ec2:CreateAction", actions)
+            }
             Condition::PassedToInstance => when("StringEquals", "iam:PassedToService", [format!("ec2.{domain}")]),
             Condition::ThroughEc2 => when("StringLike", "kms:ViaService", [format!("ec2.*.{domain}")]),
             Condition::GrantedToAws => when("Bool", "kms:GrantIsForAWSResource", ["true".to_owned()]),
         }
+    }
+
+    /// The tags of what a managed network consists of, under these keys of conditions.
+    fn of_network(&self, tags: &str) -> Conditions {
+        let mut conditions = when("Null", &format!("{tags}/{ROLE_TAG}"), ["false".to_owned()]);
+        let names = self.clusters.iter().filter_map(|cluster| cluster.split_once('/'));
+        for (_, name) in names {
+            let key = format!("{tags}/{}", cluster_tag(name));
+            conditions.extend(when("StringEquals", &key, [OWNED_TAG_VALUE.to_owned()]));
+        }
+        conditions
     }
 }
 
@@ -221,10 +238,21 @@ impl Policy {
         }
     }
 
-    /// The policy of the controller: one statement for each grant of the table with at least one resource.
+    /// The policy of the controller.
     pub(super) fn of_controller(given: &Given) -> Self {
+        Self::of(ACTIONS, given)
+    }
+
+    /// What the controller needs beside that policy for managed clusters. `given` has at most one cluster: its name is
+    /// in the keys of tags, which have no wildcards, and all keys of a condition have to match.
+    pub(super) fn of_managed(given: &Given) -> Self {
+        Self::of(MANAGED_ACTIONS, given)
+    }
+
+    /// One statement for each grant of a table with at least one resource.
+    fn of(table: &[Action], given: &Given) -> Self {
         let mut statements: Vec<Statement> = Vec::new();
-        let used = ACTIONS.iter().filter(|action| {
+        let used = table.iter().filter(|action| {
             given
                 .only
                 .as_ref()
@@ -383,8 +411,55 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_fits_into_a_managed_policy() {
-        let text = json_of(&full(Partition::AwsUsGov)).to_string();
-        assert!(text.len() < LONGEST, "{} characters", text.len());
+    fn each_policy_fits_into_a_managed_policy() {
+        let name = "a".repeat(63);
+        let of_network = Policy::of_managed(&of_cluster(&format!("team-a/{name}")));
+        for policy in [full(Partition::AwsUsGov), of_network] {
+            let text = json_of(&policy).to_string();
+            assert!(text.len() < LONGEST, "{} characters", text.len());
+        }
+    }
+
+    fn of_cluster(cluster: &str) -> Given {
+        Given {
+            clusters: vec![cluster.to_owned()],
+            ..Given::default_of(Partition::Aws)
+        }
+    }
+
+    #[test]
+    fn networks_are_made_tagged_and_only_tagged_are_changed() {
+        let role = "sigs.k8s.io/cluster-api-provider-aws/role";
+        let cluster = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
+        let everybody = Policy::of_managed(&Given::default_of(Partition::Aws));
+        let of_one = Policy::of_managed(&of_cluster("team-a/dev"));
+        for (sid, tags) in [
+            ("CreateVpcs", "aws:RequestTag"),
+            ("CreatePartsOfVpcs", "aws:RequestTag"),
+            ("CreateInVpcs", "aws:ResourceTag"),
+            ("ChangeNetworks", "aws:ResourceTag"),
+        ] {
+            let marked = json!({"Null": {format!("{tags}/{role}"): ["false"]}});
+            assert_eq!(statement(&everybody, sid)["Condition"], marked, "{sid}");
+            let mut owned = marked;
+            owned["StringEquals"] = json!({format!("{tags}/{cluster}"): ["owned"]});
+            assert_eq!(statement(&of_one, sid)["Condition"], owned, "{sid}");
+        }
+        assert_eq!(
+            statement(&everybody, "TagWhatIsCreated")["Condition"],
+            json!({"StringEquals": {"ec2:CreateAction": ["CreateVpc", "CreateSubnet", "CreateInternetGateway"]}})
+        );
+        let reads = statement(&everybody, "Read");
+        let reads = reads["Action"].as_array().cloned().unwrap_or_default();
+        assert!(
+            reads
+                .iter()
+                .all(|action| action.as_str().is_some_and(|name| name.starts_with("ec2:Describe")))
+        );
+        // The request with the tags of a subnet is no reason to create it in a foreign VPC.
+        assert_eq!(
+            statement(&everybody, "CreatePartsOfVpcs")["Resource"],
+            json!(["arn:aws:ec2:*:*:subnet/*", "arn:aws:ec2:*:*:internet-gateway/*"])
+        );
     }
 }

@@ -9,7 +9,7 @@ use capa_api::identity::AWSClusterStaticIdentity;
 use capa_api::machine::AWSMachine;
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
-use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler, FactsSources};
+use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler, FactsSources, ManagedContext};
 use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
@@ -169,6 +169,12 @@ impl Wiring {
                 lookups: awscluster::LookupCache::default(),
                 checks: awscluster::CheckTimes::default(),
                 warnings: awscluster::WarningDedup::default(),
+                timing: self.flags.timing(),
+                identity_namespace: self.flags.effective_identity_namespace(),
+            },
+            managed: ManagedContext {
+                kubernetes: Arc::new(kubernetes.clone()),
+                clouds: Arc::new(self.clouds.clone()),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
             },

@@ -22,11 +22,12 @@ use circles::{Circle, circles};
 use modules::Crate;
 
 /// The source folders that are looked at.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "api/src",
     "network/src",
     "cloud/src",
     "aws/src",
+    "fake-aws/src",
     "runtime/src",
     "controllers/src",
     "src",

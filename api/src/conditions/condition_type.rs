@@ -15,6 +15,12 @@ pub enum ConditionType {
     IdentityReady,
     /// The network is known and complete.
     NetworkReady,
+    /// The VPC of a managed cluster exists and has its attributes.
+    VpcReady,
+    /// The subnets of a managed cluster exist and have their attributes.
+    SubnetsReady,
+    /// The internet gateway of a managed cluster exists and is attached to the VPC.
+    InternetGatewayReady,
     /// The network that a machine runs in still equals its network sources. The condition does not count for `Ready`.
     NetworkUpToDate,
     /// No blocking preflight rule fails. The condition does not count for `Ready`.

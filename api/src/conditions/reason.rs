@@ -31,6 +31,8 @@ pub enum Reason {
     Drifted,
     /// The operation failed; the message contains the error.
     Failed,
+    /// The object or the resource is being deleted.
+    Deleting,
     /// The deletion waits for the object that the message names.
     DeletionBlocked,
     /// No Cluster owns the object yet.
@@ -43,6 +45,10 @@ pub enum Reason {
     WaitingForEndpoint,
     /// The resource is being created.
     Creating,
+    /// The VPC does not exist or cannot be used yet.
+    WaitingForVpc,
+    /// Subnets do not exist or cannot be used yet.
+    WaitingForSubnets,
     /// The instance is not running yet.
     WaitingForRunning,
     /// The managed mode is not offered yet.
@@ -124,6 +130,10 @@ impl Reason {
                 | Self::WaitingForBootstrapData
                 | Self::WaitingForEndpoint
                 | Self::WaitingForRunning
+                | Self::WaitingForVpc
+                | Self::WaitingForSubnets
+                | Self::Creating
+                | Self::Deleting
                 | Self::Registering
                 | Self::Deregistering
                 | Self::Draining

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use super::explain::plain;
-use super::{Field, fields};
+use super::{Field, without_effect};
 
 /// The table as Markdown: one list for each alternative.
 pub fn document() -> String {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
-    for field in fields() {
+    for field in without_effect() {
         match groups.iter_mut().find(|(instead, _)| *instead == field.instead) {
             Some((_, names)) => names.push(name(field)),
             None => groups.push((field.instead, vec![name(field)])),

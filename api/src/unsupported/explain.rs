@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::fields;
+use super::without_effect;
 
 /// A field of the table that the schema of its kind does not have, or not with a description: an error of this program.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub struct NoSuchField {
 
 /// The sentence.
 const SENTENCE: &str =
-    "No effect yet: the managed mode, to which it belongs, is not there, and an unmanaged cluster ignores it.";
+    "No effect yet: managed clusters, to which it belongs, do not have this part, and an unmanaged cluster ignores it.";
 
 /// A JSON value as users write it in YAML.
 pub(super) fn plain(json: &str) -> &str {
@@ -33,7 +33,7 @@ pub(crate) fn explain(kind: &str, schema: &mut Value) -> Result<(), NoSuchField>
         "AWSClusterTemplate" => "spec.template.spec.",
         _ => return Ok(()),
     };
-    for field in fields() {
+    for field in without_effect() {
         let path = format!("{below}{}", field.path);
         let description = at(schema, &path)
             .and_then(|schema| schema.get_mut("description"))

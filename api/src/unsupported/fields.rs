@@ -1,4 +1,4 @@
-//! The table: every spec field of an AWSCluster without effect yet, by its highest parent.
+//! The table: every spec field of managed AWSClusters, by its highest parent.
 
 use super::Field;
 
@@ -10,12 +10,18 @@ const fn managed(path: &'static str) -> Field {
         path,
         neutral: &[],
         instead: "bring what it describes, and name it in `network`",
+        works: false,
     }
 }
 
 impl Field {
     const fn but(self, neutral: &'static [&'static str]) -> Self {
         Self { neutral, ..self }
+    }
+
+    /// The field has its effect in managed clusters.
+    const fn works(self) -> Self {
+        Self { works: true, ..self }
     }
 
     const fn or(self, instead: &'static str) -> Self {
@@ -58,22 +64,24 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.additionalControlPlaneIngressRules"),
     managed("network.additionalNodeIngressRules"),
     managed("network.nodePortIngressRuleCidrBlocks"),
-    managed("network.subnets[].cidrBlock"),
+    managed("network.subnets[].cidrBlock").works(),
     managed("network.subnets[].ipv6CidrBlock"),
     managed("network.subnets[].natGatewayId"),
     managed("network.subnets[].parentZoneName"),
     managed("network.subnets[].routeTableId"),
-    managed("network.vpc.availabilityZoneSelection").but(&[r#""Ordered""#]),
-    managed("network.vpc.availabilityZoneUsageLimit").but(&["3"]),
+    managed("network.vpc.availabilityZoneSelection")
+        .but(&[r#""Ordered""#])
+        .works(),
+    managed("network.vpc.availabilityZoneUsageLimit").but(&["3"]).works(),
     managed("network.vpc.carrierGatewayId"),
-    managed("network.vpc.cidrBlock"),
+    managed("network.vpc.cidrBlock").works(),
     managed("network.vpc.elasticIpPool"),
     managed("network.vpc.emptyRoutesDefaultVPCSecurityGroup").but(&["false"]),
     managed("network.vpc.internetGatewayId"),
     managed("network.vpc.ipamPool"),
     managed("network.vpc.ipv6"),
-    managed("network.vpc.privateDnsHostnameTypeOnLaunch"),
+    managed("network.vpc.privateDnsHostnameTypeOnLaunch").works(),
     managed("network.vpc.secondaryCidrBlocks"),
-    managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]),
-    managed("network.vpc.tags"),
+    managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]).works(),
+    managed("network.vpc.tags").works(),
 ];

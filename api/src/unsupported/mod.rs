@@ -1,9 +1,6 @@
-//! The spec fields that have no effect yet: one table, from which the sentences of `kubectl explain`,
-//! docs/fields-without-effect.md and the conditions of stored objects are generated. They belong to the managed mode of an
-//! AWSCluster, which is not there: such a cluster has the reason `NotManagedYet`. An unmanaged cluster ignores them by
-//! design and names them in a condition.
-//!
-//! A field leaves the table in the change that implements its effect.
+//! The spec fields of the managed mode of an AWSCluster: one table, from which the sentences of `kubectl explain`,
+//! docs/fields-without-effect.md and the conditions of stored objects are generated. An unmanaged cluster ignores these
+//! fields by design and names them in a condition. Some of them have no effect yet in managed clusters, too.
 
 mod document;
 mod explain;
@@ -18,7 +15,7 @@ pub use document::document;
 pub use explain::NoSuchField;
 pub(crate) use explain::explain;
 
-/// A field of AWSClusters without effect yet, or a block that contains only such fields.
+/// A field of managed AWSClusters, or a block that contains only such fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Path below `spec`; `[]` is an item of a list. The row also applies to AWSClusterTemplates, below
@@ -29,9 +26,11 @@ pub struct Field {
     pub neutral: &'static [&'static str],
     /// The alternative for the user.
     pub instead: &'static str,
+    /// Whether the field has its effect in a managed cluster.
+    pub works: bool,
 }
 
-/// A field without effect in a spec, with a value that is not neutral.
+/// A field of the managed mode in a spec, with a value that is not neutral.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The row of the table.
@@ -55,7 +54,12 @@ pub const fn fields() -> &'static [Field] {
     fields::FIELDS
 }
 
-/// The fields without effect that the spec of an AWSCluster sets. Null, an empty text and an empty list do not count as
+/// The rows of the table that have no effect in any cluster.
+pub fn without_effect() -> impl Iterator<Item = &'static Field> {
+    fields().iter().filter(|field| !field.works)
+}
+
+/// The fields of the managed mode that the spec of an AWSCluster sets. Null, an empty text and an empty list do not count as
 /// set; an empty block does.
 pub fn found(spec: &impl Serialize) -> Vec<Found> {
     // A spec that was read from JSON can be written as JSON.

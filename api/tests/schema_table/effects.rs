@@ -92,7 +92,7 @@ fn without_effect(field_path: &FieldPath) -> Option<&'static unsupported::Field>
     } else {
         &field_path.path
     };
-    let mut fields = unsupported::fields().iter().filter(|_| field_path.kind == "AWSCluster");
+    let mut fields = unsupported::without_effect().filter(|_| field_path.kind == "AWSCluster");
     fields.find(|field| is_within(&format!("spec.{}", field.path), path))
 }
 

@@ -1,6 +1,5 @@
 //! Elastic IPs.
 
-use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::types::{self, DomainType, ResourceType, TagSpecification};
 use capa_api::common::Tags;
 use capa_cloud::limits::{CallRequest, Priority};
@@ -8,7 +7,7 @@ use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, MachineKey, Query};
 
 use super::updates::sdk_tags;
-use super::{Ec2Calls, filters, some_text, tags, text};
+use super::{Ec2Calls, filters, once, some_text, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
@@ -81,7 +80,6 @@ impl Ec2Calls {
         tags: &Tags,
     ) -> Result<ElasticIpAnswer, CloudError> {
         let action = permit.action;
-        let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let tags = TagSpecification::builder()
             .resource_type(ResourceType::ElasticIp)
             .set_tags(Some(sdk_tags(tags)))
@@ -90,7 +88,7 @@ impl Ec2Calls {
         let request = request.set_public_ipv4_pool(pool).tag_specifications(tags);
         let answer = self
             .runner
-            .call(permit, request.customize().config_override(once).send())
+            .call(permit, request.customize().config_override(once()).send())
             .await?;
         let allocation_id = some_text(answer.allocation_id());
         Ok(ElasticIpAnswer::Allocated {

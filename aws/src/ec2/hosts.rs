@@ -1,12 +1,11 @@
 //! Dedicated Hosts of machines.
 
-use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::types::{self, AllocationState, AutoPlacement, ResourceType, TagSpecification};
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::{CloudError, Host, HostRequest, MachineKey, Query};
 
 use super::updates::sdk_tags;
-use super::{Ec2Calls, PAGE_SIZE, filters, some_text, tags, text};
+use super::{Ec2Calls, PAGE_SIZE, filters, once, some_text, tags, text};
 use crate::sdk::pages::Page;
 
 /// DescribeHosts answers at most this many a page.
@@ -40,7 +39,6 @@ impl Ec2Calls {
         let turn = CallRequest::of_machine("AllocateHosts", self.runner.flow(), machine, Priority::Launch);
         let permit = self.write_permit(&turn).await?;
         let action = permit.action;
-        let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let tags = TagSpecification::builder()
             .resource_type(ResourceType::DedicatedHost)
             .set_tags(Some(sdk_tags(&request.tags)))
@@ -54,7 +52,7 @@ impl Ec2Calls {
             .quantity(1)
             .auto_placement(AutoPlacement::Off)
             .set_tag_specifications((!request.tags.is_empty()).then(|| vec![tags]));
-        let call = input.customize().config_override(once).send();
+        let call = input.customize().config_override(once()).send();
         let answer = self.runner.call(permit, call).await?;
         let id = answer.host_ids().first().cloned();
         id.ok_or_else(|| CloudError::no_answer(action, "the answer shows no host"))

@@ -1,6 +1,5 @@
 //! RunInstances.
 
-use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
     BlockDeviceMapping, EbsBlockDevice, IamInstanceProfileSpecification, InstanceMetadataOptionsRequest, ResourceType,
@@ -11,9 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, LaunchVolume, MachineKey, MetadataOptions};
 
-use super::Ec2Calls;
 use super::instances::instance;
 use super::launch_options::{interfaces, with_options};
+use super::{Ec2Calls, once};
 
 impl Ec2Calls {
     /// Reserves the turn for [`Ec2Calls::launch`].
@@ -26,12 +25,11 @@ impl Ec2Calls {
     /// the retry would look as if no attempt had launched an instance. The holder of the launch record retries the
     /// call.
     pub(crate) async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
         let input = run_instances(self.client.run_instances(), request)?;
         let turn = CallRequest::launch(self.runner.flow(), machine);
         let permit = self.runner.permit(&turn).await?;
         let action = permit.action;
-        let call = input.customize().config_override(once).send();
+        let call = input.customize().config_override(once()).send();
         let answer = self.runner.call(permit, call).await?;
         let shown = answer.instances().first();
         let shown = shown.ok_or_else(|| CloudError::no_answer(action, "the answer shows no instance"))?;

@@ -9,16 +9,19 @@ mod instance_types;
 mod instances;
 mod launch;
 mod launch_options;
+mod managed;
 mod network_interfaces;
 mod route_tables;
 mod security_groups;
 mod subnets;
 mod updates;
 mod vpcs;
+mod zones;
 
 use std::collections::BTreeMap;
 
-use aws_sdk_ec2::types;
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::{config, types};
 use capa_cloud::Query;
 
 use crate::sdk::call_runner::CallRunner;
@@ -57,6 +60,11 @@ fn filters(query: &Query) -> Option<Vec<types::Filter>> {
             .build()
     });
     Some(filters.collect::<Vec<_>>()).filter(|filters| !filters.is_empty())
+}
+
+/// The settings of a call that the SDK does not retry.
+fn once() -> config::Builder {
+    config::Config::builder().retry_config(RetryConfig::disabled())
 }
 
 fn text(text: Option<&str>) -> String {

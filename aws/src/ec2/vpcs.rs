@@ -23,6 +23,24 @@ impl Ec2Calls {
         Ok(options.and_then(|options| options.domain_names.into_iter().next()))
     }
 
+    /// Whether an attribute of a VPC is on.
+    pub(super) async fn vpc_attribute(&self, id: &str, name: types::VpcAttributeName) -> Result<bool, CloudError> {
+        let query = Query::filter(name.as_str(), [id]);
+        let name = &name;
+        let values = self
+            .runner
+            .describe("DescribeVpcAttribute", &query, |permit, _| async move {
+                let request = self.client.describe_vpc_attribute().vpc_id(id).attribute(name.clone());
+                let answer = self.runner.call(permit, request.send()).await?;
+                let value = match name {
+                    types::VpcAttributeName::EnableDnsSupport => answer.enable_dns_support(),
+                    _ => answer.enable_dns_hostnames(),
+                };
+                Ok(Page::only([value.and_then(types::AttributeBooleanValue::value)]))
+            });
+        Ok(values.await?.into_iter().any(|value| value == Some(true)))
+    }
+
     /// The same VPCs in the form that `convert` gives them.
     pub(super) async fn vpcs_as<T>(&self, query: &Query, convert: fn(&types::Vpc) -> T) -> Result<Vec<T>, CloudError> {
         self.runner
@@ -42,12 +60,17 @@ impl Ec2Calls {
     }
 }
 
-fn vpc(vpc: &types::Vpc) -> Vpc {
+/// The associated IPv4 ranges of a VPC.
+pub(super) fn associated_blocks(vpc: &types::Vpc) -> Vec<String> {
     let blocks = vpc.cidr_block_association_set().iter();
     let blocks = blocks.filter(|block| {
         let state = block.cidr_block_state().and_then(|state| state.state());
         state == Some(&types::VpcCidrBlockStateCode::Associated)
     });
+    blocks.map(|block| text(block.cidr_block())).collect()
+}
+
+fn vpc(vpc: &types::Vpc) -> Vpc {
     let ipv6_blocks = vpc.ipv6_cidr_block_association_set().iter();
     let ipv6_blocks = ipv6_blocks.filter(|block| {
         let state = block.ipv6_cidr_block_state().and_then(|state| state.state());
@@ -55,7 +78,7 @@ fn vpc(vpc: &types::Vpc) -> Vpc {
     });
     Vpc {
         id: text(vpc.vpc_id()),
-        cidr_blocks: blocks.map(|block| text(block.cidr_block())).collect(),
+        cidr_blocks: associated_blocks(vpc),
         ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
         tags: tags(vpc.tags()),
     }

@@ -1,10 +1,12 @@
 //! Every AWS permission that the provider needs, with its purpose: the one table that policies and their documentation
 //! are generated from. A test compares all of it with the calls, and end-to-end tests fail on a call that the table
-//! lacks.
+//! lacks. The rows for the networks of managed clusters are in a part of their own.
 
 mod grants;
+mod managed;
 mod table;
 
+pub use managed::MANAGED_ACTIONS;
 pub use table::ACTIONS;
 
 /// A permission, by its IAM name.
@@ -44,8 +46,8 @@ pub enum AccessLevel {
 pub enum Asked {
     /// The provider calls the action.
     Called,
-    /// AWS checks the permission within this other action of the service.
-    Within(&'static str),
+    /// AWS checks the permission within these other actions of the service.
+    Within(&'static [&'static str]),
     /// AWS checks the permission within RunInstances, where the request has this property.
     AtLaunch(AtLaunch),
     /// AWS checks the permission when somebody uses a URL that the provider has signed.
@@ -110,6 +112,13 @@ pub enum Condition {
     GivenToCluster,
     /// The call is part of one that launches an instance, or allocates a host or an address.
     WithinLaunch,
+    /// The created resource gets the tag that marks what the provider makes for a cluster. In a policy for a single
+    /// cluster, it also gets the tag by which this cluster owns it.
+    NetworkAtCreation,
+    /// The same tags are on the changed resource.
+    Network,
+    /// The call is part of a call of one of these actions.
+    Within(&'static [&'static str]),
     /// The role is passed to an EC2 instance.
     PassedToInstance,
     /// EC2 makes the call on behalf of the provider.
@@ -124,5 +133,6 @@ pub enum Condition {
 pub fn called(service: &str, name: &str) -> Option<&'static Action> {
     ACTIONS
         .iter()
+        .chain(MANAGED_ACTIONS)
         .find(|action| action.asked == Asked::Called && action.service == service && action.name == name)
 }

@@ -95,7 +95,7 @@ const fn key(name: &'static str, access: AccessLevel, grants: &'static [Grant], 
     }
 }
 
-/// All permissions, in the order of the documentation.
+/// All permissions but those for managed clusters alone, in the order of the documentation.
 pub const ACTIONS: &[Action] = &[
     describe("DescribeImages", "finds the image and its root device"),
     describe(
@@ -407,7 +407,7 @@ pub const ACTIONS: &[Action] = &[
         "deletes bootstrap data that no instance needs any longer",
     ),
     Action {
-        asked: Asked::Within("CreateSecret"),
+        asked: Asked::Within(&["CreateSecret"]),
         ..bootstrap_data(
             "secretsmanager",
             "TagResource",
@@ -439,7 +439,7 @@ pub const ACTIONS: &[Action] = &[
         why: "finds the EKS image of a machine with `ami.eksLookupType`",
     },
     Action {
-        asked: Asked::Within("PutParameter"),
+        asked: Asked::Within(&["PutParameter"]),
         ..bootstrap_data(
             "ssm",
             "AddTagsToResource",

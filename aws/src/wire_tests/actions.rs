@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use capa_cloud::ec2::{self, internet_gateway, subnet, vpc};
+use capa_cloud::managed::{Effect, ManagedClouds};
 use capa_cloud::{
     ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
     TemplateClouds,
 };
 
 use capa_preflight::facts::{Demand, MachineDemand};
+use strum::VariantNames;
 
 use super::calls::request;
 use super::checks;
@@ -17,10 +20,11 @@ use super::fake::{
     machine, role, session,
 };
 use super::hosts;
+use super::managed;
 use super::secrets::{secret, stores};
 use super::targets::{classic, elb, in_and_out, target};
 use super::updates::change_instance;
-use crate::iam_actions::{ACTIONS, Asked, AtLaunch};
+use crate::iam_actions::{ACTIONS, Asked, AtLaunch, MANAGED_ACTIONS, called};
 
 fn serve(call: &Call) -> Answer {
     match call.action.as_str() {
@@ -31,6 +35,8 @@ fn serve(call: &Call) -> Answer {
             let item = instance_xml("i-1", InstanceState::Running);
             answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
         }
+        "CreateVpc" | "CreateSubnet" | "CreateInternetGateway" => managed::serve(call),
+        "DescribeVpcs" if call.field("Filter.1.Name").starts_with("tag:") => managed::serve(call),
         "DescribeVpcs" => {
             let vpc = "<vpcId>vpc-1</vpcId><dhcpOptionsId>dopt-1</dhcpOptionsId>";
             answer("DescribeVpcs", &format!("<vpcSet><item>{vpc}</item></vpcSet>"), None)
@@ -122,6 +128,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     change_instance(machines.as_ref()).await;
     hosts::allocate_and_release(machines.as_ref()).await;
     elastic_ip::allocate_and_release(machines.as_ref()).await;
+    managed::look_and_change(pool.managed(&identity, REGION).as_ref()).await;
     machines.terminate(&key, "i-1").await.unwrap();
     eventually("the instance is terminated", || {
         !fake.calls_of("TerminateInstances").is_empty()
@@ -141,7 +148,8 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     let sent: BTreeSet<(String, String)> = calls
         .map(|call| (call.service().to_owned(), call.action.clone()))
         .collect();
-    let called = ACTIONS.iter().filter(|action| action.asked == Asked::Called);
+    let rows = ACTIONS.iter().chain(MANAGED_ACTIONS);
+    let called = rows.filter(|action| action.asked == Asked::Called);
     let called: BTreeSet<(String, String)> = called
         .map(|action| (action.service.to_owned(), action.name.to_owned()))
         .collect();
@@ -167,11 +175,41 @@ async fn a_launch_uses_every_feature_that_needs_an_action() {
 
 #[test]
 fn rows_are_unique_and_grants_of_one_name_are_equal() {
-    let rows: BTreeSet<_> = ACTIONS.iter().map(|action| (action.service, action.name)).collect();
-    assert_eq!(rows.len(), ACTIONS.len());
-    for one in ACTIONS.iter().flat_map(|action| action.grants) {
-        for other in ACTIONS.iter().flat_map(|action| action.grants) {
+    for table in [ACTIONS, MANAGED_ACTIONS] {
+        let rows: BTreeSet<_> = table.iter().map(|action| (action.service, action.name)).collect();
+        assert_eq!(rows.len(), table.len());
+    }
+    let grants = || ACTIONS.iter().chain(MANAGED_ACTIONS).flat_map(|action| action.grants);
+    for one in grants() {
+        for other in grants() {
             assert!(one.name != other.name || one == other, "{}", one.name);
         }
     }
+}
+
+#[test]
+fn every_call_of_managed_clusters_has_a_row_and_is_tried() {
+    let names = [
+        vpc::Call::<String>::VARIANTS,
+        subnet::Call::<String>::VARIANTS,
+        internet_gateway::Call::<String>::VARIANTS,
+    ];
+    let names: BTreeSet<&str> = names.concat().into_iter().collect();
+    for name in &names {
+        assert!(called("ec2", name).is_some(), "{name}");
+    }
+    let tried: BTreeSet<&str> = managed::all_calls().iter().map(ec2::Call::action).collect();
+    assert_eq!(tried, names);
+}
+
+#[test]
+fn tags_are_written_within_every_creation_of_a_network() {
+    let tagging = MANAGED_ACTIONS
+        .iter()
+        .find(|action| action.name == "CreateTags")
+        .unwrap();
+    let calls = managed::all_calls();
+    let creations = calls.iter().filter(|call| call.effect() == Effect::Create);
+    let creations: Vec<&str> = creations.map(ec2::Call::action).collect();
+    assert!(matches!(tagging.asked, Asked::Within(within) if within == creations));
 }

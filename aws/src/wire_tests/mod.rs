@@ -12,6 +12,7 @@ mod following;
 mod hosts;
 mod launches;
 mod limits;
+mod managed;
 mod replacements;
 mod secrets;
 mod targets;

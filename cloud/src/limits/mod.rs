@@ -30,9 +30,10 @@ use crate::{ClusterKey, MachineKey, Query};
 /// The purpose of a call, the most urgent first. The priority orders calls of the same action only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// The call ends an instance that costs money.
+    /// The call ends an instance that costs money, or another resource.
     Terminate,
-    /// The call launches an instance, or looks up something that a launch needs.
+    /// The call launches an instance, or looks up something that a launch needs. Or it makes or changes a resource of a
+    /// managed cluster.
     Launch,
     /// The call reads something that can wait.
     Describe,
@@ -180,6 +181,17 @@ impl CallRequest {
             action,
             flow: flow.clone(),
             caller: Caller::Machine(machine.clone()),
+            priority,
+            instances: 0,
+        }
+    }
+
+    /// A write for a cluster. `call` tells calls of the same action apart, each of which waits for a turn of its own.
+    pub fn of_cluster(action: &'static str, flow: &Flow, call: &str, priority: Priority) -> Self {
+        Self {
+            action,
+            flow: flow.clone(),
+            caller: Caller::Task(call.to_owned()),
             priority,
             instances: 0,
         }

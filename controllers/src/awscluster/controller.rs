@@ -8,7 +8,7 @@ use capa_api::cluster::AWSCluster;
 use capa_api::contract::Cluster;
 use capa_runtime::reconcile::{Outcome, ReconcileError, Reconciler};
 
-use super::ClusterContext;
+use super::{ClusterContext, ManagedContext};
 use crate::identity::identity_group;
 use crate::resync::with_resync;
 
@@ -16,6 +16,8 @@ use crate::resync::with_resync;
 pub struct ClusterReconciler {
     /// The dependencies of the reconciles.
     pub context: ClusterContext,
+    /// The same of managed AWSClusters.
+    pub managed: ManagedContext,
     /// The longest time between two reconciles of an object.
     pub sync_period: Duration,
 }
@@ -29,7 +31,7 @@ impl Reconciler for ClusterReconciler {
     }
 
     async fn reconcile(&self, object: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
-        Box::pin(super::reconcile(object, &self.context))
+        Box::pin(super::reconcile(object, &self.context, &self.managed))
             .await
             .map(|outcome| with_resync(outcome, self.sync_period))
     }

@@ -1,7 +1,8 @@
-//! AWSCluster: marks infrastructure that the user brings as provisioned, and publishes its network.
+//! AWSCluster: marks infrastructure that the user brings as provisioned and publishes its network, or creates the
+//! infrastructure of a managed cluster.
 //!
-//! The reconciler has read-only access to AWS (`ClusterClouds`), so the compiler checks that it never writes to AWS for
-//! an unmanaged cluster.
+//! The reconciler of unmanaged clusters has read-only access to AWS (`ClusterClouds`), so the compiler checks that it
+//! never writes to AWS for one of them. `managed` has access that can write.
 
 mod check_results;
 mod check_times;
@@ -10,6 +11,7 @@ mod demand;
 mod facts;
 mod load_balancer;
 mod lookup_cache;
+mod managed;
 mod network_problems;
 mod preflight;
 mod read;
@@ -37,6 +39,7 @@ pub use check_times::CheckTimes;
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
 pub use demand::{demand, demand_of_network, resolved_network};
 pub use lookup_cache::LookupCache;
+pub use managed::ManagedContext;
 pub use warning_dedup::WarningDedup;
 
 use crate::kubernetes_api::ClusterKubernetes;
@@ -67,8 +70,12 @@ pub struct ClusterContext {
     pub identity_namespace: String,
 }
 
-/// One reconcile: identity → resolve → failure domains → provisioned.
-pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<Outcome<AWSCluster>, ReconcileError> {
+/// One reconcile. Of infrastructure that the user brings: identity → resolve → failure domains → provisioned.
+pub async fn reconcile(
+    cluster: AWSCluster,
+    context: &ClusterContext,
+    managed: &ManagedContext,
+) -> Result<Outcome<AWSCluster>, ReconcileError> {
     if meta::is_deleted_for_move(&cluster.metadata) {
         // The infrastructure is the other management cluster's by now: only our finalizer may hold the object.
         let cluster = ensure_finalizer_removed(cluster, context).await?;
@@ -93,8 +100,7 @@ pub async fn reconcile(cluster: AWSCluster, context: &ClusterContext) -> Result<
         return Ok(outcome(cluster, interrupted));
     }
     if !cluster.spec.unmanaged {
-        let not_yet = status::not_managed_yet(&cluster, context.kubernetes.now());
-        return Ok(outcome(cluster, not_yet));
+        return Box::pin(managed::reconcile(cluster, owner.as_deref(), managed)).await;
     }
     let machines = machines_to_wait_for(&cluster, owner.as_deref(), context);
     let cluster = hold_while_there_are(&machines, cluster, context).await?;

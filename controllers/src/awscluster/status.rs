@@ -39,17 +39,6 @@ pub(super) fn move_interrupted(cluster: &AWSCluster, now: Timestamp) -> AWSClust
     status
 }
 
-/// Status of an AWSCluster in the managed mode, which this release does not support.
-pub(super) fn not_managed_yet(cluster: &AWSCluster, now: Timestamp) -> AWSClusterStatus {
-    let message = "this release reconciles only infrastructure that you bring: set spec.unmanaged: true and name your \
-                   subnets and security groups in spec.network";
-    only_ready(
-        cluster,
-        ConditionType::Ready.is_false(Reason::NotManagedYet, message),
-        now,
-    )
-}
-
 /// Status of an AWSCluster whose owner reference is not set yet or whose Cluster does not exist. `deletion` is `Ready`
 /// of one that is being deleted.
 pub(super) fn without_owner(

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::forms::is_dns_subdomain;
@@ -403,6 +404,21 @@ impl ClusterKubernetes for KubernetesClient {
             .iter()
             .filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
         held.map(|machine| machine.name_any()).collect()
+    }
+
+    fn managed_clusters(&self) -> Vec<Arc<AWSCluster>> {
+        let is_managed =
+            |cluster: &AWSCluster| !cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata);
+        self.caches.aws_clusters.store().state_filter(is_managed)
+    }
+
+    async fn write_status(
+        &self,
+        cluster: &AWSCluster,
+        status: &AWSClusterStatus,
+    ) -> Result<AWSCluster, KubernetesError> {
+        let written = self.statuses.write(cluster, status).await;
+        written.map_err(|error| failed(format!("record the status of AWSCluster {}", cluster.name_any()), error))
     }
 
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
@@ -360,6 +361,22 @@ impl ClusterKubernetes for FakeKubernetes {
             .iter()
             .filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
         held.map(|machine| machine.name_any()).collect()
+    }
+
+    fn managed_clusters(&self) -> Vec<Arc<AWSCluster>> {
+        self.state().aws_clusters.clone()
+    }
+
+    async fn write_status(
+        &self,
+        cluster: &AWSCluster,
+        status: &AWSClusterStatus,
+    ) -> Result<AWSCluster, KubernetesError> {
+        self.called("write_status")?;
+        let mut cluster = cluster.clone();
+        cluster.status = Some(status.clone());
+        cluster.metadata.resource_version = Some(self.next_version().to_string());
+        Ok(cluster)
     }
 
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {

@@ -40,6 +40,7 @@ mod log;
 mod machine_deployment;
 mod machines;
 mod malformed;
+mod managed_network;
 mod manager;
 mod metrics;
 mod objects;

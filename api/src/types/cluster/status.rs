@@ -64,6 +64,21 @@ pub struct AWSClusterStatus {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type", "name"])
     )]
     pub resources: Vec<ClusterResource>,
+    /// Zones of the default subnets of a managed cluster, in the order in which the subnets are laid out. The provider
+    /// chooses the zones when it creates the VPC, and does not choose again.
+    #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(min = 1, max = 256)))]
+    pub zones: Vec<String>,
+    /// AWS account in which the resources of a managed cluster are. With credentials of another account the provider
+    /// makes no call for the cluster.
+    #[serde(
+        rename = "accountID",
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = 12))]
+    pub account_id: Option<String>,
     /// Results of the checks of the infrastructure.
     #[serde(
         default,
@@ -141,12 +156,17 @@ pub struct ClusterResource {
     /// Name of the resource within its kind, for example `dev-subnet-private-eu-west-1a`.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// Id or ARN of the resource in AWS.
+    /// Id or ARN of the resource in AWS. Absent until AWS has answered the call that creates the resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    pub id: String,
+    pub id: Option<String>,
     /// `Owned`: the provider changes the resource and deletes it with the cluster. `Shared`: the cluster only uses the
     /// resource.
     pub lifecycle: Lifecycle,
+    /// Time at which the provider was about to create the resource, until AWS shows the resource. AWS may not show a new
+    /// resource for some seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_at: Option<Time>,
 }
 
 /// Who is responsible for a resource.

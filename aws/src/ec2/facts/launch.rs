@@ -2,13 +2,12 @@
 //! request has `DryRun=true` before anything else is set.
 
 use async_trait::async_trait;
-use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::{CloudError, ErrorClass, Query};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
-use super::super::Ec2Calls;
+use super::super::{Ec2Calls, once};
 
 /// The begin of the client token of a launch that is only judged.
 const TOKEN: &str = "capa-rs-dry-run";
@@ -47,8 +46,7 @@ impl DryRunCalls for Ec2Calls {
         let query = Query::filter("dry-run", [machines.template.clone()]);
         let turn = CallRequest::describe("RunInstances", self.runner.flow(), &query, Priority::Describe);
         let permit = self.runner.permit(&turn).await?;
-        let once = aws_sdk_ec2::config::Config::builder().retry_config(RetryConfig::disabled());
-        let call = request.customize().config_override(once).send();
+        let call = request.customize().config_override(once()).send();
         match self.runner.call(permit, call).await {
             Err(error) => judged(error),
             Ok(_) => Err(CloudError::no_answer(

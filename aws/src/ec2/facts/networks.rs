@@ -31,20 +31,7 @@ impl Ec2Calls {
 
     /// All zones of the region that the account can use.
     pub(crate) async fn zone_facts(&self) -> Result<Vec<Zone>, CloudError> {
-        self.runner
-            .describe("DescribeAvailabilityZones", &Query::default(), |permit, _| async move {
-                let answer = self
-                    .runner
-                    .call(permit, self.client.describe_availability_zones().send())
-                    .await?;
-                let zones = answer.availability_zones().iter().map(|zone| Zone {
-                    name: text(zone.zone_name()),
-                    zone_type: text(zone.zone_type()),
-                    state: text(zone.state().map(types::AvailabilityZoneState::as_str)),
-                });
-                Ok(Page::only(zones))
-            })
-            .await
+        self.zones_as(&Query::default(), zone).await
     }
 
     /// The VPC with this id; `None` where it does not exist.
@@ -56,29 +43,9 @@ impl Ec2Calls {
     /// The DNS settings of a VPC: two calls, because each call answers one attribute.
     pub(crate) async fn vpc_dns_facts(&self, id: &str) -> Result<VpcDns, CloudError> {
         use types::VpcAttributeName::{EnableDnsHostnames, EnableDnsSupport};
-        let ask = async |attribute: types::VpcAttributeName| {
-            let query = Query::filter(attribute.as_str(), [id]);
-            let attribute = &attribute;
-            let values = self
-                .runner
-                .describe("DescribeVpcAttribute", &query, |permit, _| async move {
-                    let request = self
-                        .client
-                        .describe_vpc_attribute()
-                        .vpc_id(id)
-                        .attribute(attribute.clone());
-                    let answer = self.runner.call(permit, request.send()).await?;
-                    let value = match attribute {
-                        EnableDnsSupport => answer.enable_dns_support(),
-                        _ => answer.enable_dns_hostnames(),
-                    };
-                    Ok(Page::only([value.and_then(types::AttributeBooleanValue::value)]))
-                });
-            Ok::<bool, CloudError>(values.await?.into_iter().any(|value| value == Some(true)))
-        };
         Ok(VpcDns {
-            support: ask(EnableDnsSupport).await?,
-            hostnames: ask(EnableDnsHostnames).await?,
+            support: self.vpc_attribute(id, EnableDnsSupport).await?,
+            hostnames: self.vpc_attribute(id, EnableDnsHostnames).await?,
         })
     }
 
@@ -105,6 +72,14 @@ impl Ec2Calls {
     /// Subnets.
     pub(crate) async fn subnet_facts(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
         self.subnets_as(query, subnet).await
+    }
+}
+
+fn zone(zone: &types::AvailabilityZone) -> Zone {
+    Zone {
+        name: text(zone.zone_name()),
+        zone_type: text(zone.zone_type()),
+        state: text(zone.state().map(types::AvailabilityZoneState::as_str)),
     }
 }
 

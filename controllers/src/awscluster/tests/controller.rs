@@ -9,6 +9,7 @@ use super::*;
 fn reconciler(scene: &Scene) -> ClusterReconciler {
     ClusterReconciler {
         context: scene.context.clone(),
+        managed: scene.managed.clone(),
         sync_period: Duration::from_secs(600),
     }
 }

@@ -19,11 +19,12 @@ use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::conditions::{ConditionType, find};
 use capa_cloud::Timing;
+use capa_fake_aws::FakeAccount;
 use capa_preflight::SavedFacts;
 use capa_preflight::facts::Facts;
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::{CheckTimes, ClusterContext, FactsSources, LookupCache, WarningDedup, reconcile};
+use super::{CheckTimes, ClusterContext, FactsSources, LookupCache, ManagedContext, WarningDedup, reconcile};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role. [`Scene::new`] creates all of them.
@@ -44,6 +45,7 @@ struct Scene {
     kubernetes: Arc<FakeKubernetes>,
     aws: FakeAws,
     context: ClusterContext,
+    managed: ManagedContext,
 }
 
 /// The result of one pass. The status is written in the same way as by the runtime.
@@ -87,17 +89,26 @@ impl Scene {
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
         };
+        let managed = ManagedContext {
+            kubernetes: kubernetes.clone(),
+            clouds: Arc::new(FakeAccount::new()),
+            timing: Timing::default(),
+            identity_namespace: "capa-rs-system".into(),
+        };
         Self {
             journal,
             kubernetes,
             aws,
             context,
+            managed,
         }
     }
 
     async fn pass(&self, cluster: &AWSCluster) -> Pass {
         self.journal.take();
-        let outcome = Box::pin(reconcile(cluster.clone(), &self.context)).await.unwrap();
+        let outcome = Box::pin(reconcile(cluster.clone(), &self.context, &self.managed))
+            .await
+            .unwrap();
         let mut cluster = outcome.object;
         let status = outcome.status.or_else(|| cluster.status.clone());
         let wrote = status != cluster.status;

@@ -1,0 +1,98 @@
+//! Calls of managed clusters: a look at all resources of a cluster, and the calls that change them.
+
+mod internet_gateway;
+mod subnet;
+mod vpc;
+
+use aws_sdk_ec2::types::{ResourceType, TagSpecification};
+use capa_api::common::Tags;
+use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
+use capa_cloud::ec2::{Call, Observed, Vpc};
+use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::managed::{Answer, Effect, Scope, Seen};
+use capa_cloud::{CloudError, ErrorClass, Query};
+use futures::FutureExt;
+use futures::future::{OptionFuture, join4, ready};
+
+use super::updates::sdk_tags;
+use super::{Ec2Calls, some_text};
+
+impl Ec2Calls {
+    /// All resources of a cluster. All describes are made at the same time. Where the id of the VPC is not known, they
+    /// wait for the one that finds it.
+    pub(crate) async fn observe(&self, scope: &Scope) -> Observed {
+        let tag = cluster_tag(&scope.cluster);
+        if let Some(id) = &scope.vpc {
+            let vpcs = self.vpc_with_id(id).map(Seen::from).boxed();
+            return self.observe_vpc(vpcs, Some(id), &tag).await;
+        }
+        let vpcs: Seen<Vec<Vpc>> = self.owned_vpcs(&tag).await.into();
+        let only = match vpcs.got().map(Vec::as_slice) {
+            Some([only]) => Some(only.id.clone()),
+            _ => None,
+        };
+        self.observe_vpc(ready(vpcs), only.as_deref(), &tag).await
+    }
+
+    /// `vpcs`, and what else a look shows. What is in a VPC is not asked for where `id` is absent.
+    async fn observe_vpc(&self, vpcs: impl Future<Output = Seen<Vec<Vpc>>>, id: Option<&str>, tag: &str) -> Observed {
+        let dns = OptionFuture::from(id.map(|id| self.vpc_dns(id).boxed()));
+        let subnets = OptionFuture::from(id.map(|id| self.subnets_in(id).boxed()));
+        let internet_gateways = self.internet_gateways(tag, id).boxed();
+        let (vpcs, dns, subnets, internet_gateways) = join4(vpcs, dns, subnets, internet_gateways).await;
+        let mut dns = dns.map_or(Seen::NotAsked, Seen::from);
+        let is_shown = vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());
+        if !is_shown
+            && dns
+                .answer()
+                .is_err_and(|error| error.is_some_and(|error| error.class == ErrorClass::NotFound))
+        {
+            dns = Seen::NotAsked;
+        }
+        Observed {
+            vpcs,
+            dns,
+            subnets: subnets.map_or(Seen::NotAsked, Seen::from),
+            internet_gateways: internet_gateways.into(),
+        }
+    }
+
+    /// Makes one call. Only the leader makes it. Calls that differ wait for turns of their own.
+    pub(crate) async fn managed_call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
+        let priority = match call.effect() {
+            Effect::Create | Effect::Change => Priority::Launch,
+            Effect::Delete => Priority::Terminate,
+        };
+        let turn = CallRequest::of_cluster(call.action(), self.runner.flow(), &format!("{call:?}"), priority);
+        let permit = self.write_permit(&turn).await?;
+        match call {
+            Call::Vpc(call) => self.vpc_call(permit, call).await,
+            Call::Subnet(call) => self.subnet_call(permit, call).await,
+            Call::InternetGateway(call) => self.internet_gateway_call(permit, call).await,
+        }
+    }
+}
+
+/// What has the tag of the cluster. Look at the tags of the answer again: [`is_owned`].
+fn owned(tag: &str) -> Query {
+    Query::filter(format!("tag:{tag}"), [OWNED_TAG_VALUE])
+}
+
+/// Whether the cluster with this tag owns what has `tags`.
+fn is_owned(tags: &Tags, tag: &str) -> bool {
+    tags.get(tag).is_some_and(|value| value == OWNED_TAG_VALUE)
+}
+
+/// The tags that a resource gets in the call that creates it.
+fn tag_specification(resource: ResourceType, tags: &Tags) -> TagSpecification {
+    TagSpecification::builder()
+        .resource_type(resource)
+        .set_tags(Some(sdk_tags(tags)))
+        .build()
+}
+
+/// The answer to a call that creates a resource: its id.
+fn made(action: &'static str, id: Option<&str>) -> Result<Answer, CloudError> {
+    let id = some_text(id).ok_or_else(|| CloudError::no_answer(action, "the answer shows no id"))?;
+    Ok(Answer::Made(id))
+}

@@ -1,0 +1,75 @@
+//! VPCs of managed clusters.
+
+use aws_sdk_ec2::types::{self, AttributeBooleanValue, ResourceType, VpcAttributeName};
+use capa_cloud::ec2::vpc::{Call, DnsAttribute};
+use capa_cloud::ec2::{Vpc, VpcDns};
+use capa_cloud::managed::Answer;
+use capa_cloud::session::Permit;
+use capa_cloud::{CloudError, Query};
+use futures::future::try_join;
+
+use super::super::vpcs::associated_blocks;
+use super::super::{Ec2Calls, once, tags, text};
+use super::{is_owned, made, owned, tag_specification};
+
+impl Ec2Calls {
+    /// The VPC with this id; empty where AWS shows none.
+    pub(super) async fn vpc_with_id(&self, id: &str) -> Result<Vec<Vpc>, CloudError> {
+        let mut shown = self.vpcs_as(&Query::filter("vpc-id", [id]), vpc).await?;
+        shown.retain(|vpc| vpc.id == id);
+        Ok(shown)
+    }
+
+    /// The VPCs that a cluster owns.
+    pub(super) async fn owned_vpcs(&self, tag: &str) -> Result<Vec<Vpc>, CloudError> {
+        let mut shown = self.vpcs_as(&owned(tag), vpc).await?;
+        shown.retain(|vpc| is_owned(&vpc.tags, tag));
+        Ok(shown)
+    }
+
+    /// The DNS attributes of a VPC: two calls, because each call answers one attribute.
+    pub(super) async fn vpc_dns(&self, id: &str) -> Result<VpcDns, CloudError> {
+        let support = self.vpc_attribute(id, VpcAttributeName::EnableDnsSupport);
+        let hostnames = self.vpc_attribute(id, VpcAttributeName::EnableDnsHostnames);
+        let (support, hostnames) = try_join(support, hostnames).await?;
+        Ok(VpcDns { support, hostnames })
+    }
+
+    pub(super) async fn vpc_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+        let action = permit.action;
+        match call {
+            Call::CreateVpc { cidr_block, tags } => {
+                let request = self.client.create_vpc().cidr_block(cidr_block);
+                let request = request.tag_specifications(tag_specification(ResourceType::Vpc, tags));
+                let call = request.customize().config_override(once()).send();
+                let answer = self.runner.call(permit, call).await?;
+                return made(action, answer.vpc().and_then(types::Vpc::vpc_id));
+            }
+            Call::ModifyVpcAttribute { vpc, attribute } => {
+                let on = AttributeBooleanValue::builder().value(true).build();
+                let request = self.client.modify_vpc_attribute().vpc_id(vpc);
+                let request = match attribute {
+                    DnsAttribute::Support => request.enable_dns_support(on),
+                    DnsAttribute::Hostnames => request.enable_dns_hostnames(on),
+                };
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::DeleteVpc { vpc } => {
+                let request = self.client.delete_vpc().vpc_id(vpc);
+                self.runner.call(permit, request.send()).await?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+}
+
+fn vpc(vpc: &types::Vpc) -> Vpc {
+    let mut cidr_blocks = associated_blocks(vpc);
+    cidr_blocks.sort_by_key(|block| vpc.cidr_block() != Some(block.as_str()));
+    Vpc {
+        id: text(vpc.vpc_id()),
+        is_available: vpc.state() == Some(&types::VpcState::Available),
+        cidr_blocks,
+        tags: tags(vpc.tags()),
+    }
+}

@@ -1,0 +1,104 @@
+//! The rows of the table for the networks of managed clusters, with their grants: a document of its own, because IAM
+//! limits the length of a policy.
+
+use super::grants::READ;
+use super::{AccessLevel, Action, Asked, Condition, Grant, Resources};
+
+/// The actions that create a resource with its tags.
+const CREATING: &[&str] = &["CreateVpc", "CreateSubnet", "CreateInternetGateway"];
+
+/// What networks consist of.
+const NETWORKS: Resources = Resources::Arns(&["ec2:*:*:vpc/*", "ec2:*:*:subnet/*", "ec2:*:*:internet-gateway/*"]);
+
+const CREATE_VPCS: Grant = Grant {
+    name: "CreateVpcs",
+    resources: Resources::Arns(&["ec2:*:*:vpc/*"]),
+    condition: Condition::NetworkAtCreation,
+};
+
+/// Without VPCs: nothing says that AWS leaves the tags of the request out when it judges the VPC of a new subnet.
+const CREATE: Grant = Grant {
+    name: "CreatePartsOfVpcs",
+    resources: Resources::Arns(&["ec2:*:*:subnet/*", "ec2:*:*:internet-gateway/*"]),
+    condition: Condition::NetworkAtCreation,
+};
+
+/// The VPC in which a subnet is created.
+const CREATE_IN: Grant = Grant {
+    name: "CreateInVpcs",
+    resources: Resources::Arns(&["ec2:*:*:vpc/*"]),
+    condition: Condition::Network,
+};
+
+/// Tags are written within the call that creates a resource only: `CreateTags` by itself could make foreign resources
+/// those of a cluster.
+const TAG: Grant = Grant {
+    name: "TagWhatIsCreated",
+    resources: NETWORKS,
+    condition: Condition::Within(CREATING),
+};
+
+/// Each action applies to one or two types of resources, all of which need the tag.
+const CHANGE: Grant = Grant {
+    name: "ChangeNetworks",
+    resources: NETWORKS,
+    condition: Condition::Network,
+};
+
+/// A describe action of EC2.
+const fn describe(name: &'static str, why: &'static str) -> Action {
+    Action {
+        access: AccessLevel::List,
+        ..change(name, &[READ], why)
+    }
+}
+
+/// An action of EC2 that creates, changes or deletes resources.
+const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
+    Action {
+        service: "ec2",
+        name,
+        access: AccessLevel::Write,
+        asked: Asked::Called,
+        grants,
+        why,
+    }
+}
+
+/// The permissions for the networks of managed clusters, beside [`ACTIONS`](super::ACTIONS). Some of them are in both
+/// tables, because a policy for one cluster may lack them.
+pub const MANAGED_ACTIONS: &[Action] = &[
+    describe("DescribeAvailabilityZones", "chooses the zones of subnets"),
+    describe(
+        "DescribeInternetGateways",
+        "finds the internet gateway of the VPC, and one that is not attached yet",
+    ),
+    describe("DescribeVpcAttribute", "sees the DNS settings of the VPC"),
+    change("CreateVpc", &[CREATE_VPCS], "makes the VPC"),
+    change(
+        "ModifyVpcAttribute",
+        &[CHANGE],
+        "switches on the DNS support and the host names of the VPC",
+    ),
+    change("DeleteVpc", &[CHANGE], "deletes the VPC with the cluster"),
+    change("CreateSubnet", &[CREATE, CREATE_IN], "makes subnets in the VPC"),
+    change(
+        "ModifySubnetAttribute",
+        &[CHANGE],
+        "sets whether instances in a subnet get public addresses, and the form of their host names",
+    ),
+    change("DeleteSubnet", &[CHANGE], "deletes the subnets with the cluster"),
+    change("CreateInternetGateway", &[CREATE], "makes the internet gateway"),
+    change("AttachInternetGateway", &[CHANGE], "attaches it to the VPC"),
+    change(
+        "DetachInternetGateway",
+        &[CHANGE],
+        "detaches it when the cluster is deleted",
+    ),
+    change("DeleteInternetGateway", &[CHANGE], "deletes it with the cluster"),
+    Action {
+        access: AccessLevel::Tagging,
+        asked: Asked::Within(CREATING),
+        ..change("CreateTags", &[TAG], "tags what is created as the cluster's")
+    },
+];

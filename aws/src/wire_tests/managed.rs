@@ -1,0 +1,456 @@
+//! Managed clusters: looks at their resources, and the calls that change them.
+
+use capa_api::common::{HostnameType, Tags};
+use capa_cloud::ec2::{self, InternetGateway, Observed, Subnet, Vpc, VpcDns, internet_gateway, subnet, vpc};
+use capa_cloud::managed::{Answer as Outcome, Effect, ManagedCloud, ManagedClouds, Repeat, Scope, Seen};
+use capa_cloud::{CloudError, ErrorClass};
+
+use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, caller_identity, ec2_error, identity};
+
+const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
+
+fn tags() -> Tags {
+    [(OWNED.to_owned(), "owned".to_owned())].into()
+}
+
+/// A call of each kind, with each attribute that a call may set.
+pub(super) fn all_calls() -> Vec<ec2::Call<String>> {
+    let (vpc, gateway, subnet) = (|| "vpc-1".to_owned(), || "igw-1".to_owned(), || "subnet-1".to_owned());
+    let of_vpc = [vpc::DnsAttribute::Support, vpc::DnsAttribute::Hostnames];
+    let of_vpc = of_vpc.map(|attribute| vpc::Call::ModifyVpcAttribute { vpc: vpc(), attribute }.into());
+    let of_subnet = [
+        subnet::Attribute::MapPublicIpOnLaunch(true),
+        subnet::Attribute::MapPublicIpOnLaunch(false),
+        subnet::Attribute::HostnameType(HostnameType::ResourceName),
+    ];
+    let of_subnet = of_subnet.map(|attribute| {
+        let subnet = subnet();
+        subnet::Call::ModifySubnetAttribute { subnet, attribute }.into()
+    });
+    let create_subnet = subnet::Call::CreateSubnet {
+        vpc: vpc(),
+        cidr_block: "10.0.0.0/24".to_owned(),
+        zone: "us-test-1a".to_owned(),
+        tags: tags(),
+    };
+    let create_vpc = vpc::Call::CreateVpc {
+        cidr_block: "10.0.0.0/16".to_owned(),
+        tags: tags(),
+    };
+    let attach = internet_gateway::Call::AttachInternetGateway {
+        gateway: gateway(),
+        vpc: vpc(),
+    };
+    let detach = internet_gateway::Call::DetachInternetGateway {
+        gateway: gateway(),
+        vpc: vpc(),
+    };
+    let others: [ec2::Call<String>; 8] = [
+        create_vpc.into(),
+        create_subnet.into(),
+        internet_gateway::Call::CreateInternetGateway { tags: tags() }.into(),
+        attach.into(),
+        detach.into(),
+        internet_gateway::Call::DeleteInternetGateway { gateway: gateway() }.into(),
+        subnet::Call::DeleteSubnet { subnet: subnet() }.into(),
+        vpc::Call::DeleteVpc { vpc: vpc() }.into(),
+    ];
+    others.into_iter().chain(of_vpc).chain(of_subnet).collect()
+}
+
+/// The answers to the calls, and to a look at their effect.
+pub(super) fn serve(call: &Call) -> Answer {
+    let tag = format!("<tagSet><item><key>{OWNED}</key><value>owned</value></item></tagSet>");
+    let body = match call.action.as_str() {
+        "CreateVpc" => "<vpc><vpcId>vpc-1</vpcId><state>pending</state></vpc>".to_owned(),
+        "CreateSubnet" => "<subnet><subnetId>subnet-1</subnetId></subnet>".to_owned(),
+        "CreateInternetGateway" => {
+            let id = "<internetGatewayId>igw-1</internetGatewayId>";
+            format!("<internetGateway>{id}</internetGateway>")
+        }
+        "DescribeVpcs" => format!("<vpcSet><item><vpcId>vpc-1</vpcId><state>pending</state>{tag}</item></vpcSet>"),
+        _ => String::new(),
+    };
+    answer(&call.action, &body, None)
+}
+
+/// Makes each call of managed clusters.
+pub(super) async fn look_and_change(cloud: &dyn ManagedCloud) {
+    cloud.zones().await.unwrap();
+    cloud.observe(&scope(None)).await;
+    for call in all_calls() {
+        let answer = make(cloud, &call).await.unwrap();
+        assert_eq!(call.effect() == Effect::Create, answer != Outcome::Done, "{call:?}");
+    }
+}
+
+async fn make(cloud: &dyn ManagedCloud, call: &ec2::Call<String>) -> Result<Outcome, CloudError> {
+    at_its_turn(async || cloud.call(call).await).await
+}
+
+fn scope(vpc: Option<&str>) -> Scope {
+    Scope {
+        cluster: "dev".to_owned(),
+        vpc: vpc.map(str::to_owned),
+    }
+}
+
+/// What a look shows where AWS gives these answers.
+async fn look(vpc: Option<&str>, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
+    let fake = Fake::start(serve).await;
+    let cloud = fake.pool().await.managed(&identity("A"), REGION);
+    let seen = cloud.observe(&scope(vpc)).await;
+    (fake, seen.ec2)
+}
+
+/// The names and values of the filters of the calls of an action, sorted.
+fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
+    let calls = fake.calls_of(action).into_iter();
+    let field = |call: &Call, name: &str| call.field(name).to_owned();
+    let mut filters: Vec<_> = calls
+        .map(|call| (field(&call, "Filter.1.Name"), field(&call, "Filter.1.Value.1")))
+        .collect();
+    filters.sort_unstable();
+    filters
+}
+
+#[tokio::test]
+async fn every_field_of_a_managed_call_is_sent() {
+    let fake = Fake::start(serve).await;
+    let cloud = fake.pool().await.managed(&identity("A"), REGION);
+    for call in all_calls() {
+        make(cloud.as_ref(), &call).await.unwrap();
+    }
+    for (action, fields) in [
+        (
+            "CreateVpc",
+            &[("CidrBlock", "10.0.0.0/16"), ("TagSpecification.1.ResourceType", "vpc")][..],
+        ),
+        ("CreateSubnet", &[("VpcId", "vpc-1"), ("CidrBlock", "10.0.0.0/24")]),
+        ("CreateSubnet", &[("AvailabilityZone", "us-test-1a")]),
+        ("CreateSubnet", &[("TagSpecification.1.ResourceType", "subnet")]),
+        (
+            "CreateInternetGateway",
+            &[("TagSpecification.1.ResourceType", "internet-gateway")],
+        ),
+        (
+            "AttachInternetGateway",
+            &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
+        ),
+        (
+            "DetachInternetGateway",
+            &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
+        ),
+        ("DeleteInternetGateway", &[("InternetGatewayId", "igw-1")]),
+        ("DeleteSubnet", &[("SubnetId", "subnet-1")]),
+        ("DeleteVpc", &[("VpcId", "vpc-1")]),
+    ] {
+        let calls = fake.calls_of(action);
+        assert_eq!(calls.len(), 1, "{action}");
+        for (field, value) in fields {
+            assert_eq!(calls[0].field(field), *value, "{action} {field}");
+        }
+        if action.starts_with("Create") {
+            assert_eq!(calls[0].field("TagSpecification.1.Tag.1.Key"), OWNED, "{action}");
+            assert_eq!(calls[0].field("TagSpecification.1.Tag.1.Value"), "owned", "{action}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_attribute_is_changed_by_a_call_of_its_own() {
+    let fake = Fake::start(serve).await;
+    let cloud = fake.pool().await.managed(&identity("A"), REGION);
+    for call in all_calls() {
+        make(cloud.as_ref(), &call).await.unwrap();
+    }
+    let sent = |action: &str, resource: &str, id: &str| {
+        let attributes = |call: Call| {
+            assert_eq!(call.field(resource), id, "{action}");
+            let others = ["Action", "Version", resource];
+            let left = call
+                .form
+                .into_iter()
+                .filter(|(name, _)| !others.contains(&name.as_str()));
+            left.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
+        fake.calls_of(action).into_iter().map(attributes).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        sent("ModifyVpcAttribute", "VpcId", "vpc-1"),
+        [["EnableDnsSupport.Value=true"], ["EnableDnsHostnames.Value=true"]]
+    );
+    assert_eq!(
+        sent("ModifySubnetAttribute", "SubnetId", "subnet-1"),
+        [
+            ["MapPublicIpOnLaunch.Value=true"],
+            ["MapPublicIpOnLaunch.Value=false"],
+            ["PrivateDnsHostnameTypeOnLaunch=resource-name"],
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_answer_to_a_creation_is_the_id() {
+    let fake = Fake::start(serve).await;
+    let cloud = fake.pool().await.managed(&identity("A"), REGION);
+    let ids = ["vpc-1", "subnet-1", "igw-1"].map(str::to_owned);
+    let creations = all_calls().into_iter().filter(|call| call.effect() == Effect::Create);
+    for (call, id) in creations.zip(ids) {
+        assert_eq!(make(cloud.as_ref(), &call).await, Ok(Outcome::Made(id)), "{call:?}");
+    }
+    let without_id = Fake::start(|call| answer(&call.action, "", None)).await;
+    let cloud = without_id.pool().await.managed(&identity("A"), REGION);
+    for call in all_calls().iter().filter(|call| call.effect() == Effect::Create) {
+        let error = make(cloud.as_ref(), call).await.unwrap_err();
+        assert_eq!((error.class, error.operation), (ErrorClass::NoAnswer, call.action()));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_would_double_is_not_repeated_by_itself() {
+    let calls = all_calls().into_iter();
+    let doubling = calls.filter(|call| call.repeat() == Repeat::Doubles || call.action() == "CreateSubnet");
+    for call in doubling {
+        let fake = Fake::start(|_| (503, String::new())).await;
+        let cloud = fake.pool().await.managed(&identity("A"), REGION);
+        let lost = make(cloud.as_ref(), &call).await.unwrap_err();
+        assert_eq!(lost.class, ErrorClass::NoAnswer);
+        let sent = fake.calls_of(call.action()).len();
+        assert_eq!(sent == 1, call.repeat() == Repeat::Doubles, "{}: {sent}", call.action());
+    }
+}
+
+/// A VPC with resources, among others that filters should have left out.
+fn network(call: &Call) -> Answer {
+    let tagged =
+        |key: &str, value: &str| format!("<tagSet><item><key>{key}</key><value>{value}</value></item></tagSet>");
+    let owned = tagged(OWNED, "owned");
+    let block = |range: &str, state: &str| {
+        format!("<item><cidrBlock>{range}</cidrBlock><cidrBlockState><state>{state}</state></cidrBlockState></item>")
+    };
+    let gateway = |id: &str, attachment: &str, tags: &str| {
+        let attachments = format!("<attachmentSet>{attachment}</attachmentSet>");
+        format!("<item><internetGatewayId>{id}</internetGatewayId>{attachments}{tags}</item>")
+    };
+    let attached = |vpc: &str, state: &str| format!("<item><vpcId>{vpc}</vpcId><state>{state}</state></item>");
+    let body = match call.action.as_str() {
+        "DescribeVpcs" => {
+            let blocks = block("10.1.0.0/16", "associated")
+                + &block("10.2.0.0/16", "disassociated")
+                + &block("10.0.0.0/16", "associated");
+            let vpc = format!(
+                "<item><vpcId>vpc-1</vpcId><state>available</state><cidrBlock>10.0.0.0/16</cidrBlock>\
+                 <cidrBlockAssociationSet>{blocks}</cidrBlockAssociationSet>{owned}</item>"
+            );
+            let shared = tagged(OWNED, "shared");
+            let longer = tagged(&format!("{OWNED}-2"), "owned");
+            let foreign = [("vpc-2", shared), ("vpc-3", longer)];
+            let foreign = foreign.map(|(id, tags)| format!("<item><vpcId>{id}</vpcId>{tags}</item>"));
+            format!("<vpcSet>{vpc}{}</vpcSet>", foreign.concat())
+        }
+        "DescribeVpcAttribute" if call.field("Attribute") == "enableDnsSupport" => {
+            "<enableDnsSupport><value>true</value></enableDnsSupport>".to_owned()
+        }
+        "DescribeVpcAttribute" => "<enableDnsHostnames><value>false</value></enableDnsHostnames>".to_owned(),
+        "DescribeSubnets" => {
+            let names = "<privateDnsNameOptionsOnLaunch><hostnameType>resource-name</hostnameType>\
+                         </privateDnsNameOptionsOnLaunch>";
+            let subnet = |id: &str, vpc: &str, state: &str, rest: &str| {
+                format!(
+                    "<item><subnetId>{id}</subnetId><vpcId>{vpc}</vpcId><state>{state}</state>\
+                     <cidrBlock>10.0.0.0/24</cidrBlock><availabilityZone>us-test-1a</availabilityZone>{rest}</item>"
+                )
+            };
+            let public = format!("<mapPublicIpOnLaunch>true</mapPublicIpOnLaunch>{names}{owned}");
+            let subnets = subnet("subnet-1", "vpc-1", "available", &public)
+                + &subnet("subnet-2", "vpc-1", "pending", "")
+                + &subnet("subnet-3", "vpc-2", "available", &owned);
+            format!("<subnetSet>{subnets}</subnetSet>")
+        }
+        "DescribeInternetGateways" => {
+            let gateways = gateway("igw-3", &attached("vpc-2", "available"), "")
+                + &gateway("igw-2", &attached("vpc-1", "available"), "")
+                + &gateway("igw-1", &attached("vpc-1", "detached"), &owned);
+            format!("<internetGatewaySet>{gateways}</internetGatewaySet>")
+        }
+        _ => String::new(),
+    };
+    answer(&call.action, &body, None)
+}
+
+fn expected() -> Observed {
+    let subnet = Subnet {
+        id: "subnet-1".to_owned(),
+        vpc_id: "vpc-1".to_owned(),
+        is_available: true,
+        cidr_block: "10.0.0.0/24".to_owned(),
+        zone: "us-test-1a".to_owned(),
+        maps_public_ips: true,
+        hostname_type: Some(HostnameType::ResourceName),
+        tags: tags(),
+    };
+    let pending = Subnet {
+        id: "subnet-2".to_owned(),
+        is_available: false,
+        maps_public_ips: false,
+        hostname_type: None,
+        tags: Tags::new(),
+        ..subnet.clone()
+    };
+    let gateway = |id: &str, vpc: Option<&str>, tags: Tags| InternetGateway {
+        id: id.to_owned(),
+        vpc_id: vpc.map(str::to_owned),
+        tags,
+    };
+    Observed {
+        vpcs: Seen::Got(vec![Vpc {
+            id: "vpc-1".to_owned(),
+            is_available: true,
+            cidr_blocks: ["10.0.0.0/16", "10.1.0.0/16"].map(str::to_owned).into(),
+            tags: tags(),
+        }]),
+        dns: Seen::Got(VpcDns {
+            support: true,
+            hostnames: false,
+        }),
+        subnets: Seen::Got(vec![subnet, pending]),
+        internet_gateways: Seen::Got(vec![
+            gateway("igw-1", None, tags()),
+            gateway("igw-2", Some("vpc-1"), Tags::new()),
+        ]),
+    }
+}
+
+#[tokio::test]
+async fn a_look_at_a_known_vpc_shows_what_is_in_it_alone() {
+    let (fake, seen) = look(Some("vpc-1"), network).await;
+    assert_eq!(seen, expected());
+    let by_vpc = |name: &str| (name.to_owned(), "vpc-1".to_owned());
+    let by_tag = || (format!("tag:{OWNED}"), "owned".to_owned());
+    assert_eq!(filters(&fake, "DescribeVpcs"), [by_vpc("vpc-id")]);
+    assert_eq!(filters(&fake, "DescribeSubnets"), [by_vpc("vpc-id")]);
+    assert_eq!(
+        filters(&fake, "DescribeInternetGateways"),
+        [by_vpc("attachment.vpc-id"), by_tag()]
+    );
+    let attributes = fake.calls_of("DescribeVpcAttribute");
+    assert!(attributes.len() == 2 && attributes.iter().all(|call| call.field("VpcId") == "vpc-1"));
+    let calls = fake.calls().into_iter();
+    for call in calls.filter(|call| call.action != "DescribeVpcAttribute") {
+        assert_eq!(call.field("MaxResults"), "1000", "{}", call.action);
+    }
+}
+
+#[tokio::test]
+async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
+    let (fake, seen) = look(None, network).await;
+    assert_eq!(seen, expected());
+    assert_eq!(
+        filters(&fake, "DescribeVpcs"),
+        [(format!("tag:{OWNED}"), "owned".to_owned())]
+    );
+    assert_eq!(fake.calls()[0].action, "DescribeVpcs");
+    assert_eq!(fake.calls().len(), 6);
+}
+
+/// Asserts that nothing in a VPC is asked for while so many VPCs are shown.
+async fn assert_asks_for_nothing_in(count: usize, serve: fn(&Call) -> Answer) {
+    let (fake, seen) = look(None, serve).await;
+    assert_eq!(seen.vpcs.got().map(Vec::len), Some(count));
+    assert_eq!((seen.dns, seen.subnets), (Seen::NotAsked, Seen::NotAsked));
+    assert_eq!(seen.internet_gateways, Seen::Got(Vec::new()));
+    assert_eq!(fake.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn nothing_in_a_vpc_is_asked_for_without_the_only_vpc() {
+    assert_asks_for_nothing_in(0, |call| answer(&call.action, "", None)).await;
+    assert_asks_for_nothing_in(2, |call| match call.action.as_str() {
+        "DescribeVpcs" => {
+            let tag = format!("<tagSet><item><key>{OWNED}</key><value>owned</value></item></tagSet>");
+            let vpcs = ["vpc-1", "vpc-2"].map(|id| format!("<item><vpcId>{id}</vpcId>{tag}</item>"));
+            answer(&call.action, &format!("<vpcSet>{}</vpcSet>", vpcs.concat()), None)
+        }
+        action => answer(action, "", None),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_vpc_that_is_gone_has_no_attributes() {
+    let gone = |call: &Call| match call.action.as_str() {
+        "DescribeVpcAttribute" => ec2_error(400, "InvalidVpcID.NotFound", "gone"),
+        action => answer(action, "", None),
+    };
+    let (_fake, seen) = look(Some("vpc-1"), gone).await;
+    assert_eq!((seen.vpcs, seen.dns), (Seen::Got(Vec::new()), Seen::NotAsked));
+    let unseen = |call: &Call| match call.action.as_str() {
+        "DescribeVpcAttribute" => ec2_error(400, "InvalidVpcID.NotFound", "not seen here yet"),
+        _ => network(call),
+    };
+    let (_fake, seen) = look(Some("vpc-1"), unseen).await;
+    assert_eq!(
+        seen.dns.answer().err().flatten().map(|error| error.class),
+        Some(ErrorClass::NotFound)
+    );
+}
+
+#[tokio::test]
+async fn a_refused_describe_leaves_the_others() {
+    let refusing = |call: &Call| match call.field("Filter.1.Name") {
+        "attachment.vpc-id" => ec2_error(403, "UnauthorizedOperation", "no"),
+        _ => network(call),
+    };
+    let (_fake, seen) = look(Some("vpc-1"), refusing).await;
+    let refused = seen.internet_gateways.answer().err().flatten().map(|error| error.class);
+    assert_eq!(refused, Some(ErrorClass::Unauthorized));
+    let others = Observed {
+        internet_gateways: seen.internet_gateways.clone(),
+        ..expected()
+    };
+    assert_eq!(seen, others);
+}
+
+#[tokio::test]
+async fn zones_that_need_no_opt_in_are_asked_for_once() {
+    let fake = Fake::start(|call| match call.action.as_str() {
+        "GetCallerIdentity" => caller_identity(),
+        action => {
+            let zone = |name: &str, state: &str, opt_in: &str, kind: &str| {
+                format!(
+                    "<item><zoneName>{name}</zoneName><zoneState>{state}</zoneState>\
+                     <optInStatus>{opt_in}</optInStatus><zoneType>{kind}</zoneType></item>"
+                )
+            };
+            let (free, usual) = ("opt-in-not-required", "availability-zone");
+            let zones = zone("us-test-1b", "available", free, usual)
+                + "<item><zoneName>us-test-1a</zoneName></item>"
+                + &zone("us-test-1c", "unavailable", free, usual)
+                + &zone("us-test-1-lax-1a", "available", "opted-in", "local-zone")
+                + &zone("us-test-1-wl1", "available", free, "wavelength-zone");
+            answer(
+                action,
+                &format!("<availabilityZoneInfo>{zones}</availabilityZoneInfo>"),
+                None,
+            )
+        }
+    })
+    .await;
+    let pool = fake.pool().await;
+    for _ in 0..2 {
+        let cloud = pool.managed(&identity("A"), REGION);
+        assert_eq!(cloud.zones().await.unwrap(), ["us-test-1a", "us-test-1b"]);
+        assert_eq!(cloud.account_id().await.unwrap(), "123456789012");
+    }
+    let calls = fake.calls_of("DescribeAvailabilityZones");
+    assert_eq!(calls.len(), 1);
+    for (number, name, value) in [
+        (1, "state", "available"),
+        (2, "opt-in-status", "opt-in-not-required"),
+        (3, "zone-type", "availability-zone"),
+    ] {
+        let field = |part: &str| calls[0].field(&format!("Filter.{number}.{part}")).to_owned();
+        assert_eq!((field("Name").as_str(), field("Value.1").as_str()), (name, value));
+    }
+}

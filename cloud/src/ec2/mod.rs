@@ -1,0 +1,100 @@
+//! The EC2 resources of managed clusters: one file for each resource, with what a look shows of it and the calls that
+//! change it.
+
+pub mod internet_gateway;
+pub mod subnet;
+pub mod vpc;
+
+use serde::{Deserialize, Serialize};
+
+pub use internet_gateway::InternetGateway;
+pub use subnet::Subnet;
+pub use vpc::{Vpc, VpcDns};
+
+use crate::resource::{Effect, Repeat, Seen};
+
+/// A call of EC2 that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources
+/// that do not exist yet, and a call that is made names ids only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call<I> {
+    /// A call about a VPC.
+    Vpc(vpc::Call<I>),
+    /// A call about a subnet.
+    Subnet(subnet::Call<I>),
+    /// A call about an internet gateway.
+    InternetGateway(internet_gateway::Call<I>),
+}
+
+/// What a look at EC2 shows of the resources of one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Observed {
+    /// The VPC whose id the look named, or else the VPCs that the cluster owns by their tags.
+    pub vpcs: Seen<Vec<Vpc>>,
+    /// The DNS attributes of the VPC.
+    pub dns: Seen<VpcDns>,
+    /// All subnets of the VPC.
+    pub subnets: Seen<Vec<Subnet>>,
+    /// The internet gateways that the cluster owns by their tags, attached or not, and the one that is attached to the
+    /// VPC.
+    pub internet_gateways: Seen<Vec<InternetGateway>>,
+}
+
+impl<I> Call<I> {
+    /// The action of EC2's API.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::Vpc(call) => call.into(),
+            Self::Subnet(call) => call.into(),
+            Self::InternetGateway(call) => call.into(),
+        }
+    }
+
+    /// What the call does to the resource that it is about.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Vpc(call) => call.effect(),
+            Self::Subnet(call) => call.effect(),
+            Self::InternetGateway(call) => call.effect(),
+        }
+    }
+
+    /// What a second call does.
+    pub fn repeat(&self) -> Repeat {
+        match self {
+            Self::Vpc(call) => call.repeat(),
+            Self::Subnet(_) => Repeat::Harmless,
+            Self::InternetGateway(call) => call.repeat(),
+        }
+    }
+
+    /// The same call with other forms of its ids.
+    ///
+    /// # Errors
+    /// The first error of `id`.
+    pub fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::Vpc(call) => Call::Vpc(call.try_map(id)?),
+            Self::Subnet(call) => Call::Subnet(call.try_map(id)?),
+            Self::InternetGateway(call) => Call::InternetGateway(call.try_map(id)?),
+        })
+    }
+}
+
+impl<I> From<vpc::Call<I>> for Call<I> {
+    fn from(call: vpc::Call<I>) -> Self {
+        Self::Vpc(call)
+    }
+}
+
+impl<I> From<subnet::Call<I>> for Call<I> {
+    fn from(call: subnet::Call<I>) -> Self {
+        Self::Subnet(call)
+    }
+}
+
+impl<I> From<internet_gateway::Call<I>> for Call<I> {
+    fn from(call: internet_gateway::Call<I>) -> Self {
+        Self::InternetGateway(call)
+    }
+}

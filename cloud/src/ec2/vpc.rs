@@ -1,0 +1,80 @@
+//! VPCs of managed clusters.
+
+use capa_api::common::Tags;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::resource::{Effect, Repeat};
+
+/// A VPC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Vpc {
+    /// Id, for example `vpc-0a1b2c3d`.
+    pub id: String,
+    /// Whether the VPC can be used: a new VPC is pending first.
+    pub is_available: bool,
+    /// The associated IPv4 ranges; the primary range is the first.
+    pub cidr_blocks: Vec<String>,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// The DNS attributes of a VPC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VpcDns {
+    /// Whether the VPC resolves names.
+    pub support: bool,
+    /// Whether instances with public addresses get public names.
+    pub hostnames: bool,
+}
+
+/// An attribute of a VPC that is switched on. AWS changes one in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DnsAttribute {
+    /// `enableDnsSupport`.
+    Support,
+    /// `enableDnsHostnames`, which needs the support.
+    Hostnames,
+}
+
+/// A call about a VPC; each variant is an action of EC2.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[allow(missing_docs)]
+pub enum Call<I> {
+    CreateVpc { cidr_block: String, tags: Tags },
+    ModifyVpcAttribute { vpc: I, attribute: DnsAttribute },
+    DeleteVpc { vpc: I },
+}
+
+impl<I> Call<I> {
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::CreateVpc { .. } => Effect::Create,
+            Self::ModifyVpcAttribute { .. } => Effect::Change,
+            Self::DeleteVpc { .. } => Effect::Delete,
+        }
+    }
+
+    pub(super) fn repeat(&self) -> Repeat {
+        match self {
+            Self::CreateVpc { .. } => Repeat::Doubles,
+            Self::ModifyVpcAttribute { .. } | Self::DeleteVpc { .. } => Repeat::Harmless,
+        }
+    }
+
+    pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::CreateVpc { cidr_block, tags } => Call::CreateVpc {
+                cidr_block: cidr_block.clone(),
+                tags: tags.clone(),
+            },
+            Self::ModifyVpcAttribute { vpc, attribute } => Call::ModifyVpcAttribute {
+                vpc: id(vpc)?,
+                attribute: *attribute,
+            },
+            Self::DeleteVpc { vpc } => Call::DeleteVpc { vpc: id(vpc)? },
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! The condition that follows from the plan of a resource. Pure.
+
+use capa_api::conditions::{ConditionUpdate, Reason};
+
+use super::plan::{Plan, Scene};
+use super::planner::Planner;
+use super::planners::PLANNERS;
+use super::reference::Kind;
+use super::taken::Taken;
+
+/// The conditions of all resources.
+pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec<ConditionUpdate> {
+    let conditions = PLANNERS.iter().map(|planner| planner.condition(scene, plan, taken));
+    conditions.collect()
+}
+
+impl Planner {
+    /// The condition: what failed first, then what needs a person, what happens by itself, what was done in this pass,
+    /// what waits for another resource, and what AWS did not show.
+    fn condition(&self, scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> ConditionUpdate {
+        let is_own = |kind: Kind| self.kinds.contains(&kind);
+        let is_false = |reason, message: String| self.condition.is_false(reason, message);
+        let mut failures = taken.iter().filter(|taken| is_own(taken.target.kind));
+        if let Some((target, failure)) = failures
+            .clone()
+            .find_map(|taken| Some((&taken.target, taken.failure.as_ref()?)))
+        {
+            return is_false(failure.reason, format!("{target}: {}", failure.message));
+        }
+        if let Some(problem) = plan.problems.iter().find(|problem| is_own(problem.target.kind)) {
+            return is_false(problem.reason, problem.message.clone());
+        }
+        if let Some(wait) = plan.waits.iter().find(|wait| is_own(wait.target.kind)) {
+            return is_false(wait.reason, format!("{}: {}", wait.target, wait.message));
+        }
+        let in_progress = if scene.is_deleted {
+            Reason::Deleting
+        } else {
+            Reason::Creating
+        };
+        if let Some(taken) = failures.next() {
+            let message = format!("{}: AWS has accepted {}", taken.target, taken.action);
+            return is_false(in_progress, message);
+        }
+        let held_up = plan.steps.iter().filter(|step| is_own(step.target.kind));
+        if let Some((step, open)) = held_up.clone().find_map(|step| Some((step, plan.held_up_by(step)?))) {
+            let reason = if scene.is_deleted {
+                Reason::Deleting
+            } else {
+                waiting_for(open.kind)
+            };
+            return is_false(reason, format!("{} waits for {open}", step.target));
+        }
+        match (self.look)(scene.seen) {
+            Err(Some(error)) => self.condition.is_unknown(error.class.reason(), error.to_string()),
+            Err(None) if !scene.is_deleted => is_false(self.waiting, "the VPC is not known yet".to_owned()),
+            _ if scene.is_deleted => is_false(Reason::Deleting, "deleted".to_owned()),
+            _ => self.condition.is_true(Reason::Ready),
+        }
+    }
+}
+
+/// The reason while a resource waits for one of this kind.
+fn waiting_for(kind: Kind) -> Reason {
+    match kind {
+        Kind::Vpc | Kind::VpcAttributes => Reason::WaitingForVpc,
+        Kind::Subnet | Kind::SubnetAttributes => Reason::WaitingForSubnets,
+        Kind::InternetGateway | Kind::InternetGatewayAttachment => Reason::Creating,
+    }
+}

@@ -1,0 +1,274 @@
+//! What the spec of a managed cluster asks for, with all defaults. Pure.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::cluster::vpc::VpcSpec;
+use capa_api::cluster::{AWSCluster, AWSClusterSpec};
+use capa_api::common::{HostnameType, Tags};
+use capa_api::conditions::Reason;
+use capa_api::meta;
+use capa_cloud::ec2;
+use ipnet::Ipv4Net;
+
+use super::layout::{self, default_subnets};
+use super::names::{MOST_TAGS, Names};
+use super::problem::Problem;
+use super::reference::{Kind, Ref};
+
+/// The prefixes that AWS accepts for a VPC and for a subnet.
+const PREFIXES: std::ops::RangeInclusive<u8> = 16..=28;
+
+/// A VPC that the cluster is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedVpc {
+    pub(crate) target: Ref,
+    pub(crate) cidr_block: String,
+    pub(crate) tags: Tags,
+}
+
+/// A subnet that the cluster is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedSubnet {
+    pub(crate) target: Ref,
+    pub(crate) cidr_block: Ipv4Net,
+    pub(crate) zone: String,
+    pub(crate) is_public: bool,
+    pub(crate) tags: Tags,
+}
+
+/// What the spec asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    pub(crate) names: Names,
+    pub(crate) vpc: WantedVpc,
+    pub(crate) subnets: Vec<WantedSubnet>,
+    pub(crate) hostname_type: Option<HostnameType>,
+    pub(crate) internet_gateway: Ref,
+    pub(crate) internet_gateway_tags: Tags,
+    /// The zones of the default subnets; empty where the spec lists the subnets.
+    pub(crate) zones: Vec<String>,
+    /// What is wrong with the spec.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// What is known beside the spec.
+pub(crate) struct Known<'a> {
+    /// All zones of the region; empty if nobody has asked for them.
+    pub(crate) zones: &'a [String],
+    /// The zones in the status.
+    pub(crate) recorded_zones: &'a [String],
+    /// The subnets that AWS shows.
+    pub(crate) subnets: &'a [ec2::Subnet],
+}
+
+impl Inputs {
+    /// What the spec asks for.
+    pub(crate) fn of(cluster: &AWSCluster, name: &str, known: &Known<'_>) -> Self {
+        let spec = &cluster.spec;
+        let names = Names::of(name, cluster);
+        let vpc_spec = vpc_spec(spec);
+        let vpc = WantedVpc {
+            target: Ref::new(Kind::Vpc, names.vpc()),
+            cidr_block: vpc_spec.effective_cidr_block().unwrap_or_default().to_owned(),
+            tags: names.common_tags(&names.vpc(), &vpc_spec.tags),
+        };
+        let mut inputs = Self {
+            internet_gateway: Ref::new(Kind::InternetGateway, names.internet_gateway()),
+            internet_gateway_tags: names.common_tags(&names.internet_gateway(), &Tags::new()),
+            hostname_type: vpc_spec.private_dns_hostname_type_on_launch,
+            names,
+            vpc,
+            subnets: vec![],
+            zones: vec![],
+            problems: vec![],
+        };
+        if let Err(problem) = inputs.add_subnets(cluster, &vpc_spec, known) {
+            inputs.problems.push(problem);
+        }
+        inputs.check_tags();
+        inputs
+    }
+
+    fn add_subnets(&mut self, cluster: &AWSCluster, vpc: &VpcSpec, known: &Known<'_>) -> Result<(), Problem> {
+        let range = self.vpc_range()?;
+        let listed = cluster.spec.subnets();
+        if listed.is_empty() {
+            return self.add_default_subnets(cluster, vpc, range, known);
+        }
+        for subnet in listed {
+            match self.listed_subnet(subnet, range, known) {
+                Ok(subnet) => self.subnets.push(subnet),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        if !self.subnets.iter().any(|subnet| subnet.is_public) && self.problems.is_empty() {
+            let message = "network.subnets has no public subnet, which the internet gateway and NAT gateways need: set \
+                           isPublic: true on one";
+            self.problems
+                .push(problem(&self.vpc.target.part(Kind::Subnet), message));
+        }
+        Ok(())
+    }
+
+    /// The range of the VPC.
+    fn vpc_range(&self) -> Result<Ipv4Net, Problem> {
+        let text = &self.vpc.cidr_block;
+        range(text).ok_or_else(|| {
+            let message = format!(
+                "network.vpc.cidrBlock {text} is no IPv4 range of a VPC: want the first address of a range from /16 to /28"
+            );
+            problem(&self.vpc.target, message)
+        })
+    }
+
+    fn add_default_subnets(
+        &mut self,
+        cluster: &AWSCluster,
+        vpc: &VpcSpec,
+        range: Ipv4Net,
+        known: &Known<'_>,
+    ) -> Result<(), Problem> {
+        let schema = vpc.subnet_schema;
+        let zones = match known.recorded_zones {
+            [] => self.choose_zones(cluster, vpc, range, known),
+            recorded => recorded.to_vec(),
+        };
+        let target = self.vpc.target.part(Kind::Subnet);
+        if zones.is_empty() {
+            return Err(problem(
+                &target,
+                "AWS shows no availability zone in which the account can have subnets",
+            ));
+        }
+        let subnets = default_subnets(range, &zones, schema).map_err(|message| problem(&self.vpc.target, message))?;
+        self.subnets = subnets
+            .into_iter()
+            .map(|subnet| {
+                let name = self.names.subnet(subnet.is_public, &subnet.zone);
+                WantedSubnet {
+                    tags: self.names.subnet_tags(&name, subnet.is_public, &Tags::new()),
+                    target: Ref::new(Kind::Subnet, name),
+                    cidr_block: subnet.cidr_block,
+                    zone: subnet.zone,
+                    is_public: subnet.is_public,
+                }
+            })
+            .collect();
+        self.zones = zones;
+        Ok(())
+    }
+
+    /// The zones for default subnets. If the status is lost, subnets may exist: then the zones are those, in the order
+    /// of the spec, whose layout has them all.
+    fn choose_zones(&self, cluster: &AWSCluster, vpc: &VpcSpec, range: Ipv4Net, known: &Known<'_>) -> Vec<String> {
+        let [namespace, name] = [&cluster.metadata.namespace, &cluster.metadata.name].map(|part| part.as_deref());
+        let seed = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
+        let limit = usize::try_from(vpc.effective_availability_zone_usage_limit())
+            .unwrap_or(1)
+            .max(1);
+        let choose = |limit| layout::zones(known.zones, vpc.availability_zone_selection, limit, &seed);
+        let owned: Vec<&ec2::Subnet> = known
+            .subnets
+            .iter()
+            .filter(|subnet| self.names.owns(&subnet.tags))
+            .collect();
+        let has_all = |zones: &Vec<String>| {
+            let layout = default_subnets(range, zones, vpc.subnet_schema).unwrap_or_default();
+            owned.iter().all(|subnet| {
+                let mut places = layout.iter();
+                places.any(|place| place.zone == subnet.zone && place.cidr_block.to_string() == subnet.cidr_block)
+            })
+        };
+        let chosen = choose(limit);
+        let fewer = (1..=chosen.len()).rev().map(choose);
+        fewer.into_iter().find(has_all).unwrap_or(chosen)
+    }
+
+    fn listed_subnet(&self, spec: &SubnetSpec, vpc: Ipv4Net, known: &Known<'_>) -> Result<WantedSubnet, Problem> {
+        let target = Ref::new(Kind::Subnet, &spec.id);
+        let refused = |message: String| problem(&target, format!("network.subnets {}: {message}", spec.id));
+        let text = spec.cidr_block.as_deref().unwrap_or_default();
+        let cidr_block = range(text).ok_or_else(|| {
+            refused(format!(
+                "cidrBlock {text} is no IPv4 range of a subnet: want /16 to /28"
+            ))
+        })?;
+        if !vpc.contains(&cidr_block) {
+            return Err(refused(format!(
+                "cidrBlock {cidr_block} is not in the range {vpc} of the VPC"
+            )));
+        }
+        let others = self.subnets.iter();
+        let overlaps =
+            |other: &&WantedSubnet| other.cidr_block.contains(&cidr_block) || cidr_block.contains(&other.cidr_block);
+        if let Some(other) = others.clone().find(overlaps) {
+            let name = &other.target.name;
+            return Err(refused(format!(
+                "cidrBlock {cidr_block} overlaps with {} of {name}",
+                other.cidr_block
+            )));
+        }
+        let zone = spec.availability_zone.clone().unwrap_or_default();
+        if !known.zones.is_empty() && !known.zones.contains(&zone) {
+            let zones = known.zones.join(", ");
+            return Err(refused(format!(
+                "availabilityZone {zone:?} is not among the zones of the region: {zones}"
+            )));
+        }
+        let is_public = spec.is_public.unwrap_or_default();
+        Ok(WantedSubnet {
+            tags: self.names.subnet_tags(&spec.id, is_public, &spec.tags),
+            target,
+            cidr_block,
+            zone,
+            is_public,
+        })
+    }
+
+    /// AWS refuses more tags than it allows when some resources exist already: the spec is refused before.
+    fn check_tags(&mut self) {
+        let subnets = self.subnets.iter().map(|subnet| (&subnet.target, &subnet.tags));
+        let vpc = std::iter::once((&self.vpc.target, &self.vpc.tags));
+        let most = vpc.chain(subnets).max_by_key(|(_, tags)| tags.len());
+        if let Some((target, tags)) = most.filter(|(_, tags)| tags.len() > MOST_TAGS) {
+            let message = format!(
+                "{target} would have {} tags, and AWS allows {MOST_TAGS}: set fewer additionalTags",
+                tags.len()
+            );
+            self.problems.push(problem(&self.vpc.target, message));
+        }
+    }
+
+    /// The wanted names of subnets.
+    pub(crate) fn subnet_names(&self) -> BTreeSet<&Ref> {
+        self.subnets.iter().map(|subnet| &subnet.target).collect()
+    }
+}
+
+/// The VPC of the spec.
+pub(crate) fn vpc_spec(spec: &AWSClusterSpec) -> VpcSpec {
+    let vpc = spec.network.as_ref().and_then(|network| network.vpc.clone());
+    vpc.unwrap_or_default()
+}
+
+fn problem(target: &Ref, message: impl Into<String>) -> Problem {
+    Problem {
+        target: target.clone(),
+        reason: Reason::InvalidSpec,
+        message: message.into(),
+    }
+}
+
+/// An IPv4 range that AWS accepts for a VPC or a subnet, whose address is the first of the range.
+fn range(text: &str) -> Option<Ipv4Net> {
+    let range: Ipv4Net = text.parse().ok()?;
+    let is_usable = PREFIXES.contains(&range.prefix_len()) && range.addr() == range.network();
+    is_usable.then_some(range)
+}
+
+/// The name that people gave a resource, or its id.
+pub(crate) fn shown_name<'a>(tags: &'a Tags, id: &'a str) -> &'a str {
+    let name = tags.get(meta::NAME_TAG).map(String::as_str);
+    name.filter(|name| !name.is_empty()).unwrap_or(id)
+}

@@ -1,0 +1,128 @@
+//! The internet gateway and its attachment to the VPC. Pure.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::ec2;
+use capa_cloud::ec2::internet_gateway::Call;
+
+use super::inputs::Inputs;
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind};
+
+/// The planner of the internet gateway.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::InternetGateway, Kind::InternetGatewayAttachment],
+    condition: ConditionType::InternetGatewayReady,
+    waiting: Reason::WaitingForVpc,
+    look: |seen| seen.internet_gateways.answer(),
+    settle,
+    plan,
+};
+
+/// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts.
+fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    let Some(gateways) = seen.internet_gateways.got() else {
+        return;
+    };
+    let vpc = ledger.id(&inputs.vpc.target).map(str::to_owned);
+    let mut owned: Vec<&ec2::InternetGateway> = gateways
+        .iter()
+        .filter(|gateway| inputs.names.owns(&gateway.tags))
+        .filter(|gateway| gateway.vpc_id.is_none() || gateway.vpc_id == vpc)
+        .collect();
+    owned.sort_by_key(|gateway| (gateway.vpc_id.is_none(), gateway.id.clone()));
+    let found = owned.first().map(|gateway| gateway.id.as_str());
+    ledger.settle(&inputs.internet_gateway, found, |id| {
+        gateways.iter().any(|gateway| gateway.id == id)
+    });
+}
+
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    let target = &scene.inputs.internet_gateway;
+    let Some(gateways) = scene.seen.internet_gateways.got() else {
+        return;
+    };
+    if scene.is_deleted {
+        return delete(scene, gateways, plan);
+    }
+    match scene.standing(target) {
+        Standing::Open | Standing::Hidden(_) => {
+            plan.wait(
+                target,
+                Reason::Creating,
+                "AWS does not show the new internet gateway yet",
+            );
+        }
+        // The gateway itself needs no VPC. A VPC that AWS refuses must not leave a gateway behind.
+        Standing::Absent | Standing::Vanished(_) => plan.step_after(
+            target,
+            Why::Missing,
+            Call::<Id>::CreateInternetGateway {
+                tags: scene.inputs.internet_gateway_tags.clone(),
+            },
+            [scene.inputs.vpc.target.clone()],
+        ),
+        Standing::Shown(id) => attach(scene, gateways, id, plan),
+    }
+}
+
+fn attach(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: &mut Plan) {
+    let vpc = scene.ledger.id(&scene.inputs.vpc.target);
+    let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
+    let own = gateways.iter().find(|gateway| gateway.id == id);
+    let attached = own.and_then(|gateway| gateway.vpc_id.as_deref());
+    if attached == vpc {
+        return;
+    }
+    if let Some(elsewhere) = attached {
+        let message = format!(
+            "{id} of this cluster is attached to {elsewhere}: detach it, so that it can be attached to the cluster's VPC"
+        );
+        return plan.problem(&attachment, Reason::Conflict, message);
+    }
+    let in_the_way = gateways
+        .iter()
+        .find(|other| other.id != id && other.vpc_id.as_deref() == vpc);
+    if let Some(foreign) = in_the_way {
+        let message = format!(
+            "{} is attached to the VPC and is not this cluster's, and a VPC has one internet gateway only: detach it",
+            foreign.id
+        );
+        return plan.problem(&attachment, Reason::Conflict, message);
+    }
+    let call = Call::AttachInternetGateway {
+        gateway: Id::from(&scene.inputs.internet_gateway),
+        vpc: Id::from(&scene.inputs.vpc.target),
+    };
+    plan.step(&attachment, Why::Missing, call);
+}
+
+fn delete(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], plan: &mut Plan) {
+    let target = &scene.inputs.internet_gateway;
+    match scene.standing(target) {
+        Standing::Absent | Standing::Vanished(_) => {}
+        Standing::Open | Standing::Hidden(_) => {
+            let message = "AWS may not show the internet gateway yet that it was asked to create";
+            plan.wait(target, Reason::Deleting, message);
+        }
+        Standing::Shown(id) => {
+            let attachment = target.part(Kind::InternetGatewayAttachment);
+            let own = gateways.iter().find(|gateway| gateway.id == id);
+            let attached = own.and_then(|gateway| gateway.vpc_id.as_deref());
+            if let Some(elsewhere) = attached.filter(|vpc| scene.ledger.id(&scene.inputs.vpc.target) != Some(*vpc)) {
+                let message = format!("{id} is attached to {elsewhere}, which is not this cluster's: detach it");
+                return plan.problem(&attachment, Reason::DeletionBlocked, message);
+            }
+            if let Some(vpc) = attached {
+                let call = Call::DetachInternetGateway {
+                    gateway: Id::from(id),
+                    vpc: Id::from(vpc),
+                };
+                plan.step(&attachment, Why::Unwanted, call);
+            }
+            let call = Call::DeleteInternetGateway { gateway: Id::from(id) };
+            plan.step_after(target, Why::Unwanted, call, [attachment]);
+        }
+    }
+}

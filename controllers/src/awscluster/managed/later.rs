@@ -1,0 +1,41 @@
+//! What managed clusters cannot have yet. Pure.
+
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::cluster::subnet::SubnetSpec;
+
+use super::inputs::vpc_spec;
+
+/// Why the provider makes nothing for this spec; `None` if it does. A network without what the spec asks for would be
+/// another network, and could not become the wanted one.
+pub(super) fn not_offered(spec: &AWSClusterSpec) -> Option<String> {
+    let vpc = vpc_spec(spec);
+    let subnets = spec.subnets();
+    let is_any = |is: fn(&SubnetSpec) -> bool| subnets.iter().any(is);
+    let fields = [
+        ("network.vpc.id", spec.vpc_id().is_some()),
+        ("network.vpc.ipv6", vpc.ipv6.is_some()),
+        ("network.vpc.ipamPool", vpc.ipam_pool.is_some()),
+        ("network.vpc.secondaryCidrBlocks", !vpc.secondary_cidr_blocks.is_empty()),
+        (
+            "network.subnets of yours",
+            is_any(|subnet| subnet.effective_resource_id().is_some()),
+        ),
+        ("network.subnets in edge zones", is_any(SubnetSpec::is_edge)),
+        (
+            "network.subnets with IPv6",
+            is_any(|subnet| subnet.is_ipv6 == Some(true) || subnet.ipv6_cidr_block.is_some()),
+        ),
+    ];
+    let asked: Vec<&str> = fields
+        .into_iter()
+        .filter(|(_, is_asked)| *is_asked)
+        .map(|(field, _)| field)
+        .collect();
+    (!asked.is_empty()).then(|| {
+        format!(
+            "this release does not offer {} in managed clusters: leave it out, or set spec.unmanaged: true and bring the \
+             infrastructure",
+            asked.join(", ")
+        )
+    })
+}

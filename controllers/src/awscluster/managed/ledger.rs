@@ -1,0 +1,185 @@
+//! The ledger of a managed cluster, `status.resources`: what the provider has made in AWS, or may have made. Pure.
+//!
+//! An entry is *open* from before the call that creates the resource until the answer. AWS may have made the resource of
+//! an open entry, and may not show it for `Timing::unseen_age`. So an open entry holds back a second call, through
+//! crashes and lost answers. After a lost status every resource counts as if it had just been asked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capa_api::cluster::status::{ClusterResource, Lifecycle};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::reference::{Kind, Ref};
+
+/// What the provider knows of one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    id: Option<String>,
+    lifecycle: Lifecycle,
+    /// When the provider was about to create the resource. `None` once it is certain what AWS shows of the resource: a
+    /// look has shown it after `unseen_age`, or AWS has refused to create it, or has deleted it.
+    requested_at: Option<Timestamp>,
+    /// Whether the last look shows the resource.
+    is_shown: bool,
+}
+
+/// How a resource stands after a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing<'a> {
+    /// Nobody has asked for the resource, or AWS has refused to create it.
+    Absent,
+    /// A call may have created the resource, and AWS does not show it yet.
+    Open,
+    /// The resource was created, and AWS does not show it yet.
+    Hidden(&'a str),
+    /// AWS shows the resource.
+    Shown(&'a str),
+    /// AWS does not show the resource any more.
+    Vanished(&'a str),
+}
+
+/// The ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ledger {
+    entries: BTreeMap<Ref, Entry>,
+    /// Entries of kinds that this release does not know.
+    unknown: Vec<ClusterResource>,
+    /// The time of the look.
+    now: Timestamp,
+    unseen_age: Duration,
+}
+
+impl Ledger {
+    /// The ledger in a status.
+    pub(crate) fn read(resources: &[ClusterResource], unseen_age: Duration, now: Timestamp) -> Self {
+        let mut ledger = Self {
+            entries: BTreeMap::new(),
+            unknown: vec![],
+            now,
+            unseen_age,
+        };
+        for resource in resources {
+            let Ok(kind) = resource.resource_type.parse::<Kind>() else {
+                ledger.unknown.push(resource.clone());
+                continue;
+            };
+            let entry = Entry {
+                id: resource.id.clone(),
+                lifecycle: resource.lifecycle,
+                requested_at: resource.requested_at.as_ref().map(|time| time.0),
+                is_shown: false,
+            };
+            ledger.entries.insert(Ref::new(kind, &resource.name), entry);
+        }
+        ledger
+    }
+
+    /// The ledger in the form of the status.
+    pub(crate) fn written(&self) -> Vec<ClusterResource> {
+        let known = self.entries.iter().map(|(target, entry)| ClusterResource {
+            resource_type: target.kind.to_string(),
+            name: target.name.clone(),
+            id: entry.id.clone(),
+            lifecycle: entry.lifecycle,
+            requested_at: entry.requested_at.map(Time),
+        });
+        let mut resources: Vec<ClusterResource> = known.chain(self.unknown.iter().cloned()).collect();
+        resources.sort_by(|one, other| (&one.resource_type, &one.name).cmp(&(&other.resource_type, &other.name)));
+        resources
+    }
+
+    /// Whether nothing is recorded: nothing was ever asked for, or the status is lost.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.unknown.is_empty()
+    }
+
+    /// The names of the recorded resources of a kind.
+    pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Ref> {
+        self.entries.keys().filter(move |target| target.kind == kind)
+    }
+
+    /// The id of a resource.
+    pub(crate) fn id(&self, target: &Ref) -> Option<&str> {
+        self.entries.get(target)?.id.as_deref()
+    }
+
+    /// The resource that has this id.
+    pub(crate) fn with_id(&self, id: &str) -> Option<&Ref> {
+        let mut entries = self.entries.iter();
+        let found = entries.find(|(_, entry)| entry.id.as_deref() == Some(id));
+        found.map(|(target, _)| target)
+    }
+
+    /// Whether any resource may exist that AWS does not show yet.
+    pub(crate) fn may_hide_anything(&self) -> bool {
+        self.entries.values().any(|entry| self.may_be_hidden(entry))
+    }
+
+    fn may_be_hidden(&self, entry: &Entry) -> bool {
+        let is_young = |since: Timestamp| self.now < since + self.unseen_age;
+        entry.requested_at.is_some_and(is_young)
+    }
+
+    /// Compares an entry with a look. `found` is what the look shows with a proof that it is the cluster's, where the
+    /// entry has no id; `is_listed` says whether the look shows an id.
+    pub(crate) fn settle(&mut self, target: &Ref, found: Option<&str>, is_listed: impl Fn(&str) -> bool) {
+        if let Some(found) = found
+            && self.id(target).is_none()
+        {
+            self.made(target, found);
+        }
+        let may_be_hidden = self.entries.get(target).is_some_and(|entry| self.may_be_hidden(entry));
+        if let Some(entry) = self.entries.get_mut(target) {
+            entry.is_shown = entry.id.as_deref().is_some_and(is_listed);
+            // A young resource may be hidden again after it was shown.
+            entry.requested_at = entry.requested_at.filter(|_| may_be_hidden || !entry.is_shown);
+        }
+    }
+
+    /// How a resource stands after the look that the ledger was compared with.
+    pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
+        let Some(entry) = self.entries.get(target) else {
+            return Standing::Absent;
+        };
+        let may_be_hidden = self.may_be_hidden(entry);
+        match &entry.id {
+            Some(id) if entry.is_shown => Standing::Shown(id),
+            Some(id) if may_be_hidden => Standing::Hidden(id),
+            Some(id) => Standing::Vanished(id),
+            None if may_be_hidden => Standing::Open,
+            None => Standing::Absent,
+        }
+    }
+
+    /// Records that a call is about to create the resource.
+    pub(crate) fn open(&mut self, target: &Ref) {
+        let entry = Entry {
+            id: None,
+            lifecycle: Lifecycle::Owned,
+            requested_at: Some(self.now),
+            is_shown: false,
+        };
+        self.entries.insert(target.clone(), entry);
+    }
+
+    /// Records the id of the resource. It may not be shown yet.
+    pub(crate) fn made(&mut self, target: &Ref, id: &str) {
+        let entry = self.entries.entry(target.clone()).or_insert(Entry {
+            id: None,
+            lifecycle: Lifecycle::Owned,
+            requested_at: None,
+            is_shown: false,
+        });
+        entry.id = Some(id.to_owned());
+    }
+
+    /// Records that the resource certainly does not exist: AWS has refused to create it, or has deleted it. The entry
+    /// stays: an empty ledger means a lost status.
+    pub(crate) fn is_gone(&mut self, target: &Ref) {
+        if let Some(entry) = self.entries.get_mut(target) {
+            entry.requested_at = None;
+        }
+    }
+}

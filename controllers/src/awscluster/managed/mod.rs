@@ -1,0 +1,303 @@
+//! A managed AWSCluster: its AWS resources are created, kept as the spec asks, and deleted with it.
+//!
+//! Each pass looks at AWS, plans, makes all calls of the plan that depend on nothing, and records their answers. What a
+//! call makes is used in a later pass, when a look shows it. A deletion is a plan in which nothing is wanted. Only this
+//! module holds access to AWS that can write for a cluster.
+
+mod condition;
+mod inputs;
+mod internet_gateway;
+mod later;
+mod layout;
+mod ledger;
+mod names;
+mod namesakes;
+mod pass;
+mod plan;
+mod planner;
+mod planners;
+mod problem;
+mod reference;
+mod status;
+mod subnet;
+mod taken;
+#[cfg(test)]
+mod tests;
+mod vpc;
+
+use std::sync::Arc;
+
+use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::contract::Cluster;
+use capa_api::meta;
+use capa_cloud::managed::{ManagedCloud, ManagedClouds};
+use capa_cloud::{CloudError, Timing, ec2};
+use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
+
+use self::inputs::{Inputs, Known};
+use self::ledger::Ledger;
+use self::pass::Wave;
+use self::plan::Scene;
+use self::status::Summary;
+use crate::identity::{self, IdentityError, IdentityRequest};
+use crate::kubernetes_api::ClusterKubernetes;
+
+/// The dependencies of the reconciles of managed AWSClusters.
+#[derive(Clone)]
+pub struct ManagedContext {
+    /// The requests to Kubernetes.
+    pub kubernetes: Arc<dyn ClusterKubernetes>,
+    /// The access to AWS, which can write.
+    pub clouds: Arc<dyn ManagedClouds>,
+    /// Periods and ages.
+    pub timing: Timing,
+    /// Namespace of the Secrets of static identities.
+    pub identity_namespace: String,
+}
+
+/// Why a pass ends before it looks at AWS: the conditions that say so.
+type Stopped = (Vec<ConditionUpdate>, Next);
+
+/// One reconcile of a managed AWSCluster that is neither paused nor moved.
+pub(super) async fn reconcile(
+    cluster: AWSCluster,
+    owner: Option<&Cluster>,
+    context: &ManagedContext,
+) -> Result<Outcome<AWSCluster>, ReconcileError> {
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+        return Ok(Outcome::done(cluster).because("the AWSCluster is being deleted, and nothing was made for it"));
+    }
+    let checked = match check(&cluster, owner, context).await {
+        Ok(checked) => checked,
+        Err((updates, next)) => {
+            let status = status::stopped(&cluster, updates, context.kubernetes.now());
+            return Ok(super::outcome(cluster, status).with_next(next));
+        }
+    };
+    Pass {
+        context,
+        checked,
+        is_deleted,
+    }
+    .run(cluster)
+    .await
+}
+
+/// What a pass knows before it looks at AWS.
+struct Checked {
+    /// Name of the Cluster.
+    name: String,
+    cloud: Arc<dyn ManagedCloud>,
+    account_id: String,
+    /// The zones of the region, where they are needed.
+    zones: Vec<String>,
+}
+
+/// Everything that can keep the provider from AWS: what is not offered yet, the owner, other AWSClusters of the name,
+/// machines, the identity and the account.
+async fn check(cluster: &AWSCluster, owner: Option<&Cluster>, context: &ManagedContext) -> Result<Checked, Stopped> {
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    let resources = cluster.status.as_ref().map(|status| status.resources.as_slice());
+    let has_resources = resources.is_some_and(|resources| !resources.is_empty());
+    let ready = |reason, message: String| vec![ConditionType::Ready.is_false(reason, message)];
+    if let Some(message) = later::not_offered(&cluster.spec).filter(|_| !has_resources || !is_deleted) {
+        return Err((ready(Reason::NotManagedYet, message), Next::AwaitChange));
+    }
+    let Some(name) = cluster_name(cluster, owner).filter(|_| owner.is_some() || is_deleted) else {
+        return Err((status::waiting_for_owner(), Next::AwaitChange));
+    };
+    if let Some(message) = namesakes::conflict(cluster, name, &context.kubernetes.managed_clusters()) {
+        return Err((
+            ready(Reason::Conflict, message),
+            Next::Requeue(context.timing.resolve_retry_cap),
+        ));
+    }
+    let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
+    let machines = context.kubernetes.held_machines(namespace, name);
+    if is_deleted && !machines.is_empty() {
+        // The last AWSMachine wakes the AWSCluster.
+        return Err((vec![super::status::waiting_for_machines(&machines)], Next::AwaitChange));
+    }
+    let Some(region) = cluster.spec.region() else {
+        let message = "spec.region is missing or is not the name of a region: set it".to_owned();
+        return Err((ready(Reason::MissingField, message), Next::AwaitChange));
+    };
+    let cloud = session(cluster, name, region, context).await?;
+    let account_id = account(cluster, cloud.as_ref()).await?;
+    let has_zones = resources.into_iter().flatten().any(|resource| resource.id.is_some());
+    let zones = if is_deleted || has_zones {
+        vec![]
+    } else {
+        cloud
+            .zones()
+            .await
+            .map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?
+    };
+    Ok(Checked {
+        name: name.to_owned(),
+        cloud,
+        account_id,
+        zones,
+    })
+}
+
+/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone goes on.
+fn cluster_name<'a>(cluster: &'a AWSCluster, owner: Option<&'a Cluster>) -> Option<&'a str> {
+    let of_owner = owner.and_then(|owner| owner.metadata.name.as_deref());
+    let of_reference = || meta::owner_cluster_name(&cluster.metadata);
+    let of_label = || meta::cluster_name_label(&cluster.metadata);
+    of_owner.or_else(of_reference).or_else(of_label)
+}
+
+async fn session(
+    cluster: &AWSCluster,
+    name: &str,
+    region: &str,
+    context: &ManagedContext,
+) -> Result<Arc<dyn ManagedCloud>, Stopped> {
+    let request = IdentityRequest {
+        reference: &cluster.spec.effective_identity_ref(),
+        namespace: cluster.metadata.namespace.as_deref().unwrap_or_default(),
+        cluster_name: name,
+        identity_namespace: &context.identity_namespace,
+    };
+    let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
+    let identity = resolved.map_err(|error| match error {
+        // A change of the identity objects wakes the AWSCluster. Secrets are not watched.
+        IdentityError::Unusable(problem) | IdentityError::Unread(problem) => (vec![problem.condition()], Next::Retry),
+    })?;
+    Ok(context.clouds.managed(&identity, region))
+}
+
+/// The account of the credentials, which is that of the first pass: with another account, everything would look deleted.
+async fn account(cluster: &AWSCluster, cloud: &dyn ManagedCloud) -> Result<String, Stopped> {
+    let account_id = cloud
+        .account_id()
+        .await
+        .map_err(|error| unanswered(ConditionType::IdentityReady, &error))?;
+    let recorded = cluster.status.as_ref().and_then(|status| status.account_id.as_deref());
+    match recorded.filter(|recorded| *recorded != account_id) {
+        None => Ok(account_id),
+        Some(recorded) => {
+            let message = format!(
+                "the resources of the cluster are in account {recorded}, and the credentials are of account \
+                 {account_id}: set the identity back"
+            );
+            let update = ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message);
+            Err((vec![update], Next::Retry))
+        }
+    }
+}
+
+fn unanswered(condition: ConditionType, error: &CloudError) -> Stopped {
+    let update = condition.is_false(error.class.reason(), error.to_string());
+    let next = error.retry_after.map_or(Next::Retry, Next::Deferred);
+    (vec![update], next)
+}
+
+/// A pass that looks at AWS.
+struct Pass<'a> {
+    context: &'a ManagedContext,
+    checked: Checked,
+    is_deleted: bool,
+}
+
+impl Pass<'_> {
+    async fn run(&self, cluster: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
+        let before = cluster.status.clone().unwrap_or_default();
+        let now = self.context.kubernetes.now();
+        let mut ledger = Ledger::read(&before.resources, self.context.timing.unseen_age, now);
+        // Whoever has the finalizer has been called for, so that an empty ledger means a lost status.
+        let is_lost = ledger.is_empty() && meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
+        let cloud = self.checked.cloud.as_ref();
+        let inputs = self.inputs(&cluster, &[]);
+        if is_lost {
+            pass::suspect_everything(&inputs, &mut ledger);
+        }
+        let seen = pass::look(cloud, &inputs, &ledger).await;
+        let shown = seen.subnets.got().map(Vec::as_slice).unwrap_or_default();
+        let inputs = self.inputs(&cluster, shown);
+        planners::settle(&inputs, &seen, &mut ledger);
+        let scene = self.scene(&inputs, &seen, &ledger);
+        let plan = planners::plan(&scene);
+        if self.is_deleted && !is_lost && is_over(&scene, &plan) {
+            let cluster = self.context.kubernetes.remove_finalizer(&cluster).await?;
+            return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
+        }
+        let wave = Wave::of(&plan, &ledger);
+        let mut cluster = cluster;
+        let (mut taken, mut events) = (vec![], vec![]);
+        if !wave.is_empty() {
+            let opens = wave.open(&mut ledger);
+            if opens {
+                cluster = self.record(cluster, &inputs, &ledger).await?;
+            }
+            (taken, events) = wave.take(cloud, &mut ledger, status::in_use(&cluster, now)).await;
+        }
+        let scene = self.scene(&inputs, &seen, &ledger);
+        let summary = Summary::of(&scene, &plan, &taken);
+        let status = summary.status(&cluster, self.recorded(&before, &inputs, &ledger), now);
+        let next = summary.next(&before.conditions, &self.context.timing, now);
+        Ok(super::outcome(cluster, status).with_events(events).with_next(next))
+    }
+
+    fn inputs(&self, cluster: &AWSCluster, subnets: &[ec2::Subnet]) -> Inputs {
+        let recorded = cluster.status.as_ref().map(|status| status.zones.as_slice());
+        let known = Known {
+            zones: &self.checked.zones,
+            recorded_zones: recorded.unwrap_or_default(),
+            subnets,
+        };
+        Inputs::of(cluster, &self.checked.name, &known)
+    }
+
+    fn scene<'a>(&self, inputs: &'a Inputs, seen: &'a ec2::Observed, ledger: &'a Ledger) -> Scene<'a> {
+        Scene {
+            inputs,
+            seen,
+            ledger,
+            is_deleted: self.is_deleted,
+        }
+    }
+
+    /// Stores the ledger before the calls that it announces, and the finalizer before that. Another writer in between
+    /// refuses the write, so that two processes never make the same call.
+    async fn record(
+        &self,
+        cluster: AWSCluster,
+        inputs: &Inputs,
+        ledger: &Ledger,
+    ) -> Result<AWSCluster, ReconcileError> {
+        let kubernetes = &self.context.kubernetes;
+        let mut cluster = cluster;
+        if !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+            cluster = kubernetes.add_finalizer(&cluster).await?;
+        }
+        let before = cluster.status.clone().unwrap_or_default();
+        let status = self.recorded(&before, inputs, ledger);
+        Ok(kubernetes.write_status(&cluster, &status).await?)
+    }
+
+    /// The status with what later passes must know.
+    fn recorded(&self, before: &AWSClusterStatus, inputs: &Inputs, ledger: &Ledger) -> AWSClusterStatus {
+        let mut status = before.clone();
+        status.resources = ledger.written();
+        status.account_id = Some(self.checked.account_id.clone());
+        if !self.is_deleted && !ledger.is_empty() {
+            status.zones.clone_from(&inputs.zones);
+        }
+        status
+    }
+}
+
+/// Whether a deleted cluster has nothing in AWS any more. What was not looked at, and what may not be shown yet, may be
+/// there.
+fn is_over(scene: &Scene<'_>, plan: &plan::Plan) -> bool {
+    let is_complete = planners::PLANNERS
+        .iter()
+        .all(|planner| !matches!((planner.look)(scene.seen), Err(Some(_))));
+    plan.is_empty() && is_complete && !scene.ledger.may_hide_anything()
+}

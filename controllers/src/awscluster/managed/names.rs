@@ -1,0 +1,84 @@
+//! The names and tags of what a managed cluster owns. They equal CAPA's, so that each provider can take over the other's
+//! clusters (`pkg/cloud/services/network` and `api/v1beta2/tags.go` of CAPA v2.13). Pure.
+
+use capa_api::cluster::AWSCluster;
+use capa_api::common::Tags;
+use capa_api::meta;
+
+/// Tag key by which cloud controllers find subnets for internet-facing load balancers.
+const PUBLIC_LOAD_BALANCERS: &str = "kubernetes.io/role/elb";
+/// Tag key by which cloud controllers find subnets for internal load balancers.
+const INTERNAL_LOAD_BALANCERS: &str = "kubernetes.io/role/internal-elb";
+/// The value of the role tag on what all parts of a cluster share.
+const COMMON: &str = "common";
+/// The most tags that AWS allows on a resource.
+pub(super) const MOST_TAGS: usize = 50;
+
+/// Names and tags of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Name of the Cluster.
+    pub(crate) cluster: String,
+    additional: Tags,
+}
+
+impl Names {
+    /// The names of what `object` describes for the Cluster of this name.
+    pub(crate) fn of(cluster: &str, object: &AWSCluster) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            additional: object.spec.additional_tags.clone(),
+        }
+    }
+
+    pub(crate) fn vpc(&self) -> String {
+        format!("{}-vpc", self.cluster)
+    }
+
+    pub(crate) fn internet_gateway(&self) -> String {
+        format!("{}-igw", self.cluster)
+    }
+
+    /// The name of a default subnet.
+    pub(crate) fn subnet(&self, is_public: bool, zone: &str) -> String {
+        format!("{}-subnet-{}-{zone}", self.cluster, class(is_public))
+    }
+
+    /// The tags of a resource that all parts of the cluster share.
+    pub(crate) fn common_tags(&self, name: &str, own: &Tags) -> Tags {
+        self.tags(name, COMMON, own)
+    }
+
+    /// The tags of a subnet.
+    pub(crate) fn subnet_tags(&self, name: &str, is_public: bool, own: &Tags) -> Tags {
+        let mut tags = self.tags(name, class(is_public), own);
+        let balancers = if is_public {
+            PUBLIC_LOAD_BALANCERS
+        } else {
+            INTERNAL_LOAD_BALANCERS
+        };
+        let kubernetes = meta::kubernetes_cluster_tag(&self.cluster);
+        tags.insert(kubernetes, meta::OWNED_TAG_VALUE.to_owned());
+        tags.entry(balancers.to_owned()).or_insert_with(|| "1".to_owned());
+        tags
+    }
+
+    /// The tag that makes the cluster the owner of a resource.
+    pub(crate) fn owns(&self, tags: &Tags) -> bool {
+        let value = tags.get(&meta::cluster_tag(&self.cluster));
+        value.is_some_and(|value| value == meta::OWNED_TAG_VALUE)
+    }
+
+    fn tags(&self, name: &str, role: &str, own: &Tags) -> Tags {
+        let mut tags = Tags::from([(meta::NAME_TAG.to_owned(), name.to_owned())]);
+        tags.extend(self.additional.clone());
+        tags.extend(own.clone());
+        tags.insert(meta::cluster_tag(&self.cluster), meta::OWNED_TAG_VALUE.to_owned());
+        tags.insert(meta::ROLE_TAG.to_owned(), role.to_owned());
+        tags
+    }
+}
+
+fn class(is_public: bool) -> &'static str {
+    if is_public { "public" } else { "private" }
+}

@@ -1,0 +1,153 @@
+//! One pass over the AWS side of a managed cluster: look, plan, record, call, record.
+
+use capa_api::conditions::Reason;
+use capa_cloud::managed::{Answer, Effect, ManagedCloud, Scope};
+use capa_cloud::{CloudError, ErrorClass, ec2};
+use capa_runtime::reconcile::EventDraft;
+use futures::stream::{self, StreamExt};
+
+use super::inputs::Inputs;
+use super::ledger::Ledger;
+use super::plan::{Plan, Step, Why};
+use super::reference::Id;
+use super::taken::{Failure, Taken};
+
+/// The most calls of one cluster at a time.
+const AT_ONCE: usize = 8;
+
+/// The ready steps of a plan with the calls that they make.
+pub(super) struct Wave {
+    steps: Vec<(Step, ec2::Call<String>)>,
+}
+
+impl Wave {
+    /// The ready steps. A step whose ids are not all known is not ready.
+    pub(super) fn of(plan: &Plan, ledger: &Ledger) -> Self {
+        let ready = plan.steps.iter().filter(|step| plan.held_up_by(step).is_none());
+        let mut id = |id: &Id| match id {
+            Id::Known(id) => Ok(id.clone()),
+            Id::Of(target) => ledger.id(target).map(str::to_owned).ok_or(()),
+        };
+        let steps = ready.filter_map(|step| Some((step.clone(), step.call.try_map(&mut id).ok()?)));
+        Self { steps: steps.collect() }
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Records in the ledger what the wave is about to create. Returns whether that is anything.
+    pub(super) fn open(&self, ledger: &mut Ledger) -> bool {
+        let creations = self.steps.iter().filter(|(step, _)| step.creates());
+        let mut opens = false;
+        for (step, _) in creations {
+            ledger.open(&step.target);
+            opens = true;
+        }
+        opens
+    }
+
+    /// Makes the calls, and records their answers in the ledger.
+    /// `in_use` is the reason where something uses what is to be deleted.
+    pub(super) async fn take(
+        self,
+        cloud: &dyn ManagedCloud,
+        ledger: &mut Ledger,
+        in_use: Reason,
+    ) -> (Vec<Taken>, Vec<EventDraft>) {
+        let calls = self.steps.into_iter().map(|(step, call)| async move {
+            let answer = cloud.call(&call).await;
+            (step, answer)
+        });
+        let answers: Vec<_> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
+        let mut taken = Vec::new();
+        let mut events = Vec::new();
+        for (step, answer) in answers {
+            let action = step.call.action();
+            if let Ok(Answer::Made(id)) = &answer {
+                ledger.made(&step.target, id);
+            }
+            let failure = answer.err().and_then(|error| failure(&step, &error, ledger, in_use));
+            if failure.is_none() {
+                events.push(done(&step, ledger));
+                if step.call.effect() == Effect::Delete {
+                    ledger.is_gone(&step.target);
+                }
+            }
+            let target = step.target;
+            taken.push(Taken {
+                target,
+                action,
+                failure,
+            });
+        }
+        taken.sort_by(|one, other| one.target.cmp(&other.target));
+        (taken, events)
+    }
+}
+
+/// What an error of a call means, and what the ledger learns from it. `None`: the call has nothing to do any more.
+fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason) -> Option<Failure> {
+    let effect = step.call.effect();
+    let code = error.code.as_deref().unwrap_or_default();
+    if effect == Effect::Delete && (error.class == ErrorClass::NotFound || code == "Gateway.NotAttached") {
+        return None;
+    }
+    // AWS may not know a resource yet that it has made: the next look tells whether it is gone.
+    let names_new = error.class == ErrorClass::NotFound && ledger.may_hide_anything();
+    // A refusal is certain. So is a throttle: a call whose repetition would do harm is not repeated by the SDK.
+    if error.class.is_refusal() || error.class == ErrorClass::Throttled {
+        ledger.is_gone(&step.target);
+    }
+    let is_in_use = effect == Effect::Delete && code == "DependencyViolation";
+    let (reason, words) = match error.class {
+        _ if is_in_use => (in_use, "AWS still finds something that uses it"),
+        _ if names_new => (Reason::Creating, "AWS does not know what it has made yet"),
+        ErrorClass::NoAnswer if effect == Effect::Create => (
+            error.class.reason(),
+            "no answer; the provider looks for what the call may have made",
+        ),
+        class => (class.reason(), ""),
+    };
+    let message = if words.is_empty() {
+        error.to_string()
+    } else {
+        format!("{words}: {error}")
+    };
+    Some(Failure {
+        reason,
+        message,
+        is_transient: names_new || (is_in_use && in_use == Reason::Deleting),
+        retry_after: error.retry_after,
+    })
+}
+
+/// The event of a step that was taken.
+fn done(step: &Step, ledger: &Ledger) -> EventDraft {
+    let id = ledger.id(&step.target).map(|id| format!(" ({id})")).unwrap_or_default();
+    let why = match &step.why {
+        Why::Missing | Why::Unwanted => String::new(),
+        Why::Differs { field, is, wanted } => format!(": {field} was {is}, and is {wanted} now"),
+    };
+    let reason = format!("Successful{}", step.call.action());
+    EventDraft::normal(reason, format!("{}{id}{why}", step.target)).recorded()
+}
+
+/// A look at AWS, and the ledger compared with it.
+pub(super) async fn look(cloud: &dyn ManagedCloud, inputs: &Inputs, ledger: &Ledger) -> ec2::Observed {
+    let scope = Scope {
+        cluster: inputs.names.cluster.clone(),
+        vpc: ledger.id(&inputs.vpc.target).map(str::to_owned),
+    };
+    cloud.observe(&scope).await.ec2
+}
+
+/// Opens an entry for everything that may exist although the status does not say so, because the status is lost.
+pub(super) fn suspect_everything(inputs: &Inputs, ledger: &mut Ledger) {
+    let wanted = [&inputs.vpc.target, &inputs.internet_gateway];
+    let subnets = inputs.subnets.iter().map(|subnet| &subnet.target);
+    for target in wanted.into_iter().chain(subnets) {
+        ledger.open(target);
+    }
+}

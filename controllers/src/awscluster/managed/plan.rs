@@ -1,0 +1,164 @@
+//! The plan of one pass: the calls that bring AWS nearer to the spec, and what they wait for. Pure.
+//!
+//! A reference is *open* while the plan has a step, a wait or a problem for it. A step is ready once none of the
+//! references that it needs is open: what a call makes is used in a later pass, when a look shows it. So all ready steps
+//! of a plan are independent of each other, and an error holds up only what depends on it.
+
+use capa_api::conditions::Reason;
+use capa_cloud::ec2;
+use capa_cloud::managed::Effect;
+
+use super::inputs::Inputs;
+use super::ledger::{Ledger, Standing};
+use super::problem::Problem;
+use super::reference::{Id, Ref};
+
+/// Why a step is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The resource does not exist.
+    Missing,
+    /// A value differs from the wanted one.
+    Differs {
+        /// AWS's name of the value.
+        field: &'static str,
+        /// The value that AWS shows.
+        is: String,
+        /// The wanted value.
+        wanted: String,
+    },
+    /// The spec does not ask for the resource.
+    Unwanted,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// What the call is about.
+    pub(crate) target: Ref,
+    /// The call.
+    pub(crate) call: ec2::Call<Id>,
+    /// What must be done before, beside what the ids of the call name.
+    pub(crate) after: Vec<Ref>,
+    /// The reason.
+    pub(crate) why: Why,
+}
+
+/// Something that happens by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// What is waited for.
+    pub(crate) target: Ref,
+    /// The reason of the condition.
+    pub(crate) reason: Reason,
+    /// The message of the condition.
+    pub(crate) message: String,
+}
+
+/// The plan of one pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The calls to make.
+    pub(crate) steps: Vec<Step>,
+    /// What is waited for.
+    pub(crate) waits: Vec<Wait>,
+    /// What needs a person.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// What a plan results from.
+pub(crate) struct Scene<'a> {
+    /// What the spec asks for.
+    pub(crate) inputs: &'a Inputs,
+    /// What the look at EC2 shows.
+    pub(crate) seen: &'a ec2::Observed,
+    /// The ledger, compared with the look.
+    pub(crate) ledger: &'a Ledger,
+    /// Whether the cluster is deleted, so that nothing is wanted.
+    pub(crate) is_deleted: bool,
+}
+
+impl Scene<'_> {
+    /// How a resource stands.
+    pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
+        self.ledger.standing(target)
+    }
+}
+
+impl Plan {
+    /// Adds a call.
+    pub(crate) fn step(&mut self, target: &Ref, why: Why, call: impl Into<ec2::Call<Id>>) {
+        self.step_after(target, why, call, []);
+    }
+
+    /// Adds a call that follows other steps.
+    pub(crate) fn step_after(
+        &mut self,
+        target: &Ref,
+        why: Why,
+        call: impl Into<ec2::Call<Id>>,
+        after: impl IntoIterator<Item = Ref>,
+    ) {
+        self.steps.push(Step {
+            target: target.clone(),
+            call: call.into(),
+            after: after.into_iter().collect(),
+            why,
+        });
+    }
+
+    /// Adds something to wait for.
+    pub(crate) fn wait(&mut self, target: &Ref, reason: Reason, message: impl Into<String>) {
+        self.waits.push(Wait {
+            target: target.clone(),
+            reason,
+            message: message.into(),
+        });
+    }
+
+    /// Adds a problem.
+    pub(crate) fn problem(&mut self, target: &Ref, reason: Reason, message: impl Into<String>) {
+        self.problems.push(Problem {
+            target: target.clone(),
+            reason,
+            message: message.into(),
+        });
+    }
+
+    /// Whether AWS is as the spec asks, and stays so.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.waits.is_empty() && self.problems.is_empty()
+    }
+
+    /// The reference that holds a step up. None: the step can be taken now.
+    pub(crate) fn held_up_by(&self, step: &Step) -> Option<&Ref> {
+        if let Some(problem) = self.problems.iter().find(|problem| problem.target == step.target) {
+            return Some(&problem.target);
+        }
+        let mut needed: Vec<Ref> = step.after.clone();
+        // A call without ids of other resources needs none; the mapping itself cannot fail.
+        let _: Result<ec2::Call<()>, ()> = step.call.try_map(&mut |id| {
+            if let Id::Of(reference) = id {
+                needed.push(reference.clone());
+            }
+            Ok(())
+        });
+        needed.retain(|reference| *reference != step.target);
+        self.open().find(|open| needed.contains(open))
+    }
+
+    /// Everything that is not as the spec asks yet.
+    fn open(&self) -> impl Iterator<Item = &Ref> {
+        let steps = self.steps.iter().map(|step| &step.target);
+        let waits = self.waits.iter().map(|wait| &wait.target);
+        let problems = self.problems.iter().map(|problem| &problem.target);
+        steps.chain(waits).chain(problems)
+    }
+}
+
+impl Step {
+    /// Whether the ledger has to know of the call before it is made.
+    pub(crate) fn creates(&self) -> bool {
+        self.call.effect() == Effect::Create
+    }
+}

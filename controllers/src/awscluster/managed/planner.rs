@@ -1,0 +1,25 @@
+//! What the file of each resource offers. Pure.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::{CloudError, ec2};
+
+use super::inputs::Inputs;
+use super::ledger::Ledger;
+use super::plan::{Plan, Scene};
+use super::reference::Kind;
+
+/// The planner of one resource.
+pub(super) struct Planner {
+    /// The kinds of its references.
+    pub(super) kinds: &'static [Kind],
+    /// The condition about the resource.
+    pub(super) condition: ConditionType,
+    /// The reason of the condition while the resource waits for another one that was not looked at.
+    pub(super) waiting: Reason,
+    /// Whether the look shows the resource.
+    pub(super) look: fn(&ec2::Observed) -> Result<(), Option<&CloudError>>,
+    /// Compares the ledger with the look.
+    pub(super) settle: fn(&Inputs, &ec2::Observed, &mut Ledger),
+    /// Adds the steps, waits and problems of the resource.
+    pub(super) plan: fn(&Scene<'_>, &mut Plan),
+}

@@ -1,0 +1,31 @@
+//! The planners, one for each resource. Pure.
+
+use capa_cloud::ec2;
+
+use super::inputs::Inputs;
+use super::ledger::Ledger;
+use super::plan::{Plan, Scene};
+use super::planner::Planner;
+use super::{internet_gateway, subnet, vpc};
+
+/// All planners. The ledger is compared in this order: what is in a VPC is found after the VPC.
+pub(super) const PLANNERS: &[Planner] = &[vpc::PLANNER, subnet::PLANNER, internet_gateway::PLANNER];
+
+/// Compares the ledger with a look.
+pub(super) fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    for planner in PLANNERS {
+        (planner.settle)(inputs, seen, ledger);
+    }
+}
+
+/// The plan of one pass.
+pub(super) fn plan(scene: &Scene<'_>) -> Plan {
+    let mut plan = Plan::default();
+    if !scene.is_deleted {
+        plan.problems.extend(scene.inputs.problems.iter().cloned());
+    }
+    for planner in PLANNERS {
+        (planner.plan)(scene, &mut plan);
+    }
+    plan
+}

@@ -1,0 +1,87 @@
+//! Names of the parts of a managed cluster. A plan names resources that do not exist yet. Pure.
+
+use std::fmt;
+
+use strum::{Display, EnumString, IntoStaticStr};
+
+/// A kind of resource, or of a part of a resource that has steps of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display, EnumString, IntoStaticStr)]
+pub(crate) enum Kind {
+    /// The VPC.
+    Vpc,
+    /// The DNS attributes of the VPC.
+    VpcAttributes,
+    /// A subnet.
+    Subnet,
+    /// The attributes of a subnet.
+    SubnetAttributes,
+    /// The internet gateway.
+    InternetGateway,
+    /// The attachment of the internet gateway to the VPC.
+    InternetGatewayAttachment,
+}
+
+impl Kind {
+    /// What people call it.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::Vpc => "VPC",
+            Self::VpcAttributes => "DNS attributes of VPC",
+            Self::Subnet => "subnet",
+            Self::SubnetAttributes => "attributes of subnet",
+            Self::InternetGateway => "internet gateway",
+            Self::InternetGatewayAttachment => "attachment of internet gateway",
+        }
+    }
+}
+
+/// The name of a resource, or of a part of it, within the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ref {
+    /// The kind.
+    pub(crate) kind: Kind,
+    /// The name, which differs from those of others of the kind.
+    pub(crate) name: String,
+}
+
+impl Ref {
+    /// The resource of this kind and name.
+    pub(crate) fn new(kind: Kind, name: impl Into<String>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+        }
+    }
+
+    /// The part of this kind of the same resource.
+    pub(crate) fn part(&self, kind: Kind) -> Self {
+        Self::new(kind, self.name.clone())
+    }
+}
+
+impl fmt::Display for Ref {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.kind.in_words(), self.name)
+    }
+}
+
+/// The id of a resource in a planned call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Id {
+    /// An id that AWS has given.
+    Known(String),
+    /// The id that the ledger has, or will have.
+    Of(Ref),
+}
+
+impl From<&Ref> for Id {
+    fn from(reference: &Ref) -> Self {
+        Self::Of(reference.clone())
+    }
+}
+
+impl From<&str> for Id {
+    fn from(id: &str) -> Self {
+        Self::Known(id.to_owned())
+    }
+}

@@ -1,0 +1,144 @@
+//! The status of a managed AWSCluster, and the time of its next pass. Pure.
+
+use std::time::Duration;
+
+use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
+use capa_cloud::Timing;
+use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::condition;
+use super::plan::{Plan, Scene};
+use super::planners;
+use super::taken::Taken;
+use crate::pause::not_paused;
+
+/// The age of a deletion at which what is still in use blocks it: interfaces of deleted load balancers live for minutes.
+const IN_USE: Duration = Duration::from_mins(10);
+
+/// The reason of what cannot be deleted because something uses it.
+pub(super) fn in_use(cluster: &AWSCluster, now: Timestamp) -> Reason {
+    let deleted_at = cluster.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    let is_blocked = deleted_at.is_some_and(|at| at + IN_USE < now);
+    if is_blocked {
+        Reason::DeletionBlocked
+    } else {
+        Reason::Deleting
+    }
+}
+
+/// What one pass has come to.
+pub(super) struct Summary {
+    updates: Vec<ConditionUpdate>,
+    /// Whether a call was refused, so that the next pass comes later and later.
+    has_failed: bool,
+    /// When the provider's own limits allow a call that they put off.
+    deferred: Option<Duration>,
+    /// Whether AWS is as the spec asks.
+    is_settled: bool,
+    has_problem: bool,
+    /// Whether AWS has accepted a call, so that the next look shows more.
+    has_done: bool,
+}
+
+impl Summary {
+    /// The summary of a pass.
+    pub(super) fn of(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Self {
+        let mut updates = condition::conditions(scene, plan, taken);
+        updates.push(ConditionType::IdentityReady.is_true(Reason::Ready));
+        updates.push(ready(&updates, scene.is_deleted));
+        let failures = || taken.iter().filter_map(|taken| taken.failure.as_ref());
+        let look_failed = planners::PLANNERS
+            .iter()
+            .any(|planner| matches!((planner.look)(scene.seen), Err(Some(_))));
+        Self {
+            updates,
+            has_failed: failures().any(|failure| !failure.is_transient) || look_failed,
+            deferred: failures().filter_map(|failure| failure.retry_after).min(),
+            is_settled: plan.steps.is_empty() && plan.waits.is_empty(),
+            has_problem: !plan.problems.is_empty(),
+            has_done: taken.iter().any(|taken| taken.failure.is_none()),
+        }
+    }
+
+    /// The status with the conditions of the pass.
+    pub(super) fn status(&self, cluster: &AWSCluster, recorded: AWSClusterStatus, now: Timestamp) -> AWSClusterStatus {
+        let updates = self.updates.iter().cloned().chain([not_paused(&cluster.metadata)]);
+        AWSClusterStatus {
+            conditions: conditions::merge(&recorded.conditions, updates, cluster.metadata.generation, now),
+            network_status: None,
+            ..recorded
+        }
+    }
+
+    /// The time of the next pass. A wait equals the time for which AWS is not as the spec asks, so that it doubles.
+    pub(super) fn next(&self, before: &[Condition], timing: &Timing, now: Timestamp) -> Next {
+        if let Some(deferred) = self.deferred {
+            return Next::Deferred(deferred);
+        }
+        if self.has_failed {
+            return Next::Retry;
+        }
+        if self.has_done {
+            return Next::Requeue(timing.managed_poll);
+        }
+        if self.is_settled && self.has_problem {
+            // Somebody may mend the AWS side, which wakes nobody.
+            return Next::Requeue(timing.resolve_retry_cap);
+        }
+        if self.is_settled {
+            return Next::AwaitChange;
+        }
+        let waits = self
+            .updates
+            .iter()
+            .filter(|update| update.status == ConditionStatus::False);
+        let since = waits.filter_map(|update| {
+            let condition = find(before, update.condition)?;
+            (condition.status == "False").then_some(condition.last_transition_time.0)
+        });
+        let age = since.max().and_then(|since| now.duration_since(since).try_into().ok());
+        let age: Duration = age.unwrap_or_default();
+        Next::Requeue(age.clamp(timing.managed_poll, timing.managed_poll_cap))
+    }
+}
+
+/// `Ready` of a cluster whose resources are looked at.
+fn ready(updates: &[ConditionUpdate], is_deleted: bool) -> ConditionUpdate {
+    let worst = updates.iter().filter(|update| update.status != ConditionStatus::True);
+    let worst = worst.min_by_key(|update| update.reason.is_expected());
+    match worst {
+        Some(worst) => ConditionType::Ready.is_false(worst.reason, worst.in_words()),
+        None if is_deleted => ConditionType::Ready.is_false(Reason::Deleting, "the AWSCluster is being deleted"),
+        None => ConditionType::Ready.is_false(Reason::NotManagedYet, NOT_YET),
+    }
+}
+
+const NOT_YET: &str = "VPC, subnets and internet gateway are there; this release does not create the other parts of a \
+                       managed cluster yet: NAT gateways, route tables, security groups and the load balancer. Set \
+                       spec.unmanaged: true and bring the infrastructure for a cluster that runs";
+
+/// `Ready` of an AWSCluster without a Cluster.
+pub(super) fn waiting_for_owner() -> Vec<ConditionUpdate> {
+    let message = "no Cluster owns this object: a Cluster must name it in spec.infrastructureRef";
+    vec![ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message)]
+}
+
+/// The status of a pass that did not look at AWS: everything that was known stays.
+pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: Timestamp) -> AWSClusterStatus {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let has_ready = updates.iter().any(|update| update.condition == ConditionType::Ready);
+    let ready = updates.first().filter(|_| !has_ready).map(|update| {
+        let words = update.in_words();
+        ConditionType::Ready.is_false(update.reason, words)
+    });
+    let updates = updates.into_iter().chain(ready).chain([not_paused(&cluster.metadata)]);
+    for update in updates {
+        conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
+    }
+    status.network_status = None;
+    status
+}

@@ -1,0 +1,140 @@
+//! Subnets and their attributes. Pure.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::ec2;
+use capa_cloud::ec2::subnet::{Attribute, Call};
+
+use super::inputs::{Inputs, WantedSubnet, shown_name};
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The planner of the subnets.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::Subnet, Kind::SubnetAttributes],
+    condition: ConditionType::SubnetsReady,
+    waiting: Reason::WaitingForVpc,
+    look: |seen| seen.subnets.answer(),
+    settle,
+    plan,
+};
+
+/// Compares the ledger with the look. A subnet is the cluster's by its tag, and is the wanted one by its range. Others
+/// with the tag enter under the names that they have.
+fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    let Some(subnets) = seen.subnets.got() else { return };
+    let owned: Vec<&ec2::Subnet> = subnets
+        .iter()
+        .filter(|subnet| inputs.names.owns(&subnet.tags))
+        .collect();
+    for wanted in &inputs.subnets {
+        let range = wanted.cidr_block.to_string();
+        let found = owned
+            .iter()
+            .find(|subnet| subnet.cidr_block == range && ledger.with_id(&subnet.id).is_none());
+        let found = found.map(|subnet| subnet.id.clone());
+        ledger.settle(&wanted.target, found.as_deref(), |_| false);
+    }
+    for subnet in &owned {
+        if ledger.with_id(&subnet.id).is_none() {
+            let name = shown_name(&subnet.tags, &subnet.id);
+            let mut target = Ref::new(Kind::Subnet, name);
+            if ledger.id(&target).is_some() || inputs.subnet_names().contains(&target) {
+                target = Ref::new(Kind::Subnet, &subnet.id);
+            }
+            ledger.made(&target, &subnet.id);
+        }
+    }
+    let recorded: Vec<Ref> = ledger.of_kind(Kind::Subnet).cloned().collect();
+    for target in recorded {
+        ledger.settle(&target, None, |id| subnets.iter().any(|subnet| subnet.id == id));
+    }
+}
+
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    let may_have_subnets = scene.ledger.id(&scene.inputs.vpc.target).is_some();
+    if scene.seen.subnets.got().is_none() && may_have_subnets {
+        return;
+    }
+    if scene.is_deleted {
+        return delete(scene, plan);
+    }
+    for wanted in &scene.inputs.subnets {
+        match scene.standing(&wanted.target) {
+            Standing::Open | Standing::Hidden(_) => {
+                plan.wait(&wanted.target, Reason::Creating, "AWS does not show the new subnet yet");
+            }
+            Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
+            Standing::Shown(id) => keep(scene, wanted, id, plan),
+        }
+    }
+}
+
+fn create(scene: &Scene<'_>, wanted: &WantedSubnet, plan: &mut Plan) {
+    let call = Call::CreateSubnet {
+        vpc: Id::from(&scene.inputs.vpc.target),
+        cidr_block: wanted.cidr_block.to_string(),
+        zone: wanted.zone.clone(),
+        tags: wanted.tags.clone(),
+    };
+    plan.step(&wanted.target, Why::Missing, call);
+}
+
+fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
+    let mut subnets = scene.seen.subnets.got().into_iter().flatten();
+    let Some(subnet) = subnets.find(|subnet| subnet.id == id) else {
+        return;
+    };
+    let target = &wanted.target;
+    if subnet.cidr_block != wanted.cidr_block.to_string() || subnet.zone != wanted.zone {
+        let message = format!(
+            "{id} has the range {} in {}, which AWS does not change: set {} back from {} in {}, or list a subnet with \
+             another id",
+            subnet.cidr_block, subnet.zone, target.name, wanted.cidr_block, wanted.zone
+        );
+        return plan.problem(target, Reason::InvalidSpec, message);
+    }
+    if !subnet.is_available {
+        return plan.wait(target, Reason::Creating, format!("{id} is pending"));
+    }
+    let attributes = target.part(Kind::SubnetAttributes);
+    let mut change = |field, is: String, to: String, attribute| {
+        let why = Why::Differs { field, is, wanted: to };
+        let subnet = Id::from(target);
+        plan.step(&attributes, why, Call::ModifySubnetAttribute { subnet, attribute });
+    };
+    if wanted.is_public && !subnet.maps_public_ips {
+        let attribute = Attribute::MapPublicIpOnLaunch(true);
+        change("mapPublicIpOnLaunch", "false".to_owned(), "true".to_owned(), attribute);
+    } else if let Some(form) = scene.inputs.hostname_type
+        && subnet.hostname_type != Some(form)
+    {
+        let shown = |form: capa_api::common::HostnameType| <&str>::from(form).to_owned();
+        let is = subnet.hostname_type.map(shown).unwrap_or_default();
+        change(
+            "privateDnsHostnameTypeOnLaunch",
+            is,
+            shown(form),
+            Attribute::HostnameType(form),
+        );
+    }
+}
+
+fn delete(scene: &Scene<'_>, plan: &mut Plan) {
+    for target in scene.ledger.of_kind(Kind::Subnet) {
+        match scene.standing(target) {
+            Standing::Absent | Standing::Vanished(_) => {}
+            Standing::Open | Standing::Hidden(_) => {
+                plan.wait(
+                    target,
+                    Reason::Deleting,
+                    "AWS may not show the subnet yet that it was asked to create",
+                );
+            }
+            Standing::Shown(id) => {
+                plan.step(target, Why::Unwanted, Call::DeleteSubnet { subnet: Id::from(id) });
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What is deleted, and what keeps it.
+
+use std::time::Duration;
+
+use capa_api::common::Tags;
+use capa_api::conditions::ConditionType;
+use capa_fake_aws::Fault;
+
+use super::world::World;
+
+#[test]
+fn a_deleted_cluster_leaves_nothing_in_aws() {
+    let mut world = World::built("region: eu-west-1");
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+    assert!(world.cluster().is_none());
+}
+
+#[test]
+fn a_half_made_cluster_can_be_deleted_after_each_pass() {
+    for passes in 0..6 {
+        let mut world = World::new("region: eu-west-1");
+        world.account.set(|account| account.hidden = Duration::from_secs(20));
+        for _ in 0..passes {
+            world.pass();
+        }
+        world.delete();
+        world.rest();
+        assert!(
+            world.account.is_empty(),
+            "after {passes} passes: {:?}",
+            world.account.contents()
+        );
+        assert!(world.cluster().is_none(), "after {passes} passes");
+    }
+}
+
+#[test]
+fn machines_keep_the_network_until_they_are_gone() {
+    let mut world = World::built("region: eu-west-1");
+    let calls = world.account.calls();
+    world.set_machines(&["dev-cp-0"]);
+    world.delete();
+    world.rest();
+    assert_eq!(world.account.calls(), calls);
+    assert_eq!(world.says(ConditionType::Ready), "False/DeletionBlocked");
+    assert!(world.message(ConditionType::Ready).contains("dev-cp-0"));
+    world.set_machines(&[]);
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn a_foreign_subnet_blocks_the_deletion_by_name_and_stays() {
+    let mut world = World::built("region: eu-west-1");
+    let vpc = world.account.vpcs()[0].id.clone();
+    let foreign = world
+        .account
+        .add_subnet(&vpc, "10.0.48.0/24", "eu-west-1a", Tags::new());
+    world.delete();
+    for _ in 0..20 {
+        world.pass();
+        world.advance(Duration::from_secs(30));
+    }
+    assert_eq!(world.says(ConditionType::VpcReady), "False/DeletionBlocked");
+    assert!(world.message(ConditionType::VpcReady).contains(&foreign));
+    assert_eq!(world.account.subnets().len(), 1, "everything else is deleted");
+    assert!(world.account.foreign_writes().is_empty());
+    assert!(world.account.remove_subnet(&foreign));
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn what_is_in_use_is_waited_for_and_then_blocks() {
+    let mut world = World::built("region: eu-west-1");
+    let first = world.account.calls();
+    for call in 0..400 {
+        world.account.fail(first + call, Fault::Refused("DependencyViolation"));
+    }
+    world.delete();
+    world.pass();
+    assert_eq!(world.says(ConditionType::SubnetsReady), "False/Deleting");
+    world.advance(Duration::from_secs(601));
+    world.pass();
+    assert_eq!(world.says(ConditionType::SubnetsReady), "False/DeletionBlocked");
+    assert!(
+        world
+            .message(ConditionType::SubnetsReady)
+            .contains("DependencyViolation")
+    );
+}
+
+#[test]
+fn nothing_is_called_for_a_cluster_for_which_nothing_was_made() {
+    let mut world = World::new("region: eu-west-1");
+    // A finalizer of somebody else keeps the object.
+    world.edit(|cluster| cluster.metadata.finalizers = Some(vec!["example.org/other".to_owned()]));
+    world.delete();
+    world.pass();
+    assert_eq!(world.account.calls(), 0);
+    assert_eq!(world.account.describes().values().sum::<usize>(), 0);
+}
+
+#[test]
+fn a_deletion_goes_on_without_the_cluster_object() {
+    let mut world = World::built("region: eu-west-1");
+    world.forget_owner();
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn no_look_that_fails_ends_a_deletion() {
+    let mut world = World::built("region: eu-west-1");
+    let refused = ["DescribeVpcs", "DescribeSubnets", "DescribeInternetGateways"].map(str::to_owned);
+    world.account.set(|account| account.refused_describes = refused.into());
+    world.delete();
+    for _ in 0..30 {
+        world.pass();
+        world.advance(Duration::from_secs(60));
+    }
+    assert!(world.cluster().is_some(), "what AWS does not show may be there");
+    world.account.set(|account| account.refused_describes.clear());
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}

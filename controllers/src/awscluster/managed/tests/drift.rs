@@ -1,0 +1,135 @@
+//! What changes by itself or by hand after the cluster is complete.
+
+use std::time::Duration;
+
+use capa_api::conditions::ConditionType;
+use capa_cloud::ec2::VpcDns;
+use capa_cloud::ec2::subnet::Attribute;
+use capa_runtime::reconcile::Next;
+
+use super::world::World;
+
+#[test]
+fn a_quiet_cluster_is_looked_at_and_not_written_to() {
+    let mut world = World::aged("region: eu-west-1");
+    let (calls, writes) = (world.account.calls(), world.writes());
+    world.account.reset_describes();
+    for _ in 0..100 {
+        assert_eq!(world.pass(), Some(Next::AwaitChange));
+        world.advance(Duration::from_mins(10));
+    }
+    assert_eq!((world.account.calls(), world.writes()), (calls, writes));
+    let describes: usize = world.account.describes().values().sum();
+    assert_eq!(describes, 700, "six describes and the account in each of 100 passes");
+}
+
+#[test]
+fn drift_is_repaired_in_one_pass() {
+    type Drift = fn(&World, &str);
+    let drifts: [(&str, Drift); 4] = [
+        ("SuccessfulModifyVpcAttribute", |world, vpc| {
+            let dns = VpcDns {
+                support: true,
+                hostnames: false,
+            };
+            assert!(world.account.set_dns(vpc, dns));
+        }),
+        ("SuccessfulModifySubnetAttribute", |world, _| {
+            let mut public = world
+                .account
+                .subnets()
+                .into_iter()
+                .filter(|subnet| subnet.maps_public_ips);
+            let subnet = public.next().unwrap().id;
+            assert!(
+                world
+                    .account
+                    .set_subnet_attribute(&subnet, Attribute::MapPublicIpOnLaunch(false))
+            );
+        }),
+        ("SuccessfulAttachInternetGateway", |world, _| {
+            let gateway = world.account.internet_gateways()[0].id.clone();
+            assert!(world.account.set_attachment(&gateway, None));
+        }),
+        ("SuccessfulCreateSubnet", |world, _| {
+            let subnet = world.account.subnets()[0].id.clone();
+            assert!(world.account.remove_subnet(&subnet));
+        }),
+    ];
+    for (event, drift) in drifts {
+        let mut world = World::aged("region: eu-west-1");
+        let before = world.account.contents();
+        world.events.clear();
+        drift(&world, &world.account.vpcs()[0].id);
+        assert_ne!(world.account.contents(), before, "{event}: the drift is there");
+        world.pass();
+        assert_eq!(world.reasons(), [event]);
+        world.rest();
+        assert_eq!(world.account.contents(), before, "{event}");
+    }
+}
+
+#[test]
+fn a_vpc_that_vanished_is_not_made_anew() {
+    let mut world = World::aged("region: eu-west-1");
+    for subnet in world.account.subnets() {
+        assert!(world.account.remove_subnet(&subnet.id));
+    }
+    let gateway = world.account.internet_gateways()[0].id.clone();
+    assert!(world.account.set_attachment(&gateway, None));
+    let vpc = world.account.vpcs()[0].id.clone();
+    assert!(world.account.remove_vpc(&vpc));
+    let calls = world.account.calls();
+    world.pass();
+    assert_eq!(world.says(ConditionType::VpcReady), "False/NotFound");
+    assert!(world.message(ConditionType::VpcReady).contains(&vpc));
+    assert_eq!(world.account.calls(), calls);
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn a_changed_range_or_zone_is_refused_and_changes_nothing() {
+    let spec = |range: &str| {
+        format!(
+            "region: eu-west-1, network: {{subnets: [{{id: front, cidrBlock: {range}, availabilityZone: eu-west-1a, \
+             isPublic: true}}]}}"
+        )
+    };
+    let mut world = World::aged(&spec("10.0.0.0/24"));
+    let calls = world.account.calls();
+    world.set_spec(&spec("10.0.1.0/24"));
+    world.pass();
+    assert_eq!(world.says(ConditionType::SubnetsReady), "False/InvalidSpec");
+    assert!(world.message(ConditionType::SubnetsReady).contains("10.0.0.0/24"));
+    world.set_spec("region: eu-west-1, network: {vpc: {cidrBlock: 10.2.0.0/16}}");
+    world.pass();
+    assert_eq!(world.says(ConditionType::VpcReady), "False/InvalidSpec");
+    assert_eq!(world.account.calls(), calls);
+}
+
+#[test]
+fn a_look_that_is_refused_is_told_and_leads_to_no_call() {
+    let mut world = World::aged("region: eu-west-1");
+    let calls = world.account.calls();
+    for action in [
+        "DescribeVpcs",
+        "DescribeSubnets",
+        "DescribeInternetGateways",
+        "DescribeVpcAttribute",
+    ] {
+        world
+            .account
+            .set(|account| account.refused_describes = [action.to_owned()].into());
+        world.pass();
+        let conditions = world.status().conditions;
+        let unknown = conditions.iter().find(|condition| condition.status == "Unknown");
+        assert_eq!(
+            unknown.map(|condition| condition.reason.as_str()),
+            Some("Unauthorized"),
+            "{action}"
+        );
+    }
+    assert_eq!(world.account.calls(), calls);
+}

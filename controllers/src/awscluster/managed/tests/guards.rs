@@ -1,0 +1,239 @@
+//! What keeps the provider from calling AWS.
+
+use capa_api::cluster::AWSCluster;
+use capa_api::common::Tags;
+use capa_api::conditions::ConditionType;
+use capa_fake_aws::Fault;
+
+use super::world::World;
+use crate::testing::read;
+
+#[test]
+fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
+    let subnets = |subnets: &str| format!("region: eu-west-1, network: {{subnets: [{subnets}]}}");
+    let subnet = |id: &str, range: &str, zone: &str| {
+        format!("{{id: {id}, cidrBlock: {range}, availabilityZone: {zone}, isPublic: true}}")
+    };
+    let cases = [
+        (
+            "region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/8}}".to_owned(),
+            "10.0.0.0/8",
+        ),
+        (
+            "region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.1/16}}".to_owned(),
+            "10.0.0.1/16",
+        ),
+        (
+            "region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/28}}".to_owned(),
+            "too small",
+        ),
+        (subnets(&subnet("a", "10.9.0.0/24", "eu-west-1a")), "not in the range"),
+        (
+            subnets(&subnet("a", "10.0.0.0/24", "eu-west-1q")),
+            "eu-west-1a, eu-west-1b, eu-west-1c",
+        ),
+        (
+            subnets(
+                &[
+                    subnet("a", "10.0.0.0/23", "eu-west-1a"),
+                    subnet("b", "10.0.1.0/24", "eu-west-1b"),
+                ]
+                .join(", "),
+            ),
+            "overlaps",
+        ),
+        (
+            subnets("{id: a, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a}"),
+            "no public subnet",
+        ),
+        (
+            subnets("{id: a, availabilityZone: eu-west-1a, isPublic: true}"),
+            "cidrBlock",
+        ),
+    ];
+    for (spec, words) in cases {
+        let mut world = World::new(&spec);
+        world.pass();
+        assert_eq!(world.says(ConditionType::Ready), "False/InvalidSpec", "{spec}");
+        let message = world.message(ConditionType::Ready);
+        assert!(message.contains(words), "{spec}: {message}");
+        assert_eq!(world.account.calls(), 0, "{spec}");
+    }
+}
+
+#[test]
+fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
+    let cases = [
+        ("network: {vpc: {id: vpc-1}}", "network.vpc.id"),
+        ("network: {vpc: {ipv6: {}}}", "network.vpc.ipv6"),
+        ("network: {vpc: {ipamPool: {name: p}}}", "network.vpc.ipamPool"),
+        (
+            "network: {vpc: {secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}",
+            "secondaryCidrBlocks",
+        ),
+        ("network: {subnets: [{id: subnet-1}]}", "network.subnets of yours"),
+        ("network: {subnets: [{id: a, zoneType: local-zone}]}", "edge zones"),
+        ("network: {subnets: [{id: a, isIpv6: true}]}", "IPv6"),
+    ];
+    for (spec, words) in cases {
+        let mut world = World::new(&format!("region: eu-west-1, {spec}"));
+        world.pass();
+        assert_eq!(world.says(ConditionType::Ready), "False/NotManagedYet", "{spec}");
+        assert!(world.message(ConditionType::Ready).contains(words), "{spec}");
+        assert_eq!(
+            world.account.calls() + world.writes(),
+            1,
+            "{spec}: only the status is written"
+        );
+    }
+}
+
+#[test]
+fn credentials_of_another_account_are_not_used() {
+    let mut world = World::built("region: eu-west-1");
+    world
+        .account
+        .set(|account| account.account_id = "999988887777".to_owned());
+    world.account.reset_describes();
+    world.delete();
+    world.pass();
+    assert_eq!(world.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert!(world.message(ConditionType::Ready).contains("111122223333"));
+    assert_eq!(
+        world.account.describes().keys().collect::<Vec<_>>(),
+        [&"GetCallerIdentity"]
+    );
+    assert!(world.cluster().is_some());
+}
+
+/// Another managed AWSCluster of a Cluster with the same name.
+fn namesake(namespace: &str, created: &str, status: &str) -> AWSCluster {
+    read(&format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {{name: dev, namespace: \
+         {namespace}, uid: other, creationTimestamp: '{created}', ownerReferences: [{{apiVersion: \
+         cluster.x-k8s.io/v1beta2, kind: Cluster, name: dev, uid: c}}]}}, spec: {{region: eu-west-1}}, status: {status}}}"
+    ))
+}
+
+#[test]
+fn the_second_cluster_of_a_name_waits_and_calls_nothing() {
+    let made = "{accountID: '111122223333', resources: [{type: Vpc, name: dev-vpc, id: vpc-9, lifecycle: Owned}]}";
+    let elsewhere = made.replace("111122223333", "999988887777");
+    let cases = [
+        ("team-b", "2030-01-01T00:00:00Z", made, true),
+        ("aaa", "1970-01-01T00:00:00Z", "{}", true),
+        ("team-b", "2030-01-01T00:00:00Z", "{}", false),
+    ];
+    for (namespace, created, status, is_first) in cases {
+        let mut world = World::new("region: eu-west-1");
+        world.add_other(namesake(namespace, created, status));
+        world.pass();
+        let expected = if is_first { "False/Conflict" } else { "False/Creating" };
+        assert_eq!(
+            world.says(ConditionType::Ready),
+            expected,
+            "{namespace} {created} {status}"
+        );
+        assert_eq!(world.account.calls(), usize::from(!is_first));
+    }
+    let mut world = World::built("region: eu-west-1");
+    world.add_other(namesake("aaa", "1970-01-01T00:00:00Z", &elsewhere));
+    world.pass();
+    assert_eq!(
+        world.says(ConditionType::VpcReady),
+        "True/Ready",
+        "another account has other resources"
+    );
+}
+
+#[test]
+fn of_two_vpcs_with_the_tag_none_is_taken() {
+    let owned = Tags::from([(
+        "sigs.k8s.io/cluster-api-provider-aws/cluster/dev".to_owned(),
+        "owned".to_owned(),
+    )]);
+    let mut world = World::new("region: eu-west-1");
+    let ids = [(); 2].map(|()| world.account.add_vpc("10.0.0.0/16", owned.clone()));
+    world.pass();
+    assert_eq!(world.says(ConditionType::VpcReady), "False/Conflict");
+    assert!(ids.iter().all(|id| world.message(ConditionType::VpcReady).contains(id)));
+    assert_eq!(world.account.calls(), 0);
+}
+
+#[test]
+fn what_was_made_before_the_status_was_lost_is_found_again() {
+    let mut world = World::built("region: eu-west-1");
+    let before = world.account.contents();
+    world.lose_status();
+    world.rest();
+    assert_eq!(world.account.contents(), before);
+    assert_eq!(world.says(ConditionType::VpcReady), "True/Ready");
+}
+
+#[test]
+fn names_with_a_common_prefix_are_not_mixed_up() {
+    let other = Tags::from([(
+        "sigs.k8s.io/cluster-api-provider-aws/cluster/dev-2".to_owned(),
+        "owned".to_owned(),
+    )]);
+    let mut world = World::new("region: eu-west-1");
+    let foreign = world.account.add_vpc("10.0.0.0/16", other);
+    world.rest();
+    assert_eq!(world.account.vpcs().len(), 2);
+    world.delete();
+    world.rest();
+    assert_eq!(
+        world
+            .account
+            .vpcs()
+            .iter()
+            .map(|vpc| vpc.id.clone())
+            .collect::<Vec<_>>(),
+        [foreign]
+    );
+    assert!(world.account.foreign_writes().is_empty());
+}
+
+#[test]
+fn a_quota_is_named_and_tried_again() {
+    let mut world = World::new("region: eu-west-1");
+    world.account.set(|account| account.vpc_quota = 0);
+    world.pass();
+    assert_eq!(world.says(ConditionType::VpcReady), "False/QuotaExceeded");
+    assert!(world.message(ConditionType::VpcReady).contains("VpcLimitExceeded"));
+    world.account.set(|account| account.vpc_quota = 1);
+    world.rest();
+    assert_eq!(world.says(ConditionType::VpcReady), "True/Ready");
+}
+
+#[test]
+fn a_foreign_internet_gateway_is_left_attached() {
+    let mut world = World::built("region: eu-west-1");
+    let vpc = world.account.vpcs()[0].id.clone();
+    let own = world.account.internet_gateways()[0].id.clone();
+    assert!(world.account.set_attachment(&own, None));
+    let foreign = world.account.add_internet_gateway(Some(&vpc), Tags::new());
+    world.pass();
+    assert_eq!(world.says(ConditionType::InternetGatewayReady), "False/Conflict");
+    assert!(world.message(ConditionType::InternetGatewayReady).contains(&foreign));
+    assert!(world.account.foreign_writes().is_empty());
+}
+
+#[test]
+fn a_refused_call_stops_only_what_depends_on_it() {
+    let mut world = World::new("region: eu-west-1");
+    world.pass();
+    world.advance(std::time::Duration::from_secs(5));
+    // The second call is the first one that the VPC made possible.
+    world.account.fail(1, Fault::Refused("UnauthorizedOperation"));
+    world.pass();
+    let failing = [
+        ConditionType::SubnetsReady,
+        ConditionType::InternetGatewayReady,
+        ConditionType::VpcReady,
+    ]
+    .into_iter()
+    .filter(|condition| world.says(*condition) == "False/Unauthorized");
+    assert_eq!(failing.count(), 1);
+    assert!(world.account.calls() > 6, "the others were made");
+}

@@ -1,0 +1,176 @@
+//! The crash sweep: every call of creation and of deletion with every kind of fault. All runs end as the one without a
+//! fault. The sweep knows no resource.
+
+use std::time::Duration;
+
+use capa_fake_aws::{Contents, Fault};
+
+use super::world::World;
+
+const SPEC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 2}}";
+
+/// What goes wrong at one call, and what else is the case.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    fault: Fault,
+    /// How long AWS hides what is new.
+    hidden: Duration,
+    /// Whether the status is lost in the pass with the fault.
+    loses_status: bool,
+}
+
+const FAULTS: [Fault; 7] = [
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+    Fault::CrashInFlight,
+    Fault::AnswerLost,
+    Fault::NoEffect,
+    Fault::Throttled,
+    Fault::Refused("UnauthorizedOperation"),
+];
+
+/// The faults after which nobody knows what the call has done.
+const UNKNOWN_OUTCOMES: [Fault; 4] = [
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+    Fault::CrashInFlight,
+    Fault::AnswerLost,
+];
+
+fn troubles() -> impl Iterator<Item = Trouble> {
+    let hidden = [0, 5, 20].map(Duration::from_secs);
+    FAULTS.into_iter().flat_map(move |fault| {
+        hidden.into_iter().flat_map(move |hidden| {
+            [false, true].map(|loses_status| Trouble {
+                fault,
+                hidden,
+                loses_status,
+            })
+        })
+    })
+}
+
+/// Lets a cluster come to rest with troubles at calls. No pass may see a resource twice.
+fn rest_with(world: &mut World, troubles: &[(usize, Trouble)]) {
+    for (call, trouble) in troubles {
+        world.account.fail(*call, trouble.fault);
+        world.account.set(|account| account.hidden = trouble.hidden);
+    }
+    let losses: Vec<usize> = troubles
+        .iter()
+        .filter(|(_, trouble)| trouble.loses_status)
+        .map(|(call, _)| *call)
+        .collect();
+    let mut lost = 0;
+    world.rest_watched(|world, _| {
+        if losses.get(lost).is_some_and(|call| world.account.calls() > *call) && world.cluster().is_some() {
+            lost += 1;
+            world.lose_status();
+        }
+        assert!(
+            world.account.vpcs().len() <= 1,
+            "{troubles:?}: a second VPC: {:?}",
+            world.account.journal()
+        );
+        let gateways = world.account.internet_gateways().len();
+        assert!(
+            gateways <= 1,
+            "{troubles:?}: a second internet gateway: {:?}",
+            world.account.journal()
+        );
+    });
+}
+
+/// What a run without troubles leaves, and how many calls it makes.
+fn undisturbed() -> (Contents, usize) {
+    let world = World::built(SPEC);
+    (world.account.contents(), world.account.calls())
+}
+
+fn assert_deleted(world: &mut World, what: &dyn std::fmt::Debug) {
+    world.delete();
+    world.rest();
+    assert!(
+        world.account.is_empty(),
+        "{what:?} leaves {:?}",
+        world.account.contents()
+    );
+    assert!(world.cluster().is_none(), "{what:?}");
+}
+
+#[test]
+fn a_fault_at_any_call_of_creation_changes_nothing_in_the_end() {
+    let (expected, calls) = undisturbed();
+    for call in 0..calls {
+        for trouble in troubles() {
+            let mut world = World::new(SPEC);
+            rest_with(&mut world, &[(call, trouble)]);
+            assert_eq!(world.account.contents(), expected, "call {call}, {trouble:?}");
+            assert_deleted(&mut world, &(call, trouble));
+        }
+    }
+}
+
+#[test]
+fn a_fault_at_any_call_of_deletion_leaves_nothing() {
+    let mut whole = World::built(SPEC);
+    let made = whole.account.calls();
+    whole.delete();
+    whole.rest();
+    for call in made..whole.account.calls() {
+        for trouble in troubles() {
+            let mut world = World::built(SPEC);
+            world.delete();
+            rest_with(&mut world, &[(call, trouble)]);
+            assert!(
+                world.account.is_empty(),
+                "call {call}, {trouble:?}: {:?}",
+                world.account.contents()
+            );
+            assert!(world.cluster().is_none(), "call {call}, {trouble:?}");
+        }
+    }
+}
+
+#[test]
+fn a_cluster_deleted_after_a_fault_leaves_nothing() {
+    let (_, calls) = undisturbed();
+    for call in 0..calls {
+        for trouble in troubles() {
+            let mut world = World::new(SPEC);
+            world.account.fail(call, trouble.fault);
+            world.account.set(|account| account.hidden = trouble.hidden);
+            while world.account.calls() <= call {
+                world.pass();
+                world.advance(Duration::from_secs(5));
+            }
+            if trouble.loses_status {
+                world.lose_status();
+            }
+            assert_deleted(&mut world, &(call, trouble));
+        }
+    }
+}
+
+#[test]
+fn pairs_of_faults_in_creation_change_nothing_in_the_end() {
+    let (expected, calls) = undisturbed();
+    let hidden = Duration::from_secs(20);
+    let trouble = |fault| Trouble {
+        fault,
+        hidden,
+        loses_status: false,
+    };
+    for first in 0..calls {
+        for second in first + 1..(first + 4).min(calls + 1) {
+            for one in UNKNOWN_OUTCOMES {
+                for other in UNKNOWN_OUTCOMES {
+                    let mut world = World::new(SPEC);
+                    let troubles = [(first, trouble(one)), (second, trouble(other))];
+                    rest_with(&mut world, &troubles);
+                    assert_eq!(world.account.contents(), expected, "{troubles:?}");
+                }
+            }
+        }
+    }
+}

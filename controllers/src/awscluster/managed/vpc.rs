@@ -1,0 +1,153 @@
+//! The VPC and its DNS attributes. Pure.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::ec2;
+use capa_cloud::ec2::vpc::{Call, DnsAttribute};
+
+use super::inputs::Inputs;
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The planner of the VPC.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::Vpc, Kind::VpcAttributes],
+    condition: ConditionType::VpcReady,
+    waiting: Reason::WaitingForVpc,
+    look: |seen| seen.vpcs.answer().and_then(|()| seen.dns.answer()),
+    settle,
+    plan,
+};
+
+/// The VPC that AWS shows.
+pub(super) fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
+    let id = scene.ledger.id(&scene.inputs.vpc.target)?;
+    scene.seen.vpcs.got()?.iter().find(|vpc| vpc.id == id)
+}
+
+/// Compares the ledger with the look. Of several VPCs none is taken: another management cluster may own one of them.
+fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    let Some(vpcs) = seen.vpcs.got() else { return };
+    let owned: Vec<&ec2::Vpc> = vpcs.iter().filter(|vpc| inputs.names.owns(&vpc.tags)).collect();
+    let found = match owned[..] {
+        [only] => Some(only.id.as_str()),
+        _ => None,
+    };
+    ledger.settle(&inputs.vpc.target, found, |id| vpcs.iter().any(|vpc| vpc.id == id));
+}
+
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    let target = &scene.inputs.vpc.target;
+    let Some(vpcs) = scene.seen.vpcs.got() else { return };
+    let standing = scene.standing(target);
+    if matches!(standing, Standing::Absent | Standing::Open) && vpcs.len() > 1 {
+        let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
+        let message = format!(
+            "several VPCs have the tag that makes the cluster {} their owner: {}; remove the tag from those that are not \
+             this cluster's",
+            scene.inputs.names.cluster,
+            ids.join(", ")
+        );
+        return plan.problem(target, Reason::Conflict, message);
+    }
+    if scene.is_deleted {
+        return delete(scene, standing, plan);
+    }
+    match standing {
+        Standing::Absent => {
+            let call = Call::<Id>::CreateVpc {
+                cidr_block: scene.inputs.vpc.cidr_block.clone(),
+                tags: scene.inputs.vpc.tags.clone(),
+            };
+            // A spec that is wrong in any part leaves nothing behind.
+            let problems = scene.inputs.problems.iter().map(|problem| problem.target.clone());
+            plan.step_after(target, Why::Missing, call, problems);
+        }
+        Standing::Open | Standing::Hidden(_) => {
+            plan.wait(target, Reason::Creating, "AWS does not show the new VPC yet");
+        }
+        Standing::Vanished(id) => {
+            let message = format!(
+                "{id} does not exist any more, and a VPC with other subnets would not be the same network: delete the \
+                 Cluster, and create it again"
+            );
+            plan.problem(target, Reason::NotFound, message);
+        }
+        Standing::Shown(id) => keep(scene, id, plan),
+    }
+}
+
+fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
+    let wanted = &scene.inputs.vpc;
+    let Some(vpc) = shown(scene) else { return };
+    if !vpc.is_available {
+        return plan.wait(&wanted.target, Reason::Creating, format!("{id} is pending"));
+    }
+    if !vpc.cidr_blocks.contains(&wanted.cidr_block) {
+        let is = vpc.cidr_blocks.join(", ");
+        let message = format!(
+            "{id} has the range {is}, which AWS does not change: set network.vpc.cidrBlock back from {}",
+            wanted.cidr_block
+        );
+        return plan.problem(&wanted.target, Reason::InvalidSpec, message);
+    }
+    let Some(dns) = scene.seen.dns.got() else { return };
+    let attributes = wanted.target.part(Kind::VpcAttributes);
+    // Host names need the support, so that it comes first.
+    let (attribute, field) = match (dns.support, dns.hostnames) {
+        (true, true) => return,
+        (false, _) => (DnsAttribute::Support, "enableDnsSupport"),
+        (true, false) => (DnsAttribute::Hostnames, "enableDnsHostnames"),
+    };
+    let why = Why::Differs {
+        field,
+        is: "false".to_owned(),
+        wanted: "true".to_owned(),
+    };
+    let vpc = Id::from(&wanted.target);
+    plan.step(&attributes, why, Call::ModifyVpcAttribute { vpc, attribute });
+}
+
+/// The VPC goes last. What is in it and is not the cluster's keeps AWS from deleting it.
+fn delete(scene: &Scene<'_>, standing: Standing<'_>, plan: &mut Plan) {
+    let target = &scene.inputs.vpc.target;
+    match standing {
+        Standing::Absent | Standing::Vanished(_) => {}
+        Standing::Open | Standing::Hidden(_) => {
+            plan.wait(
+                target,
+                Reason::Deleting,
+                "AWS may not show the VPC yet that it was asked to create",
+            );
+        }
+        Standing::Shown(id) => {
+            let foreign = foreign(scene, id);
+            if !foreign.is_empty() {
+                let message = format!(
+                    "{id} has in it what is not this cluster's, and so is not deleted: {}; remove it, and the deletion \
+                     goes on",
+                    foreign.join(", ")
+                );
+                return plan.problem(target, Reason::DeletionBlocked, message);
+            }
+            let parts = [Kind::Subnet, Kind::InternetGateway].map(|kind| scene.ledger.of_kind(kind));
+            let parts = parts.into_iter().flatten().cloned();
+            let attached = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
+            let after: Vec<Ref> = parts.chain([attached]).collect();
+            plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
+        }
+    }
+}
+
+/// The ids of what is in the VPC and does not have the tag of the cluster.
+fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
+    let owns = |tags| scene.inputs.names.owns(tags);
+    let subnets = scene.seen.subnets.got().into_iter().flatten();
+    let subnets = subnets.filter(|subnet| !owns(&subnet.tags) && scene.ledger.with_id(&subnet.id).is_none());
+    let gateways = scene.seen.internet_gateways.got().into_iter().flatten();
+    let gateways = gateways.filter(|gateway| gateway.vpc_id.as_deref() == Some(vpc));
+    let gateways = gateways.filter(|gateway| !owns(&gateway.tags) && scene.ledger.with_id(&gateway.id).is_none());
+    let subnets = subnets.map(|subnet| subnet.id.as_str());
+    subnets.chain(gateways.map(|gateway| gateway.id.as_str())).collect()
+}

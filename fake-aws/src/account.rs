@@ -1,0 +1,159 @@
+//! The handle of a simulated account: its clock, its faults, and what has happened in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_cloud::CloudError;
+use capa_cloud::ec2::{Call, InternetGateway, Subnet, Vpc, VpcDns};
+use capa_cloud::managed::Answer;
+use parking_lot::Mutex;
+
+use crate::behaviour::Behaviour;
+use crate::contents::Contents;
+use crate::ec2::Ec2;
+use crate::faults::Fault;
+use crate::journal::Entry;
+
+/// One AWS account and region in memory. Clones are handles of the same account.
+#[derive(Clone, Debug, Default)]
+pub struct FakeAccount {
+    pub(crate) state: Arc<Mutex<State>>,
+}
+
+/// All that an account knows.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) ec2: Ec2,
+    /// Ids that a test added by hand, also after they were removed.
+    pub(crate) foreign: BTreeSet<String>,
+    faults: BTreeMap<usize, Fault>,
+    crashed_by: Option<Fault>,
+    journal: Vec<Entry>,
+}
+
+impl FakeAccount {
+    /// An empty account with the default [`Behaviour`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Changes the behaviour of the account.
+    pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
+        change(&mut self.state.lock().ec2.behaviour);
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, duration: Duration) {
+        self.state.lock().ec2.advance(duration);
+    }
+
+    /// Time that has passed since the account exists.
+    pub fn elapsed(&self) -> Duration {
+        self.state.lock().ec2.now()
+    }
+
+    /// Plans a fault for one call: the `index`-th of all calls that change something, counted from 0 over the whole
+    /// life of the account as in [`FakeAccount::journal`]. A later plan for the same call replaces the former.
+    pub fn fail(&self, index: usize, fault: Fault) {
+        self.state.lock().faults.insert(index, fault);
+    }
+
+    /// Whether a fault has ended the process. A call of an ended process never completes: the caller drops its pass.
+    pub fn crashed(&self) -> bool {
+        self.state.lock().is_crashed()
+    }
+
+    /// Starts the process again after a crash. Calls from before the crash still never complete.
+    pub fn restart(&self) {
+        self.state.lock().crashed_by = None;
+    }
+
+    /// All calls that change something, oldest first. Calls of an ended process are not in it, unless they were in
+    /// flight when it ended ([`Fault::CrashInFlight`]).
+    pub fn journal(&self) -> Vec<Entry> {
+        self.state.lock().journal.clone()
+    }
+
+    /// The number of entries of [`FakeAccount::journal`]: the index of the next call that changes something.
+    pub fn calls(&self) -> usize {
+        self.state.lock().journal.len()
+    }
+
+    /// The calls that name a resource which a test added by hand, refused ones too. A managed cluster may name such a
+    /// resource only where its spec does.
+    pub fn foreign_writes(&self) -> Vec<Entry> {
+        let state = self.state.lock();
+        let is_foreign = |entry: &&Entry| entry.ids().iter().any(|id| state.foreign.contains(id));
+        state.journal.iter().filter(is_foreign).cloned().collect()
+    }
+
+    /// How often each action that only reads was called, by its name.
+    pub fn describes(&self) -> BTreeMap<&'static str, usize> {
+        self.state.lock().ec2.describes().clone()
+    }
+
+    /// Forgets how often each action that only reads was called.
+    pub fn reset_describes(&self) {
+        self.state.lock().ec2.reset_describes();
+    }
+
+    /// All that is in the account, without ids: equal for two accounts in which the same things exist.
+    pub fn contents(&self) -> Contents {
+        Contents::of(&self.state.lock().ec2)
+    }
+
+    /// Whether nothing is in the account.
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().ec2.is_empty()
+    }
+
+    /// All VPCs, hidden ones too, oldest first.
+    pub fn vpcs(&self) -> Vec<Vpc> {
+        self.state.lock().ec2.all_vpcs()
+    }
+
+    /// All subnets, hidden ones too, oldest first.
+    pub fn subnets(&self) -> Vec<Subnet> {
+        self.state.lock().ec2.all_subnets()
+    }
+
+    /// All internet gateways, hidden ones too, oldest first.
+    pub fn internet_gateways(&self) -> Vec<InternetGateway> {
+        self.state.lock().ec2.all_internet_gateways()
+    }
+
+    /// The DNS attributes of a VPC; `None` if it does not exist.
+    pub fn dns(&self, vpc: &str) -> Option<VpcDns> {
+        self.state.lock().ec2.dns_of(vpc)
+    }
+}
+
+impl State {
+    pub(crate) fn is_crashed(&self) -> bool {
+        self.crashed_by.is_some()
+    }
+
+    /// Makes a call and records it. `None`: the process that called has ended.
+    pub(crate) fn call(&mut self, call: &Call<String>) -> Option<Result<Answer, CloudError>> {
+        let fault = match self.crashed_by {
+            Some(Fault::CrashInFlight) => Some(Fault::CrashInFlight),
+            Some(_) => return None,
+            None => self.faults.get(&self.journal.len()).copied(),
+        };
+        let reaches_ec2 = fault.is_none_or(Fault::takes_effect);
+        let effect = reaches_ec2.then(|| self.ec2.call(call));
+        let answer = match fault {
+            None => effect.clone(),
+            Some(fault) => fault.answer(call.action()),
+        };
+        self.crashed_by = fault.filter(|fault| fault.is_crash());
+        self.journal.push(Entry {
+            at: self.ec2.now(),
+            call: call.clone(),
+            effect,
+            answer: answer.clone(),
+        });
+        answer
+    }
+}

@@ -1,0 +1,41 @@
+//! The behaviour that EC2's documentation does not define and that a test can set.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The behaviour of an account. Every value applies from the next call on. The durations count from the creation of a
+/// resource; resources that a test adds by hand are shown and available at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behaviour {
+    /// Id of the account. Default: `111122223333`.
+    pub account_id: String,
+    /// Names of the availability zones. Default: `eu-west-1a`, `eu-west-1b`, `eu-west-1c`.
+    pub zones: Vec<String>,
+    /// Time for which a new VPC or subnet is pending before it is available. Default: 2 seconds.
+    pub pending: Duration,
+    /// Time for which a new resource is hidden from looks and unknown to calls that name it. Default: zero.
+    pub hidden: Duration,
+    /// Time for which a new resource has no tags for looks, neither to show nor to select by. Default: zero.
+    pub hidden_tags: Duration,
+    /// Maximum number of VPCs. Default: 5.
+    pub vpc_quota: usize,
+    /// Maximum number of internet gateways. Default: 5.
+    pub internet_gateway_quota: usize,
+    /// Describe actions that EC2 refuses with `UnauthorizedOperation`, for example `DescribeSubnets`. Default: none.
+    pub refused_describes: BTreeSet<String>,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            account_id: "111122223333".to_owned(),
+            zones: ["eu-west-1a", "eu-west-1b", "eu-west-1c"].map(str::to_owned).to_vec(),
+            pending: Duration::from_secs(2),
+            hidden: Duration::ZERO,
+            hidden_tags: Duration::ZERO,
+            vpc_quota: 5,
+            internet_gateway_quota: 5,
+            refused_describes: BTreeSet::new(),
+        }
+    }
+}

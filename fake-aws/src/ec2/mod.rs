@@ -1,0 +1,210 @@
+//! EC2's rules over the resources of an account: one file for each resource.
+
+mod internet_gateway;
+mod subnet;
+mod vpc;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capa_api::common::Tags;
+use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
+use capa_cloud::ec2::{Call, InternetGateway, Observed, Subnet, Vpc};
+use capa_cloud::managed::{Answer, Scope, Seen};
+use capa_cloud::{CloudError, ErrorClass};
+use ipnet::Ipv4Net;
+
+use crate::behaviour::Behaviour;
+use crate::faults::refusal;
+
+/// All resources of an account, and its clock.
+#[derive(Debug, Default)]
+pub(crate) struct Ec2 {
+    pub(crate) behaviour: Behaviour,
+    now: Duration,
+    ids: u32,
+    describes: BTreeMap<&'static str, usize>,
+    vpcs: BTreeMap<String, Resource<vpc::Body>>,
+    subnets: BTreeMap<String, Resource<Subnet>>,
+    internet_gateways: BTreeMap<String, Resource<InternetGateway>>,
+}
+
+/// A resource with its age.
+#[derive(Clone, Debug)]
+struct Resource<T> {
+    /// Time of the Create call; `None` if a test added the resource by hand, as if it had always been there.
+    made_at: Option<Duration>,
+    body: T,
+}
+
+impl Ec2 {
+    pub(crate) fn now(&self) -> Duration {
+        self.now
+    }
+
+    pub(crate) fn advance(&mut self, duration: Duration) {
+        self.now = self.now.saturating_add(duration);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vpcs.is_empty() && self.subnets.is_empty() && self.internet_gateways.is_empty()
+    }
+
+    pub(crate) fn describes(&self) -> &BTreeMap<&'static str, usize> {
+        &self.describes
+    }
+
+    pub(crate) fn reset_describes(&mut self) {
+        self.describes.clear();
+    }
+
+    /// Makes a call that changes something: all of it, or nothing and an error.
+    pub(crate) fn call(&mut self, call: &Call<String>) -> Result<Answer, CloudError> {
+        let action = call.action();
+        match call {
+            Call::Vpc(call) => self.call_vpc(action, call),
+            Call::Subnet(call) => self.call_subnet(action, call),
+            Call::InternetGateway(call) => self.call_internet_gateway(action, call),
+        }
+    }
+
+    /// GetCallerIdentity, which nobody needs a permission for.
+    pub(crate) fn account_id(&mut self) -> String {
+        self.count("GetCallerIdentity");
+        self.behaviour.account_id.clone()
+    }
+
+    /// The names of the zones, sorted.
+    pub(crate) fn zones(&mut self) -> Result<Vec<String>, CloudError> {
+        self.describe("DescribeAvailabilityZones", |ec2| {
+            let mut zones = ec2.behaviour.zones.clone();
+            zones.sort_unstable();
+            Ok(zones)
+        })
+    }
+
+    /// All describes of a look. Without an id in the scope, the VPC is the only one that the cluster owns by its tags;
+    /// if there is no such VPC, or if there are several, the look asks for nothing that belongs to one VPC. EC2 knows no
+    /// attributes of a VPC that it does not show: they count as not asked for.
+    pub(crate) fn observe(&mut self, scope: &Scope) -> Observed {
+        let owned = cluster_tag(&scope.cluster);
+        let is_owned = |tags: &Tags| tags.get(&owned).is_some_and(|value| value == OWNED_TAG_VALUE);
+        let vpcs = self.describe("DescribeVpcs", |ec2| {
+            Ok(ec2.shown_vpcs(|shown| match &scope.vpc {
+                Some(id) => shown.id == *id,
+                None => is_owned(&shown.tags),
+            }))
+        });
+        let vpc = scope.vpc.clone().or_else(|| vpcs.as_deref().ok().and_then(only_id));
+        let mut observed = Observed {
+            vpcs: vpcs.into(),
+            ..Observed::default()
+        };
+        if let Some(vpc) = &vpc {
+            let is_shown = observed.vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());
+            observed.dns = match self.describe_dns(vpc) {
+                Err(error) if !is_shown && error.class == ErrorClass::NotFound => Seen::NotAsked,
+                answer => answer.into(),
+            };
+            let subnets = self.describe("DescribeSubnets", |ec2| {
+                Ok(ec2.shown_subnets(|shown| shown.vpc_id == *vpc))
+            });
+            observed.subnets = subnets.into();
+        }
+        observed.internet_gateways = self.describe_gateways(vpc.as_deref(), is_owned);
+        observed
+    }
+
+    /// Two describes, because EC2 joins filters by "and": one by tag, and one by VPC, if the VPC is known.
+    fn describe_gateways(&mut self, vpc: Option<&str>, is_owned: impl Fn(&Tags) -> bool) -> Seen<Vec<InternetGateway>> {
+        const ACTION: &str = "DescribeInternetGateways";
+        if vpc.is_some() {
+            self.count(ACTION);
+        }
+        let is_attached = |shown: &InternetGateway| vpc.is_some() && shown.vpc_id.as_deref() == vpc;
+        let gateways = self.describe(ACTION, |ec2| {
+            Ok(ec2.shown_internet_gateways(|shown| is_owned(&shown.tags) || is_attached(shown)))
+        });
+        gateways.into()
+    }
+
+    /// The answer to a describe action, unless the test refuses the action.
+    fn describe<T>(
+        &mut self,
+        action: &'static str,
+        answer: impl FnOnce(&Self) -> Result<T, CloudError>,
+    ) -> Result<T, CloudError> {
+        self.count(action);
+        if self.behaviour.refused_describes.contains(action) {
+            return Err(refusal(action, "UnauthorizedOperation"));
+        }
+        answer(self)
+    }
+
+    fn count(&mut self, action: &'static str) {
+        let count = self.describes.entry(action).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// An id that no resource had before. Ids count up over all kinds, so their order is the order of creation.
+    fn next_id(&mut self, prefix: &str) -> String {
+        self.ids = self.ids.wrapping_add(1);
+        format!("{prefix}-{:08x}", self.ids)
+    }
+
+    fn new_resource<T>(&self, body: T) -> Resource<T> {
+        Resource {
+            made_at: Some(self.now),
+            body,
+        }
+    }
+
+    fn is_shown<T>(&self, resource: &Resource<T>) -> bool {
+        self.has_age(resource, self.behaviour.hidden)
+    }
+
+    fn is_available<T>(&self, resource: &Resource<T>) -> bool {
+        self.has_age(resource, self.behaviour.pending)
+    }
+
+    fn shown_tags<T>(&self, resource: &Resource<T>, tags: &Tags) -> Tags {
+        if self.has_age(resource, self.behaviour.hidden_tags) {
+            tags.clone()
+        } else {
+            Tags::new()
+        }
+    }
+
+    fn has_age<T>(&self, resource: &Resource<T>, age: Duration) -> bool {
+        let made_at = resource.made_at;
+        made_at.is_none_or(|made_at| made_at.saturating_add(age) <= self.now)
+    }
+}
+
+impl<T> Resource<T> {
+    fn by_hand(body: T) -> Self {
+        Self { made_at: None, body }
+    }
+}
+
+/// The id of the only VPC.
+fn only_id(vpcs: &[Vpc]) -> Option<String> {
+    match vpcs {
+        [vpc] => Some(vpc.id.clone()),
+        _ => None,
+    }
+}
+
+/// An IPv4 range in the form in which EC2 stores it: without the bits of a host.
+fn parsed_range(action: &'static str, text: &str) -> Result<Ipv4Net, CloudError> {
+    let range = text.parse::<Ipv4Net>().map_err(|_| {
+        let message = format!("Value ({text}) for parameter cidrBlock is invalid. This is not a valid CIDR block.");
+        CloudError::answered(action, "InvalidParameterValue", &message)
+    });
+    range.map(|range| range.trunc())
+}
+
+/// Whether a VPC or subnet can have so many addresses.
+fn is_allowed_size(range: Ipv4Net) -> bool {
+    (16..=28).contains(&range.prefix_len())
+}

@@ -1,0 +1,145 @@
+//! Subnets.
+
+use capa_api::common::{HostnameType, Tags};
+use capa_cloud::CloudError;
+use capa_cloud::ec2::Subnet;
+use capa_cloud::ec2::subnet::{Attribute, Call};
+use capa_cloud::managed::Answer;
+use ipnet::Ipv4Net;
+
+use super::{Ec2, Resource, is_allowed_size, parsed_range};
+
+impl Ec2 {
+    pub(super) fn call_subnet(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+        match call {
+            Call::CreateSubnet {
+                vpc,
+                cidr_block,
+                zone,
+                tags,
+            } => {
+                let range = self.free_range(action, vpc, cidr_block, zone)?.to_string();
+                let id = self.next_id("subnet");
+                let resource = self.new_resource(new_subnet(&id, vpc, &range, zone, tags.clone()));
+                self.subnets.insert(id.clone(), resource);
+                Ok(Answer::Made(id))
+            }
+            Call::ModifySubnetAttribute { subnet, attribute } => {
+                self.known_subnet(action, subnet)?;
+                self.set_subnet_attribute(subnet, *attribute);
+                Ok(Answer::Done)
+            }
+            Call::DeleteSubnet { subnet } => {
+                self.known_subnet(action, subnet)?;
+                self.subnets.remove(subnet);
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    /// The range of a new subnet, if all that the call says is allowed.
+    fn free_range(&self, action: &'static str, vpc: &str, cidr_block: &str, zone: &str) -> Result<Ipv4Net, CloudError> {
+        let range = parsed_range(action, cidr_block)?;
+        let vpc = self.known_vpc(action, vpc)?;
+        if !self.behaviour.zones.iter().any(|known| known == zone) {
+            let zones = self.behaviour.zones.join(", ");
+            let message = format!(
+                "Value ({zone}) for parameter availabilityZone is invalid. Subnets can currently only be created in \
+                 the following availability zones: {zones}."
+            );
+            return Err(CloudError::answered(action, "InvalidParameterValue", &message));
+        }
+        if !is_allowed_size(range) || !ranges(vpc.cidr_blocks.iter()).any(|block| block.contains(&range)) {
+            let message = format!("The CIDR '{cidr_block}' is invalid.");
+            return Err(CloudError::answered(action, "InvalidSubnet.Range", &message));
+        }
+        let subnets = self.subnets.values().map(|other| &other.body);
+        let others = subnets.filter(|other| other.vpc_id == vpc.id);
+        if ranges(others.map(|other| &other.cidr_block)).any(|other| overlap(other, range)) {
+            let message = format!("The CIDR '{cidr_block}' conflicts with another subnet");
+            return Err(CloudError::answered(action, "InvalidSubnet.Conflict", &message));
+        }
+        Ok(range)
+    }
+
+    fn known_subnet(&self, action: &'static str, id: &str) -> Result<(), CloudError> {
+        if self.subnets.get(id).is_some_and(|resource| self.is_shown(resource)) {
+            return Ok(());
+        }
+        let message = format!("The subnet ID '{id}' does not exist");
+        Err(CloudError::answered(action, "InvalidSubnetID.NotFound", &message))
+    }
+
+    pub(super) fn shown_subnets(&self, selects: impl Fn(&Subnet) -> bool) -> Vec<Subnet> {
+        let shown = self.subnets.values().filter(|resource| self.is_shown(resource));
+        let views = shown.map(|resource| Subnet {
+            tags: self.shown_tags(resource, &resource.body.tags),
+            ..self.view_subnet(resource)
+        });
+        views.filter(selects).collect()
+    }
+
+    fn view_subnet(&self, resource: &Resource<Subnet>) -> Subnet {
+        Subnet {
+            is_available: self.is_available(resource),
+            ..resource.body.clone()
+        }
+    }
+}
+
+/// What tests see and change by hand.
+impl Ec2 {
+    pub(crate) fn all_subnets(&self) -> Vec<Subnet> {
+        let resources = self.subnets.values();
+        resources.map(|resource| self.view_subnet(resource)).collect()
+    }
+
+    pub(crate) fn add_subnet(&mut self, vpc: &str, cidr_block: &str, zone: &str, tags: Tags) -> String {
+        let id = self.next_id("subnet");
+        let body = new_subnet(&id, vpc, cidr_block, zone, tags);
+        self.subnets.insert(id.clone(), Resource::by_hand(body));
+        id
+    }
+
+    /// The subnet, for a change by hand.
+    pub(crate) fn subnet_mut(&mut self, id: &str) -> Option<&mut Subnet> {
+        self.subnets.get_mut(id).map(|resource| &mut resource.body)
+    }
+
+    pub(crate) fn set_subnet_attribute(&mut self, id: &str, attribute: Attribute) -> bool {
+        let Some(subnet) = self.subnet_mut(id) else {
+            return false;
+        };
+        match attribute {
+            Attribute::MapPublicIpOnLaunch(maps) => subnet.maps_public_ips = maps,
+            Attribute::HostnameType(form) => subnet.hostname_type = Some(form),
+        }
+        true
+    }
+
+    pub(crate) fn remove_subnet(&mut self, id: &str) -> bool {
+        self.subnets.remove(id).is_some()
+    }
+}
+
+/// A subnet with the attributes that EC2 gives to a new one.
+fn new_subnet(id: &str, vpc: &str, cidr_block: &str, zone: &str, tags: Tags) -> Subnet {
+    Subnet {
+        id: id.to_owned(),
+        vpc_id: vpc.to_owned(),
+        is_available: false,
+        cidr_block: cidr_block.to_owned(),
+        zone: zone.to_owned(),
+        maps_public_ips: false,
+        hostname_type: Some(HostnameType::IpName),
+        tags,
+    }
+}
+
+fn ranges<'t>(texts: impl Iterator<Item = &'t String>) -> impl Iterator<Item = Ipv4Net> {
+    texts.filter_map(|text| text.parse().ok())
+}
+
+fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
+    one.contains(&other) || other.contains(&one)
+}

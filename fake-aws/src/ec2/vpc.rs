@@ -1,0 +1,164 @@
+//! VPCs and their DNS attributes.
+
+use capa_api::common::Tags;
+use capa_cloud::CloudError;
+use capa_cloud::ec2::vpc::{Call, DnsAttribute};
+use capa_cloud::ec2::{Vpc, VpcDns};
+use capa_cloud::managed::Answer;
+
+use super::{Ec2, Resource, is_allowed_size, parsed_range};
+
+/// A VPC with the attributes that no list shows.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    vpc: Vpc,
+    dns: VpcDns,
+}
+
+impl Body {
+    fn new(id: String, cidr_block: String, tags: Tags) -> Self {
+        Self {
+            vpc: Vpc {
+                id,
+                is_available: false,
+                cidr_blocks: vec![cidr_block],
+                tags,
+            },
+            dns: VpcDns {
+                support: true,
+                hostnames: false,
+            },
+        }
+    }
+}
+
+impl Ec2 {
+    pub(super) fn call_vpc(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+        match call {
+            Call::CreateVpc { cidr_block, tags } => self.create_vpc(action, cidr_block, tags),
+            Call::ModifyVpcAttribute { vpc, attribute } => self.modify_vpc(action, vpc, *attribute),
+            Call::DeleteVpc { vpc } => self.delete_vpc(action, vpc),
+        }
+    }
+
+    fn create_vpc(&mut self, action: &'static str, cidr_block: &str, tags: &Tags) -> Result<Answer, CloudError> {
+        let range = parsed_range(action, cidr_block)?;
+        if !is_allowed_size(range) {
+            let message = format!("The CIDR '{cidr_block}' is invalid.");
+            return Err(CloudError::answered(action, "InvalidVpc.Range", &message));
+        }
+        if self.vpcs.len() >= self.behaviour.vpc_quota {
+            let message = "The maximum number of VPCs has been reached.";
+            return Err(CloudError::answered(action, "VpcLimitExceeded", message));
+        }
+        let id = self.next_id("vpc");
+        let body = Body::new(id.clone(), range.to_string(), tags.clone());
+        let resource = self.new_resource(body);
+        self.vpcs.insert(id.clone(), resource);
+        Ok(Answer::Made(id))
+    }
+
+    fn modify_vpc(&mut self, action: &'static str, id: &str, attribute: DnsAttribute) -> Result<Answer, CloudError> {
+        self.known_vpc(action, id)?;
+        let Some(resource) = self.vpcs.get_mut(id) else {
+            return Err(unknown(action, id));
+        };
+        let dns = &mut resource.body.dns;
+        match attribute {
+            DnsAttribute::Support => dns.support = true,
+            DnsAttribute::Hostnames if dns.support => dns.hostnames = true,
+            DnsAttribute::Hostnames => {
+                let message = format!("DNS hostnames of {id} need DNS support: enable enableDnsSupport first.");
+                return Err(CloudError::answered(action, "InvalidParameterValue", &message));
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn delete_vpc(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+        self.known_vpc(action, id)?;
+        let has_subnet = self.subnets.values().any(|subnet| subnet.body.vpc_id == id);
+        if has_subnet || self.gateway_of(id).is_some() {
+            let message = format!("The vpc '{id}' has dependencies and cannot be deleted.");
+            return Err(CloudError::answered(action, "DependencyViolation", &message));
+        }
+        self.vpcs.remove(id);
+        Ok(Answer::Done)
+    }
+
+    /// The VPC that a call names.
+    pub(super) fn known_vpc(&self, action: &'static str, id: &str) -> Result<&Vpc, CloudError> {
+        let known = self.vpcs.get(id).filter(|resource| self.is_shown(resource));
+        known
+            .map(|resource| &resource.body.vpc)
+            .ok_or_else(|| unknown(action, id))
+    }
+
+    pub(super) fn shown_vpcs(&self, selects: impl Fn(&Vpc) -> bool) -> Vec<Vpc> {
+        let shown = self.vpcs.values().filter(|resource| self.is_shown(resource));
+        let views = shown.map(|resource| Vpc {
+            tags: self.shown_tags(resource, &resource.body.vpc.tags),
+            ..self.view_vpc(resource)
+        });
+        views.filter(selects).collect()
+    }
+
+    /// Both attributes. EC2 shows one in an answer, so these are two calls.
+    pub(super) fn describe_dns(&mut self, vpc: &str) -> Result<VpcDns, CloudError> {
+        const ACTION: &str = "DescribeVpcAttribute";
+        self.count(ACTION);
+        self.describe(ACTION, |ec2| {
+            ec2.known_vpc(ACTION, vpc)?;
+            ec2.dns_of(vpc).ok_or_else(|| unknown(ACTION, vpc))
+        })
+    }
+
+    fn view_vpc(&self, resource: &Resource<Body>) -> Vpc {
+        Vpc {
+            is_available: self.is_available(resource),
+            ..resource.body.vpc.clone()
+        }
+    }
+}
+
+/// What tests see and change by hand.
+impl Ec2 {
+    pub(crate) fn all_vpcs(&self) -> Vec<Vpc> {
+        self.vpcs.values().map(|resource| self.view_vpc(resource)).collect()
+    }
+
+    pub(crate) fn dns_of(&self, vpc: &str) -> Option<VpcDns> {
+        self.vpcs.get(vpc).map(|resource| resource.body.dns)
+    }
+
+    pub(crate) fn add_vpc(&mut self, cidr_block: &str, tags: Tags) -> String {
+        let id = self.next_id("vpc");
+        let body = Body::new(id.clone(), cidr_block.to_owned(), tags);
+        self.vpcs.insert(id.clone(), Resource::by_hand(body));
+        id
+    }
+
+    /// The VPC, for a change by hand.
+    pub(crate) fn vpc_mut(&mut self, id: &str) -> Option<&mut Vpc> {
+        self.vpcs.get_mut(id).map(|resource| &mut resource.body.vpc)
+    }
+
+    /// The DNS attributes of a VPC, for a change by hand.
+    pub(crate) fn dns_mut(&mut self, vpc: &str) -> Option<&mut VpcDns> {
+        self.vpcs.get_mut(vpc).map(|resource| &mut resource.body.dns)
+    }
+
+    /// Removes a VPC with its subnets, and detaches its internet gateway.
+    pub(crate) fn remove_vpc(&mut self, id: &str) -> bool {
+        self.subnets.retain(|_, subnet| subnet.body.vpc_id != id);
+        for gateway in self.internet_gateways.values_mut() {
+            gateway.body.vpc_id.take_if(|vpc| vpc == id);
+        }
+        self.vpcs.remove(id).is_some()
+    }
+}
+
+fn unknown(action: &'static str, id: &str) -> CloudError {
+    let message = format!("The vpc ID '{id}' does not exist");
+    CloudError::answered(action, "InvalidVpcID.NotFound", &message)
+}

@@ -1,0 +1,59 @@
+//! The account as the reconciler of managed clusters uses it.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use capa_cloud::ec2::Call;
+use capa_cloud::managed::{Answer, ManagedCloud, ManagedClouds, Observed, Scope};
+use capa_cloud::{CloudError, ResolvedIdentity};
+
+use crate::account::FakeAccount;
+use crate::ec2::Ec2;
+
+impl FakeAccount {
+    /// The answer to a call that only reads. It never comes if the process has ended.
+    async fn read<T>(&self, answer: impl FnOnce(&mut Ec2) -> T + Send) -> T {
+        let answered = {
+            let mut state = self.state.lock();
+            (!state.is_crashed()).then(|| answer(&mut state.ec2))
+        };
+        match answered {
+            Some(answer) => answer,
+            None => pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl ManagedCloud for FakeAccount {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        self.read(|ec2| Ok(ec2.account_id())).await
+    }
+
+    async fn zones(&self) -> Result<Vec<String>, CloudError> {
+        self.read(Ec2::zones).await
+    }
+
+    async fn observe(&self, scope: &Scope) -> Observed {
+        self.read(|ec2| Observed {
+            ec2: ec2.observe(scope),
+        })
+        .await
+    }
+
+    async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
+        let answered = self.state.lock().call(call);
+        match answered {
+            Some(answer) => answer,
+            None => pending().await,
+        }
+    }
+}
+
+/// Every identity and region is this account.
+impl ManagedClouds for FakeAccount {
+    fn managed(&self, _: &ResolvedIdentity, _: &str) -> Arc<dyn ManagedCloud> {
+        Arc::new(self.clone())
+    }
+}

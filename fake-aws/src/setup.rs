@@ -1,0 +1,102 @@
+//! What users and other controllers do in an account: resources that were there before, and changes by hand.
+
+use capa_api::common::Tags;
+use capa_cloud::ec2::VpcDns;
+use capa_cloud::ec2::subnet::Attribute;
+
+use crate::account::FakeAccount;
+use crate::ec2::Ec2;
+
+/// Resources that were there before. EC2's rules and quotas do not hold them up; they count against the quotas.
+impl FakeAccount {
+    /// Adds a VPC, and gives its id. It has the DNS attributes of a new VPC.
+    pub fn add_vpc(&self, cidr_block: &str, tags: Tags) -> String {
+        self.add(|ec2| ec2.add_vpc(cidr_block, tags))
+    }
+
+    /// Adds a subnet to a VPC that exists, and gives its id. It has the attributes of a new subnet.
+    pub fn add_subnet(&self, vpc: &str, cidr_block: &str, zone: &str, tags: Tags) -> String {
+        self.add(|ec2| ec2.add_subnet(vpc, cidr_block, zone, tags))
+    }
+
+    /// Adds an internet gateway, attached or not, and gives its id.
+    pub fn add_internet_gateway(&self, vpc: Option<&str>, tags: Tags) -> String {
+        self.add(|ec2| ec2.add_internet_gateway(vpc, tags))
+    }
+
+    fn add(&self, add: impl FnOnce(&mut Ec2) -> String) -> String {
+        let mut state = self.state.lock();
+        let id = add(&mut state.ec2);
+        state.foreign.insert(id.clone());
+        id
+    }
+}
+
+/// Changes by hand, of resources from before and of those that calls made. Each says whether the resource exists; if
+/// not, nothing changes.
+impl FakeAccount {
+    /// Associates one more IPv4 range with a VPC.
+    #[must_use]
+    pub fn add_cidr_block(&self, vpc: &str, cidr_block: &str) -> bool {
+        let mut state = self.state.lock();
+        let vpc = state.ec2.vpc_mut(vpc);
+        vpc.map(|vpc| vpc.cidr_blocks.push(cidr_block.to_owned())).is_some()
+    }
+
+    /// Sets both DNS attributes of a VPC.
+    #[must_use]
+    pub fn set_dns(&self, vpc: &str, dns: VpcDns) -> bool {
+        let mut state = self.state.lock();
+        state.ec2.dns_mut(vpc).map(|known| *known = dns).is_some()
+    }
+
+    /// Sets one attribute of a subnet.
+    #[must_use]
+    pub fn set_subnet_attribute(&self, subnet: &str, attribute: Attribute) -> bool {
+        self.state.lock().ec2.set_subnet_attribute(subnet, attribute)
+    }
+
+    /// Attaches an internet gateway to a VPC, or detaches it.
+    #[must_use]
+    pub fn set_attachment(&self, gateway: &str, vpc: Option<&str>) -> bool {
+        self.state.lock().ec2.set_attachment(gateway, vpc)
+    }
+
+    /// Replaces all tags of a resource of any kind.
+    #[must_use]
+    pub fn set_tags(&self, id: &str, tags: Tags) -> bool {
+        let mut state = self.state.lock();
+        let Some(known) = tags_mut(&mut state.ec2, id) else {
+            return false;
+        };
+        *known = tags;
+        true
+    }
+
+    /// Removes a VPC with its subnets, and detaches its internet gateway.
+    #[must_use]
+    pub fn remove_vpc(&self, id: &str) -> bool {
+        self.state.lock().ec2.remove_vpc(id)
+    }
+
+    /// Removes a subnet.
+    #[must_use]
+    pub fn remove_subnet(&self, id: &str) -> bool {
+        self.state.lock().ec2.remove_subnet(id)
+    }
+
+    /// Removes an internet gateway, attached or not.
+    #[must_use]
+    pub fn remove_internet_gateway(&self, id: &str) -> bool {
+        self.state.lock().ec2.remove_internet_gateway(id)
+    }
+}
+
+fn tags_mut<'e>(ec2: &'e mut Ec2, id: &str) -> Option<&'e mut Tags> {
+    match id.split_once('-') {
+        Some(("vpc", _)) => ec2.vpc_mut(id).map(|vpc| &mut vpc.tags),
+        Some(("subnet", _)) => ec2.subnet_mut(id).map(|subnet| &mut subnet.tags),
+        Some(("igw", _)) => ec2.internet_gateway_mut(id).map(|gateway| &mut gateway.tags),
+        _ => None,
+    }
+}

@@ -1,0 +1,116 @@
+//! Tests of the simulated account, one for each rule.
+
+mod faults;
+mod internet_gateway;
+mod looks;
+mod setup;
+mod subnet;
+mod vpc;
+
+use std::time::Duration;
+
+use capa_api::common::Tags;
+use capa_cloud::CloudError;
+use capa_cloud::ec2::{Call, Observed, internet_gateway as gateways, subnet as subnets, vpc as vpcs};
+use capa_cloud::managed::{Answer, ManagedCloud, Scope};
+use futures::FutureExt;
+
+use super::FakeAccount;
+
+const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
+
+fn tags(pairs: &[(&str, &str)]) -> Tags {
+    let pairs = pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    pairs.collect()
+}
+
+fn owned() -> Tags {
+    tags(&[(OWNED, "owned")])
+}
+
+/// The answer; `None` if the call does not complete.
+fn attempt(account: &FakeAccount, call: impl Into<Call<String>>) -> Option<Result<Answer, CloudError>> {
+    account.call(&call.into()).now_or_never()
+}
+
+fn call(account: &FakeAccount, call: impl Into<Call<String>>) -> Result<Answer, CloudError> {
+    attempt(account, call).expect("the call completes")
+}
+
+fn made(account: &FakeAccount, made_by: impl Into<Call<String>>) -> String {
+    match call(account, made_by).unwrap() {
+        Answer::Made(id) => id,
+        Answer::Done => panic!("nothing was made"),
+    }
+}
+
+/// The code of a refusal; empty if the call succeeds.
+fn code(answer: Result<Answer, CloudError>) -> String {
+    answer
+        .err()
+        .map_or_else(String::new, |error| error.code.unwrap_or_default())
+}
+
+fn observe(account: &FakeAccount, vpc: Option<&str>) -> Observed {
+    let scope = Scope {
+        cluster: "dev".to_owned(),
+        vpc: vpc.map(str::to_owned),
+    };
+    account.observe(&scope).now_or_never().expect("the look completes").ec2
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn create_vpc(cidr_block: &str) -> vpcs::Call<String> {
+    vpcs::Call::CreateVpc {
+        cidr_block: cidr_block.to_owned(),
+        tags: owned(),
+    }
+}
+
+fn delete_vpc(vpc: &str) -> vpcs::Call<String> {
+    vpcs::Call::DeleteVpc { vpc: vpc.to_owned() }
+}
+
+fn create_subnet(vpc: &str, cidr_block: &str, zone: &str) -> subnets::Call<String> {
+    subnets::Call::CreateSubnet {
+        vpc: vpc.to_owned(),
+        cidr_block: cidr_block.to_owned(),
+        zone: zone.to_owned(),
+        tags: owned(),
+    }
+}
+
+fn delete_subnet(subnet: &str) -> subnets::Call<String> {
+    subnets::Call::DeleteSubnet {
+        subnet: subnet.to_owned(),
+    }
+}
+
+fn create_gateway() -> gateways::Call<String> {
+    gateways::Call::CreateInternetGateway { tags: owned() }
+}
+
+fn attach(gateway: &str, vpc: &str) -> gateways::Call<String> {
+    gateways::Call::AttachInternetGateway {
+        gateway: gateway.to_owned(),
+        vpc: vpc.to_owned(),
+    }
+}
+
+fn detach(gateway: &str, vpc: &str) -> gateways::Call<String> {
+    gateways::Call::DetachInternetGateway {
+        gateway: gateway.to_owned(),
+        vpc: vpc.to_owned(),
+    }
+}
+
+fn delete_gateway(gateway: &str) -> gateways::Call<String> {
+    gateways::Call::DeleteInternetGateway {
+        gateway: gateway.to_owned(),
+    }
+}
