@@ -13,6 +13,7 @@ mod informer;
 mod informer_metrics;
 mod kms;
 mod lookups;
+mod managed;
 mod pool;
 mod s3;
 mod sdk;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::informer_metrics::{InformerGauges, InformerMetrics};
+use crate::managed::ManagedSession;
 use crate::sdk::call_runner::{CallRunner, LeadsUntil};
 use crate::sdk::config::{AccessKey, SdkConfig};
 use crate::sdk::endpoints::ServiceEndpoints;
@@ -210,7 +211,9 @@ impl ClusterClouds for SessionPool {
 impl ManagedClouds for SessionPool {
     fn managed(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ManagedCloud> {
         let session = self.session(identity, region);
-        Arc::new(session.on_behalf_of("awscluster", &identity.cluster))
+        Arc::new(ManagedSession::new(
+            session.on_behalf_of("awscluster", &identity.cluster),
+        ))
     }
 }
 

@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use capa_api::common::Tags;
 use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::Caller;
-use capa_cloud::managed::{Answer, ManagedCloud, Observed, Scope};
 use capa_cloud::session::{
     InformerCalls, MachineSession, Moment, RateLimiter, SessionAssignments, SessionDriver, SessionState,
     confirmed_account,
@@ -18,7 +17,7 @@ use capa_cloud::{
     ApiLoadBalancer, CapacitySource, CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer,
     ElasticIpCall, Host, HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud,
     MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, RouteTable, SecretStore, SecurityGroup,
-    StoredSecret, Subnet, TemplateCloud, Timing, Vpc, ec2,
+    StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -290,6 +289,17 @@ impl ControllerSession {
         let ask = || -> BoxFuture<'static, _> { ask(self.calls.ec2.clone(), key.clone()).boxed() };
         answers.get(key.clone(), ask).await
     }
+
+    /// The calls of EC2.
+    pub(crate) fn ec2(&self) -> &Ec2Calls {
+        &self.calls.ec2
+    }
+
+    /// The names of the zones that the account can use without opting in; asked once a day.
+    pub(crate) async fn zones(&self) -> Result<Vec<String>, CloudError> {
+        let ask = async |ec2: Ec2Calls, (): ()| ec2.zone_names().await;
+        self.shared(&self.session.zones, &(), ask).await
+    }
 }
 
 #[async_trait]
@@ -495,28 +505,6 @@ impl ClusterCloud for ControllerSession {
 
     async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {
         self.calls.elb.target_group_tags(arns).await
-    }
-}
-
-#[async_trait]
-impl ManagedCloud for ControllerSession {
-    async fn account_id(&self) -> Result<String, CloudError> {
-        ClusterCloud::account_id(self).await
-    }
-
-    async fn zones(&self) -> Result<Vec<String>, CloudError> {
-        let ask = async |ec2: Ec2Calls, (): ()| ec2.zone_names().await;
-        self.shared(&self.session.zones, &(), ask).await
-    }
-
-    async fn observe(&self, scope: &Scope) -> Observed {
-        Observed {
-            ec2: self.calls.ec2.observe(scope).await,
-        }
-    }
-
-    async fn call(&self, call: &ec2::Call<String>) -> Result<Answer, CloudError> {
-        self.calls.ec2.managed_call(call).await
     }
 }
 

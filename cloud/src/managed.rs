@@ -16,6 +16,8 @@ pub struct Scope {
     pub cluster: String,
     /// Id of the VPC, where it is known: AWS may show the tags of a new VPC later than the VPC.
     pub vpc: Option<String>,
+    /// Id of the internet gateway, where it is known.
+    pub internet_gateway: Option<String>,
 }
 
 /// What a look shows of the resources of one cluster.
@@ -35,8 +37,14 @@ pub trait ManagedCloud: Send + Sync {
     /// The names of the availability zones that the account can use without opting in, sorted.
     async fn zones(&self) -> Result<Vec<String>, CloudError>;
     /// All resources of a cluster. What AWS does not show is in the answer as such.
-    async fn observe(&self, scope: &Scope) -> Observed;
+    ///
+    /// # Errors
+    /// The credentials have been replaced since the pass obtained their account.
+    async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError>;
     /// Makes one call.
+    ///
+    /// # Errors
+    /// Those of AWS; and the credentials have been replaced since the pass obtained their account.
     async fn call(&self, call: &ec2::Call<String>) -> Result<Answer, CloudError>;
 }
 

@@ -35,9 +35,11 @@ impl ManagedCloud for FakeAccount {
         self.read(Ec2::zones).await
     }
 
-    async fn observe(&self, scope: &Scope) -> Observed {
-        self.read(|ec2| Observed {
-            ec2: ec2.observe(scope),
+    async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError> {
+        self.read(|ec2| {
+            Ok(Observed {
+                ec2: ec2.observe(scope),
+            })
         })
         .await
     }

@@ -77,7 +77,7 @@ pub(super) fn serve(call: &Call) -> Answer {
 /// Makes each call of managed clusters.
 pub(super) async fn look_and_change(cloud: &dyn ManagedCloud) {
     cloud.zones().await.unwrap();
-    cloud.observe(&scope(None)).await;
+    cloud.observe(&scope(None)).await.unwrap();
     for call in all_calls() {
         let answer = make(cloud, &call).await.unwrap();
         assert_eq!(call.effect() == Effect::Create, answer != Outcome::Done, "{call:?}");
@@ -92,6 +92,7 @@ fn scope(vpc: Option<&str>) -> Scope {
     Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
+        internet_gateway: None,
     }
 }
 
@@ -99,7 +100,7 @@ fn scope(vpc: Option<&str>) -> Scope {
 async fn look(vpc: Option<&str>, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    let seen = cloud.observe(&scope(vpc)).await;
+    let seen = cloud.observe(&scope(vpc)).await.unwrap();
     (fake, seen.ec2)
 }
 

@@ -111,19 +111,27 @@ impl Ec2 {
             });
             observed.subnets = subnets.into();
         }
-        observed.internet_gateways = self.describe_gateways(vpc.as_deref(), is_owned);
+        observed.internet_gateways =
+            self.describe_gateways(scope.internet_gateway.as_deref(), vpc.as_deref(), is_owned);
         observed
     }
 
-    /// Two describes, because EC2 joins filters by "and": one by tag, and one by VPC, if the VPC is known.
-    fn describe_gateways(&mut self, vpc: Option<&str>, is_owned: impl Fn(&Tags) -> bool) -> Seen<Vec<InternetGateway>> {
+    /// Up to three describes, because EC2 joins filters by "and": one by tag, and one each by id and by VPC, if these
+    /// are known.
+    fn describe_gateways(
+        &mut self,
+        id: Option<&str>,
+        vpc: Option<&str>,
+        is_owned: impl Fn(&Tags) -> bool,
+    ) -> Seen<Vec<InternetGateway>> {
         const ACTION: &str = "DescribeInternetGateways";
-        if vpc.is_some() {
+        for _ in id.iter().chain(vpc.iter()) {
             self.count(ACTION);
         }
         let is_attached = |shown: &InternetGateway| vpc.is_some() && shown.vpc_id.as_deref() == vpc;
         let gateways = self.describe(ACTION, |ec2| {
-            Ok(ec2.shown_internet_gateways(|shown| is_owned(&shown.tags) || is_attached(shown)))
+            Ok(ec2
+                .shown_internet_gateways(|shown| is_owned(&shown.tags) || id == Some(&shown.id) || is_attached(shown)))
         });
         gateways.into()
     }

@@ -50,6 +50,7 @@ fn an_ended_process_gets_no_answers_until_it_starts_again() {
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: None,
+        internet_gateway: None,
     };
     assert_eq!(attempt(&account, create_gateway()), None);
     assert_eq!(attempt(&account, create_gateway()), None);

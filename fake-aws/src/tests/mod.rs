@@ -57,8 +57,14 @@ fn observe(account: &FakeAccount, vpc: Option<&str>) -> Observed {
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
+        internet_gateway: None,
     };
-    account.observe(&scope).now_or_never().expect("the look completes").ec2
+    account
+        .observe(&scope)
+        .now_or_never()
+        .expect("the look completes")
+        .unwrap()
+        .ec2
 }
 
 fn seconds(count: u64) -> Duration {

@@ -9,24 +9,29 @@ use capa_cloud::managed::Answer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
-use futures::future::{OptionFuture, try_join};
+use futures::future::{OptionFuture, try_join3};
 
 use super::super::{Ec2Calls, PAGE_SIZE, filters, once, some_text, tags, text};
 use super::{is_owned, made, owned, tag_specification};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The internet gateways that a cluster owns, and the one of the VPC, in the order of their ids. These are two
-    /// describes, because the filters of one must all match.
+    /// The internet gateways that a cluster owns, the one with a known id, and the one of the VPC, in the order of their
+    /// ids. These are as many describes, because the filters of one must all match.
     pub(super) async fn internet_gateways(
         &self,
         tag: &str,
+        id: Option<&str>,
         vpc: Option<&str>,
     ) -> Result<Vec<InternetGateway>, CloudError> {
+        let known = OptionFuture::from(id.map(|id| self.internet_gateway_with_id(id).boxed()));
         let attached = OptionFuture::from(vpc.map(|vpc| self.attached_internet_gateways(vpc).boxed()));
-        let attached = attached.map(Option::transpose);
-        let (owned, attached) = try_join(self.owned_internet_gateways(tag).boxed(), attached).await?;
-        let shown = owned.into_iter().chain(attached.unwrap_or_default());
+        let (known, attached) = (known.map(Option::transpose), attached.map(Option::transpose));
+        let (owned, known, attached) = try_join3(self.owned_internet_gateways(tag).boxed(), known, attached).await?;
+        let shown = owned
+            .into_iter()
+            .chain(known.unwrap_or_default())
+            .chain(attached.unwrap_or_default());
         let by_id: BTreeMap<String, InternetGateway> = shown.map(|gateway| (gateway.id.clone(), gateway)).collect();
         Ok(by_id.into_values().collect())
     }
@@ -34,6 +39,13 @@ impl Ec2Calls {
     async fn owned_internet_gateways(&self, tag: &str) -> Result<Vec<InternetGateway>, CloudError> {
         let mut shown = self.internet_gateways_of(&owned(tag)).await?;
         shown.retain(|gateway| is_owned(&gateway.tags, tag));
+        Ok(shown)
+    }
+
+    async fn internet_gateway_with_id(&self, id: &str) -> Result<Vec<InternetGateway>, CloudError> {
+        let query = Query::filter("internet-gateway-id", [id]);
+        let mut shown = self.internet_gateways_of(&query).await?;
+        shown.retain(|gateway| gateway.id == id);
         Ok(shown)
     }
 

@@ -24,21 +24,29 @@ impl Ec2Calls {
         let tag = cluster_tag(&scope.cluster);
         if let Some(id) = &scope.vpc {
             let vpcs = self.vpc_with_id(id).map(Seen::from).boxed();
-            return self.observe_vpc(vpcs, Some(id), &tag).await;
+            return self.observe_vpc(vpcs, Some(id), scope, &tag).await;
         }
         let vpcs: Seen<Vec<Vpc>> = self.owned_vpcs(&tag).await.into();
         let only = match vpcs.got().map(Vec::as_slice) {
             Some([only]) => Some(only.id.clone()),
             _ => None,
         };
-        self.observe_vpc(ready(vpcs), only.as_deref(), &tag).await
+        self.observe_vpc(ready(vpcs), only.as_deref(), scope, &tag).await
     }
 
     /// `vpcs`, and what else a look shows. What is in a VPC is not asked for where `id` is absent.
-    async fn observe_vpc(&self, vpcs: impl Future<Output = Seen<Vec<Vpc>>>, id: Option<&str>, tag: &str) -> Observed {
+    async fn observe_vpc(
+        &self,
+        vpcs: impl Future<Output = Seen<Vec<Vpc>>>,
+        id: Option<&str>,
+        scope: &Scope,
+        tag: &str,
+    ) -> Observed {
         let dns = OptionFuture::from(id.map(|id| self.vpc_dns(id).boxed()));
         let subnets = OptionFuture::from(id.map(|id| self.subnets_in(id).boxed()));
-        let internet_gateways = self.internet_gateways(tag, id).boxed();
+        let internet_gateways = self
+            .internet_gateways(tag, scope.internet_gateway.as_deref(), id)
+            .boxed();
         let (vpcs, dns, subnets, internet_gateways) = join4(vpcs, dns, subnets, internet_gateways).await;
         let mut dns = dns.map_or(Seen::NotAsked, Seen::from);
         let is_shown = vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());

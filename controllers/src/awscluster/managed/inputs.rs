@@ -15,6 +15,7 @@ use super::layout::{self, default_subnets};
 use super::names::{MOST_TAGS, Names};
 use super::problem::Problem;
 use super::reference::{Kind, Ref};
+use crate::tags;
 
 /// The prefixes that AWS accepts for a VPC and for a subnet.
 const PREFIXES: std::ops::RangeInclusive<u8> = 16..=28;
@@ -86,7 +87,7 @@ impl Inputs {
         if let Err(problem) = inputs.add_subnets(cluster, &vpc_spec, known) {
             inputs.problems.push(problem);
         }
-        inputs.check_tags();
+        inputs.check_tags(cluster, &vpc_spec);
         inputs
     }
 
@@ -136,10 +137,9 @@ impl Inputs {
         };
         let target = self.vpc.target.part(Kind::Subnet);
         if zones.is_empty() {
-            return Err(problem(
-                &target,
-                "AWS shows no availability zone in which the account can have subnets",
-            ));
+            let message = "no default layout has the subnets that the cluster owns, or AWS shows no availability zone: \
+                           list the subnets in network.subnets";
+            return Err(problem(&target, message));
         }
         let subnets = default_subnets(range, &zones, schema).map_err(|message| problem(&self.vpc.target, message))?;
         self.subnets = subnets
@@ -180,9 +180,9 @@ impl Inputs {
                 places.any(|place| place.zone == subnet.zone && place.cidr_block.to_string() == subnet.cidr_block)
             })
         };
-        let chosen = choose(limit);
-        let fewer = (1..=chosen.len()).rev().map(choose);
-        fewer.into_iter().find(has_all).unwrap_or(chosen)
+        let all = known.zones.len();
+        let limits = std::iter::once(limit).chain((1..=all).rev());
+        limits.map(choose).find(has_all).unwrap_or_default()
     }
 
     fn listed_subnet(&self, spec: &SubnetSpec, vpc: Ipv4Net, known: &Known<'_>) -> Result<WantedSubnet, Problem> {
@@ -227,7 +227,20 @@ impl Inputs {
     }
 
     /// AWS refuses more tags than it allows when some resources exist already: the spec is refused before.
-    fn check_tags(&mut self) {
+    fn check_tags(&mut self, cluster: &AWSCluster, vpc: &VpcSpec) {
+        let listed = cluster.spec.subnets().iter();
+        let all = [
+            ("additionalTags", &cluster.spec.additional_tags),
+            ("network.vpc.tags", &vpc.tags),
+        ];
+        let all = all
+            .into_iter()
+            .chain(listed.map(|subnet| ("network.subnets[].tags", &subnet.tags)));
+        let refused = all.flat_map(|(path, tags)| tags::refused(path, tags, &self.names.cluster));
+        let refused = refused
+            .map(|refused| problem(&self.vpc.target, refused.message))
+            .collect::<Vec<_>>();
+        self.problems.extend(refused);
         let subnets = self.subnets.iter().map(|subnet| (&subnet.target, &subnet.tags));
         let vpc = std::iter::once((&self.vpc.target, &self.vpc.tags));
         let most = vpc.chain(subnets).max_by_key(|(_, tags)| tags.len());

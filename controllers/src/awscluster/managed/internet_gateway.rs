@@ -8,7 +8,7 @@ use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
-use super::reference::{Id, Kind};
+use super::reference::{Id, Kind, Ref};
 
 /// The planner of the internet gateway.
 pub(super) const PLANNER: Planner = Planner {
@@ -20,7 +20,8 @@ pub(super) const PLANNER: Planner = Planner {
     plan,
 };
 
-/// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts.
+/// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts. The others
+/// enter under their ids, and go with the cluster.
 fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
     let Some(gateways) = seen.internet_gateways.got() else {
         return;
@@ -32,10 +33,22 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         .filter(|gateway| gateway.vpc_id.is_none() || gateway.vpc_id == vpc)
         .collect();
     owned.sort_by_key(|gateway| (gateway.vpc_id.is_none(), gateway.id.clone()));
-    let found = owned.first().map(|gateway| gateway.id.as_str());
-    ledger.settle(&inputs.internet_gateway, found, |id| {
-        gateways.iter().any(|gateway| gateway.id == id)
-    });
+    for gateway in owned {
+        if ledger.with_id(&gateway.id).is_some() {
+            continue;
+        }
+        let surplus = Ref::new(Kind::InternetGateway, &gateway.id);
+        let is_needed = ledger.id(&inputs.internet_gateway).is_none();
+        let target = if is_needed { &inputs.internet_gateway } else { &surplus };
+        ledger.made(target, &gateway.id);
+    }
+    let recorded: Vec<Ref> = ledger.of_kind(Kind::InternetGateway).cloned().collect();
+    for target in recorded {
+        ledger.settle(&target, None, |id| {
+            let shown = gateways.iter().find(|gateway| gateway.id == id);
+            shown.map(|gateway| inputs.names.ownership(&gateway.tags))
+        });
+    }
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
@@ -48,12 +61,9 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
     match scene.standing(target) {
         Standing::Open | Standing::Hidden(_) => {
-            plan.wait(
-                target,
-                Reason::Creating,
-                "AWS does not show the new internet gateway yet",
-            );
+            plan.wait(target, Reason::Creating, "AWS does not show the internet gateway");
         }
+        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
         // The gateway itself needs no VPC. A VPC that AWS refuses must not leave a gateway behind.
         Standing::Absent | Standing::Vanished(_) => plan.step_after(
             target,
@@ -72,7 +82,7 @@ fn attach(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: 
     let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
     let own = gateways.iter().find(|gateway| gateway.id == id);
     let attached = own.and_then(|gateway| gateway.vpc_id.as_deref());
-    if attached == vpc {
+    if vpc.is_some() && attached == vpc {
         return;
     }
     if let Some(elsewhere) = attached {
@@ -99,30 +109,42 @@ fn attach(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: 
 }
 
 fn delete(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], plan: &mut Plan) {
-    let target = &scene.inputs.internet_gateway;
-    match scene.standing(target) {
-        Standing::Absent | Standing::Vanished(_) => {}
-        Standing::Open | Standing::Hidden(_) => {
-            let message = "AWS may not show the internet gateway yet that it was asked to create";
-            plan.wait(target, Reason::Deleting, message);
-        }
-        Standing::Shown(id) => {
-            let attachment = target.part(Kind::InternetGatewayAttachment);
-            let own = gateways.iter().find(|gateway| gateway.id == id);
-            let attached = own.and_then(|gateway| gateway.vpc_id.as_deref());
-            if let Some(elsewhere) = attached.filter(|vpc| scene.ledger.id(&scene.inputs.vpc.target) != Some(*vpc)) {
-                let message = format!("{id} is attached to {elsewhere}, which is not this cluster's: detach it");
-                return plan.problem(&attachment, Reason::DeletionBlocked, message);
+    for target in scene.ledger.of_kind(Kind::InternetGateway) {
+        match scene.standing(target) {
+            Standing::Absent | Standing::Vanished(_) => {}
+            Standing::Open | Standing::Hidden(_) => {
+                let message = "AWS may not show the internet gateway yet that it was asked to create";
+                plan.wait(target, Reason::Deleting, message);
             }
-            if let Some(vpc) = attached {
-                let call = Call::DetachInternetGateway {
-                    gateway: Id::from(id),
-                    vpc: Id::from(vpc),
-                };
-                plan.step(&attachment, Why::Unwanted, call);
+            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
+            Standing::Shown(id) => {
+                let gateway = gateways.iter().find(|gateway| gateway.id == id);
+                delete_one(
+                    scene,
+                    target,
+                    id,
+                    gateway.and_then(|gateway| gateway.vpc_id.as_deref()),
+                    plan,
+                );
             }
-            let call = Call::DeleteInternetGateway { gateway: Id::from(id) };
-            plan.step_after(target, Why::Unwanted, call, [attachment]);
         }
     }
+}
+
+/// Detaches and deletes one gateway.
+fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>, plan: &mut Plan) {
+    let attachment = target.part(Kind::InternetGatewayAttachment);
+    if let Some(vpc) = attached {
+        if scene.ledger.id(&scene.inputs.vpc.target) != Some(vpc) {
+            let message = format!("{id} is attached to {vpc}, which is not this cluster's: detach it");
+            return plan.problem(target, Reason::DeletionBlocked, message);
+        }
+        let call = Call::DetachInternetGateway {
+            gateway: Id::from(id),
+            vpc: Id::from(vpc),
+        };
+        plan.step(&attachment, Why::Unwanted, call);
+    }
+    let call = Call::DeleteInternetGateway { gateway: Id::from(id) };
+    plan.step_after(target, Why::Unwanted, call, [attachment]);
 }

@@ -18,11 +18,20 @@ use super::reference::{Kind, Ref};
 struct Entry {
     id: Option<String>,
     lifecycle: Lifecycle,
-    /// When the provider was about to create the resource. `None` once it is certain what AWS shows of the resource: a
-    /// look has shown it after `unseen_age`, or AWS has refused to create it, or has deleted it.
+    /// When the provider was about to create the resource, or AWS did not show it any more. `None` once it is certain
+    /// what AWS shows of the resource: a look has shown it after `unseen_age`, or AWS has refused to create it.
     requested_at: Option<Timestamp>,
-    /// Whether the last look shows the resource.
-    is_shown: bool,
+    /// Whether the last look shows the resource, and with the tag of the cluster.
+    shown: Option<IsOwned>,
+}
+
+/// Whether a shown resource has the tag of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IsOwned {
+    /// It has the tag.
+    Yes,
+    /// It does not.
+    No,
 }
 
 /// How a resource stands after a look.
@@ -32,11 +41,13 @@ pub(crate) enum Standing<'a> {
     Absent,
     /// A call may have created the resource, and AWS does not show it yet.
     Open,
-    /// The resource was created, and AWS does not show it yet.
+    /// The resource was created, and AWS does not show it yet, or not at the moment.
     Hidden(&'a str),
     /// AWS shows the resource.
     Shown(&'a str),
-    /// AWS does not show the resource any more.
+    /// AWS shows the resource, and not with the tag of the cluster: nothing proves that it is the cluster's.
+    Foreign(&'a str),
+    /// AWS has not shown the resource for `unseen_age`.
     Vanished(&'a str),
 }
 
@@ -69,7 +80,7 @@ impl Ledger {
                 id: resource.id.clone(),
                 lifecycle: resource.lifecycle,
                 requested_at: resource.requested_at.as_ref().map(|time| time.0),
-                is_shown: false,
+                shown: None,
             };
             ledger.entries.insert(Ref::new(kind, &resource.name), entry);
         }
@@ -123,18 +134,25 @@ impl Ledger {
     }
 
     /// Compares an entry with a look. `found` is what the look shows with a proof that it is the cluster's, where the
-    /// entry has no id; `is_listed` says whether the look shows an id.
-    pub(crate) fn settle(&mut self, target: &Ref, found: Option<&str>, is_listed: impl Fn(&str) -> bool) {
+    /// entry has no id; `shown` says of an id whether the look shows it, and with the tag of the cluster.
+    pub(crate) fn settle(&mut self, target: &Ref, found: Option<&str>, shown: impl Fn(&str) -> Option<IsOwned>) {
         if let Some(found) = found
             && self.id(target).is_none()
         {
             self.made(target, found);
         }
         let may_be_hidden = self.entries.get(target).is_some_and(|entry| self.may_be_hidden(entry));
-        if let Some(entry) = self.entries.get_mut(target) {
-            entry.is_shown = entry.id.as_deref().is_some_and(is_listed);
+        let now = self.now;
+        let Some(entry) = self.entries.get_mut(target) else {
+            return;
+        };
+        entry.shown = entry.id.as_deref().and_then(shown);
+        match (entry.shown, &entry.id) {
             // A young resource may be hidden again after it was shown.
-            entry.requested_at = entry.requested_at.filter(|_| may_be_hidden || !entry.is_shown);
+            (Some(_), _) => entry.requested_at = entry.requested_at.filter(|_| may_be_hidden),
+            // One look that lacks a resource proves nothing.
+            (None, Some(_)) => entry.requested_at = entry.requested_at.or(Some(now)),
+            (None, None) => {}
         }
     }
 
@@ -145,21 +163,25 @@ impl Ledger {
         };
         let may_be_hidden = self.may_be_hidden(entry);
         match &entry.id {
-            Some(id) if entry.is_shown => Standing::Shown(id),
-            Some(id) if may_be_hidden => Standing::Hidden(id),
-            Some(id) => Standing::Vanished(id),
+            Some(id) => match entry.shown {
+                // AWS may show the tags of a new resource later than the resource.
+                Some(IsOwned::No) if !may_be_hidden => Standing::Foreign(id),
+                Some(_) => Standing::Shown(id),
+                None if may_be_hidden => Standing::Hidden(id),
+                None => Standing::Vanished(id),
+            },
             None if may_be_hidden => Standing::Open,
             None => Standing::Absent,
         }
     }
 
     /// Records that a call is about to create the resource.
-    pub(crate) fn open(&mut self, target: &Ref) {
+    pub(crate) fn open(&mut self, target: &Ref, now: Timestamp) {
         let entry = Entry {
             id: None,
             lifecycle: Lifecycle::Owned,
-            requested_at: Some(self.now),
-            is_shown: false,
+            requested_at: Some(now),
+            shown: None,
         };
         self.entries.insert(target.clone(), entry);
     }
@@ -170,7 +192,7 @@ impl Ledger {
             id: None,
             lifecycle: Lifecycle::Owned,
             requested_at: None,
-            is_shown: false,
+            shown: None,
         });
         entry.id = Some(id.to_owned());
     }
@@ -179,7 +201,28 @@ impl Ledger {
     /// stays: an empty ledger means a lost status.
     pub(crate) fn is_gone(&mut self, target: &Ref) {
         if let Some(entry) = self.entries.get_mut(target) {
+            entry.id = None;
             entry.requested_at = None;
         }
+    }
+
+    /// Records that nobody knows what the call has done that was to create the resource.
+    pub(crate) fn is_unanswered(&mut self, target: &Ref, now: Timestamp) {
+        if let Some(entry) = self.entries.get_mut(target) {
+            entry.requested_at = Some(now);
+        }
+    }
+
+    /// Gives an entry the name that the resource has by now.
+    pub(crate) fn rename(&mut self, from: &Ref, to: &Ref) {
+        if let Some(entry) = self.entries.remove(from) {
+            self.entries.insert(to.clone(), entry);
+        }
+    }
+
+    /// Whether any entry but that of `target` may be hidden.
+    pub(crate) fn may_hide_others(&self, target: &Ref) -> bool {
+        let mut others = self.entries.iter().filter(|(other, _)| *other != target);
+        others.any(|(_, entry)| self.may_be_hidden(entry))
     }
 }

@@ -38,6 +38,7 @@ use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
 
 use self::inputs::{Inputs, Known};
 use self::ledger::Ledger;
+use self::names::Names;
 use self::pass::Wave;
 use self::plan::Scene;
 use self::status::Summary;
@@ -57,7 +58,7 @@ pub struct ManagedContext {
     pub identity_namespace: String,
 }
 
-/// Why a pass ends before it looks at AWS: the conditions that say so.
+/// Why a pass ends before it changes AWS: the conditions that say so.
 type Stopped = (Vec<ConditionUpdate>, Next);
 
 /// One reconcile of a managed AWSCluster that is neither paused nor moved.
@@ -72,84 +73,105 @@ pub(super) async fn reconcile(
     }
     let checked = match check(&cluster, owner, context).await {
         Ok(checked) => checked,
-        Err((updates, next)) => {
-            let status = status::stopped(&cluster, updates, context.kubernetes.now());
-            return Ok(super::outcome(cluster, status).with_next(next));
-        }
+        Err(stopped) => return Ok(stop(cluster, stopped, context)),
     };
-    Pass {
+    let pass = Pass {
         context,
         checked,
         is_deleted,
-    }
-    .run(cluster)
-    .await
+    };
+    pass.run(cluster).await
+}
+
+/// The outcome of a pass that changes nothing.
+fn stop(cluster: AWSCluster, (updates, next): Stopped, context: &ManagedContext) -> Outcome<AWSCluster> {
+    let status = status::stopped(&cluster, updates, context.kubernetes.now());
+    super::outcome(cluster, status).with_next(next)
 }
 
 /// What a pass knows before it looks at AWS.
 struct Checked {
     /// Name of the Cluster.
     name: String,
+    region: String,
     cloud: Arc<dyn ManagedCloud>,
     account_id: String,
     /// The zones of the region, where they are needed.
     zones: Vec<String>,
 }
 
-/// Everything that can keep the provider from AWS: what is not offered yet, the owner, other AWSClusters of the name,
-/// machines, the identity and the account.
+/// Everything that can keep the provider from AWS: what is not offered yet, the owner, machines, region, identity,
+/// account, and other AWSClusters of the name.
 async fn check(cluster: &AWSCluster, owner: Option<&Cluster>, context: &ManagedContext) -> Result<Checked, Stopped> {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
-    let resources = cluster.status.as_ref().map(|status| status.resources.as_slice());
-    let has_resources = resources.is_some_and(|resources| !resources.is_empty());
+    let has_begun = namesakes::has_begun(cluster);
     let ready = |reason, message: String| vec![ConditionType::Ready.is_false(reason, message)];
-    if let Some(message) = later::not_offered(&cluster.spec).filter(|_| !has_resources || !is_deleted) {
+    if let Some(message) = later::not_offered(&cluster.spec).filter(|_| !has_begun || !is_deleted) {
         return Err((ready(Reason::NotManagedYet, message), Next::AwaitChange));
     }
-    let Some(name) = cluster_name(cluster, owner).filter(|_| owner.is_some() || is_deleted) else {
+    let Some(name) = cluster_name(cluster, owner) else {
         return Err((status::waiting_for_owner(), Next::AwaitChange));
     };
-    if let Some(message) = namesakes::conflict(cluster, name, &context.kubernetes.managed_clusters()) {
-        return Err((
-            ready(Reason::Conflict, message),
-            Next::Requeue(context.timing.resolve_retry_cap),
-        ));
-    }
     let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
     let machines = context.kubernetes.held_machines(namespace, name);
     if is_deleted && !machines.is_empty() {
         // The last AWSMachine wakes the AWSCluster.
         return Err((vec![super::status::waiting_for_machines(&machines)], Next::AwaitChange));
     }
-    let Some(region) = cluster.spec.region() else {
-        let message = "spec.region is missing or is not the name of a region: set it".to_owned();
-        return Err((ready(Reason::MissingField, message), Next::AwaitChange));
-    };
+    let region = region(cluster).map_err(|(reason, message)| (ready(reason, message), Next::AwaitChange))?;
     let cloud = session(cluster, name, region, context).await?;
     let account_id = account(cluster, cloud.as_ref()).await?;
-    let has_zones = resources.into_iter().flatten().any(|resource| resource.id.is_some());
+    if let Some(message) = namesakes::conflict(cluster, name, &account_id, &context.kubernetes.managed_clusters()) {
+        let next = Next::Requeue(context.timing.resolve_retry_cap);
+        return Err((ready(Reason::Conflict, message), next));
+    }
+    let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
     let zones = if is_deleted || has_zones {
         vec![]
     } else {
-        cloud
-            .zones()
-            .await
-            .map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?
+        let zones = cloud.zones().await;
+        zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?
     };
     Ok(Checked {
         name: name.to_owned(),
+        region: region.to_owned(),
         cloud,
         account_id,
         zones,
     })
 }
 
-/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone goes on.
+/// The region, which is that of the first pass: in another one, everything would look deleted.
+fn region(cluster: &AWSCluster) -> Result<&str, (Reason, String)> {
+    let recorded = cluster.status.as_ref().and_then(|status| status.network.as_ref());
+    let recorded = recorded.and_then(|network| network.region.as_deref());
+    match (cluster.spec.region(), recorded) {
+        (Some(region), Some(recorded)) if region != recorded => {
+            let message = format!("the resources of the cluster are in {recorded}: set spec.region back from {region}");
+            Err((Reason::InvalidSpec, message))
+        }
+        (Some(region), _) => Ok(region),
+        (None, _) => {
+            let message = "spec.region is missing or is not the name of a region: set it".to_owned();
+            Err((Reason::MissingField, message))
+        }
+    }
+}
+
+/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone goes on: its owner reference has the name, or
+/// its label, if the VPC is recorded by that name. Anybody can write a label.
 fn cluster_name<'a>(cluster: &'a AWSCluster, owner: Option<&'a Cluster>) -> Option<&'a str> {
-    let of_owner = owner.and_then(|owner| owner.metadata.name.as_deref());
-    let of_reference = || meta::owner_cluster_name(&cluster.metadata);
-    let of_label = || meta::cluster_name_label(&cluster.metadata);
-    of_owner.or_else(of_reference).or_else(of_label)
+    if let Some(owner) = owner {
+        return owner.metadata.name.as_deref();
+    }
+    cluster.metadata.deletion_timestamp.as_ref()?;
+    let of_label = || {
+        let name = meta::cluster_name_label(&cluster.metadata)?;
+        let vpc = Names::of(name, cluster).vpc();
+        let mut recorded = cluster.status.iter().flat_map(|status| &status.resources);
+        recorded.any(|resource| resource.name == vpc).then_some(name)
+    };
+    meta::owner_cluster_name(&cluster.metadata).or_else(of_label)
 }
 
 async fn session(
@@ -215,9 +237,15 @@ impl Pass<'_> {
         let cloud = self.checked.cloud.as_ref();
         let inputs = self.inputs(&cluster, &[]);
         if is_lost {
-            pass::suspect_everything(&inputs, &mut ledger);
+            pass::suspect_everything(&inputs, &mut ledger, now);
         }
-        let seen = pass::look(cloud, &inputs, &ledger).await;
+        let seen = match pass::look(cloud, &inputs, &ledger).await {
+            Ok(seen) => seen,
+            Err(error) => {
+                let stopped = unanswered(ConditionType::IdentityReady, &error);
+                return Ok(stop(cluster, stopped, self.context));
+            }
+        };
         let shown = seen.subnets.got().map(Vec::as_slice).unwrap_or_default();
         let inputs = self.inputs(&cluster, shown);
         planners::settle(&inputs, &seen, &mut ledger);
@@ -229,13 +257,19 @@ impl Pass<'_> {
         }
         let wave = Wave::of(&plan, &ledger);
         let mut cluster = cluster;
+        let has_anything = !ledger.is_empty() || !wave.is_empty();
+        if has_anything && !self.is_deleted {
+            cluster = self.hold(cluster).await?;
+        }
         let (mut taken, mut events) = (vec![], vec![]);
         if !wave.is_empty() {
-            let opens = wave.open(&mut ledger);
-            if opens {
+            if wave.open(&mut ledger, self.context.kubernetes.now()) {
                 cluster = self.record(cluster, &inputs, &ledger).await?;
             }
             (taken, events) = wave.take(cloud, &mut ledger, status::in_use(&cluster, now)).await;
+            for taken in taken.iter().filter(|taken| taken.is_unanswered()) {
+                ledger.is_unanswered(&taken.target, self.context.kubernetes.now());
+            }
         }
         let scene = self.scene(&inputs, &seen, &ledger);
         let summary = Summary::of(&scene, &plan, &taken);
@@ -263,22 +297,25 @@ impl Pass<'_> {
         }
     }
 
-    /// Stores the ledger before the calls that it announces, and the finalizer before that. Another writer in between
-    /// refuses the write, so that two processes never make the same call.
+    /// Whoever has something in AWS has the finalizer.
+    async fn hold(&self, cluster: AWSCluster) -> Result<AWSCluster, ReconcileError> {
+        if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+            return Ok(cluster);
+        }
+        Ok(self.context.kubernetes.add_finalizer(&cluster).await?)
+    }
+
+    /// Stores the ledger before the calls that it announces. Another writer in between refuses the write, so that two
+    /// processes never make the same call.
     async fn record(
         &self,
         cluster: AWSCluster,
         inputs: &Inputs,
         ledger: &Ledger,
     ) -> Result<AWSCluster, ReconcileError> {
-        let kubernetes = &self.context.kubernetes;
-        let mut cluster = cluster;
-        if !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
-            cluster = kubernetes.add_finalizer(&cluster).await?;
-        }
         let before = cluster.status.clone().unwrap_or_default();
         let status = self.recorded(&before, inputs, ledger);
-        Ok(kubernetes.write_status(&cluster, &status).await?)
+        Ok(self.context.kubernetes.write_status(&cluster, &status).await?)
     }
 
     /// The status with what later passes must know.
@@ -286,7 +323,9 @@ impl Pass<'_> {
         let mut status = before.clone();
         status.resources = ledger.written();
         status.account_id = Some(self.checked.account_id.clone());
-        if !self.is_deleted && !ledger.is_empty() {
+        let network = status.network.get_or_insert_default();
+        network.region = Some(self.checked.region.clone());
+        if !self.is_deleted && !ledger.is_empty() && !inputs.zones.is_empty() {
             status.zones.clone_from(&inputs.zones);
         }
         status

@@ -5,6 +5,8 @@ use capa_api::cluster::AWSCluster;
 use capa_api::common::Tags;
 use capa_api::meta;
 
+use super::ledger::IsOwned;
+
 /// Tag key by which cloud controllers find subnets for internet-facing load balancers.
 const PUBLIC_LOAD_BALANCERS: &str = "kubernetes.io/role/elb";
 /// Tag key by which cloud controllers find subnets for internal load balancers.
@@ -67,6 +69,21 @@ impl Names {
     pub(crate) fn owns(&self, tags: &Tags) -> bool {
         let value = tags.get(&meta::cluster_tag(&self.cluster));
         value.is_some_and(|value| value == meta::OWNED_TAG_VALUE)
+    }
+
+    /// Whether the tags make the cluster the owner.
+    pub(crate) fn ownership(&self, tags: &Tags) -> IsOwned {
+        if self.owns(tags) { IsOwned::Yes } else { IsOwned::No }
+    }
+
+    /// Why the provider does not touch a recorded resource.
+    pub(crate) fn lacks_tag(&self, id: &str) -> String {
+        let key = meta::cluster_tag(&self.cluster);
+        format!(
+            "{id} does not have the tag {key}: {}, so that the provider neither changes nor deletes it: set the tag if it \
+             is this cluster's",
+            meta::OWNED_TAG_VALUE
+        )
     }
 
     fn tags(&self, name: &str, role: &str, own: &Tags) -> Tags {

@@ -1,10 +1,11 @@
 //! One pass over the AWS side of a managed cluster: look, plan, record, call, record.
 
 use capa_api::conditions::Reason;
-use capa_cloud::managed::{Answer, Effect, ManagedCloud, Scope};
+use capa_cloud::managed::{Answer, Effect, ManagedCloud, Repeat, Scope};
 use capa_cloud::{CloudError, ErrorClass, ec2};
 use capa_runtime::reconcile::EventDraft;
 use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
@@ -38,11 +39,11 @@ impl Wave {
     }
 
     /// Records in the ledger what the wave is about to create. Returns whether that is anything.
-    pub(super) fn open(&self, ledger: &mut Ledger) -> bool {
+    pub(super) fn open(&self, ledger: &mut Ledger, now: Timestamp) -> bool {
         let creations = self.steps.iter().filter(|(step, _)| step.creates());
         let mut opens = false;
         for (step, _) in creations {
-            ledger.open(&step.target);
+            ledger.open(&step.target, now);
             opens = true;
         }
         opens
@@ -95,15 +96,20 @@ fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason)
         return None;
     }
     // AWS may not know a resource yet that it has made: the next look tells whether it is gone.
-    let names_new = error.class == ErrorClass::NotFound && ledger.may_hide_anything();
-    // A refusal is certain. So is a throttle: a call whose repetition would do harm is not repeated by the SDK.
-    if error.class.is_refusal() || error.class == ErrorClass::Throttled {
+    let names_new = error.class == ErrorClass::NotFound && ledger.may_hide_others(&step.target);
+    // A refusal to create is certain. So is a throttle of a call that the SDK makes once.
+    let is_certain = match step.call.repeat() {
+        Repeat::Doubles => error.class.is_refusal() || error.class == ErrorClass::Throttled,
+        Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
+    };
+    if effect == Effect::Create && is_certain {
         ledger.is_gone(&step.target);
     }
+    let is_attached = code == "Resource.AlreadyAssociated";
     let is_in_use = effect == Effect::Delete && code == "DependencyViolation";
     let (reason, words) = match error.class {
         _ if is_in_use => (in_use, "AWS still finds something that uses it"),
-        _ if names_new => (Reason::Creating, "AWS does not know what it has made yet"),
+        _ if names_new || is_attached => (Reason::Creating, "AWS does not show yet what it has made"),
         ErrorClass::NoAnswer if effect == Effect::Create => (
             error.class.reason(),
             "no answer; the provider looks for what the call may have made",
@@ -118,7 +124,8 @@ fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason)
     Some(Failure {
         reason,
         message,
-        is_transient: names_new || (is_in_use && in_use == Reason::Deleting),
+        is_transient: names_new || is_attached || (is_in_use && in_use == Reason::Deleting),
+        is_unanswered: effect == Effect::Create && !is_certain,
         retry_after: error.retry_after,
     })
 }
@@ -135,19 +142,25 @@ fn done(step: &Step, ledger: &Ledger) -> EventDraft {
 }
 
 /// A look at AWS, and the ledger compared with it.
-pub(super) async fn look(cloud: &dyn ManagedCloud, inputs: &Inputs, ledger: &Ledger) -> ec2::Observed {
+pub(super) async fn look(
+    cloud: &dyn ManagedCloud,
+    inputs: &Inputs,
+    ledger: &Ledger,
+) -> Result<ec2::Observed, CloudError> {
+    let id = |target| ledger.id(target).map(str::to_owned);
     let scope = Scope {
         cluster: inputs.names.cluster.clone(),
-        vpc: ledger.id(&inputs.vpc.target).map(str::to_owned),
+        vpc: id(&inputs.vpc.target),
+        internet_gateway: id(&inputs.internet_gateway),
     };
-    cloud.observe(&scope).await.ec2
+    Ok(cloud.observe(&scope).await?.ec2)
 }
 
 /// Opens an entry for everything that may exist although the status does not say so, because the status is lost.
-pub(super) fn suspect_everything(inputs: &Inputs, ledger: &mut Ledger) {
+pub(super) fn suspect_everything(inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) {
     let wanted = [&inputs.vpc.target, &inputs.internet_gateway];
     let subnets = inputs.subnets.iter().map(|subnet| &subnet.target);
     for target in wanted.into_iter().chain(subnets) {
-        ledger.open(target);
+        ledger.open(target, now);
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Summary {
     has_failed: bool,
     /// When the provider's own limits allow a call that they put off.
     deferred: Option<Duration>,
-    /// Whether AWS is as the spec asks.
+    /// Whether nothing happens, neither by itself nor by a call.
     is_settled: bool,
     has_problem: bool,
     /// Whether AWS has accepted a call, so that the next look shows more.
@@ -58,7 +58,7 @@ impl Summary {
             updates,
             has_failed: failures().any(|failure| !failure.is_transient) || look_failed,
             deferred: failures().filter_map(|failure| failure.retry_after).min(),
-            is_settled: plan.steps.is_empty() && plan.waits.is_empty(),
+            is_settled: taken.is_empty() && plan.waits.is_empty(),
             has_problem: !plan.problems.is_empty(),
             has_done: taken.iter().any(|taken| taken.failure.is_none()),
         }

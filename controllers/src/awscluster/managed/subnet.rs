@@ -1,6 +1,7 @@
 //! Subnets and their attributes. Pure.
 
 use capa_api::conditions::{ConditionType, Reason};
+use capa_api::meta;
 use capa_cloud::ec2;
 use capa_cloud::ec2::subnet::{Attribute, Call};
 
@@ -30,11 +31,16 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         .collect();
     for wanted in &inputs.subnets {
         let range = wanted.cidr_block.to_string();
-        let found = owned
-            .iter()
-            .find(|subnet| subnet.cidr_block == range && ledger.with_id(&subnet.id).is_none());
-        let found = found.map(|subnet| subnet.id.clone());
-        ledger.settle(&wanted.target, found.as_deref(), |_| false);
+        let Some(found) = owned.iter().find(|subnet| subnet.cidr_block == range) else {
+            continue;
+        };
+        match ledger.with_id(&found.id).cloned() {
+            Some(recorded) if ledger.id(&wanted.target).is_none() && !inputs.subnet_names().contains(&recorded) => {
+                ledger.rename(&recorded, &wanted.target);
+            }
+            Some(_) => {}
+            None => ledger.made(&wanted.target, &found.id),
+        }
     }
     for subnet in &owned {
         if ledger.with_id(&subnet.id).is_none() {
@@ -48,7 +54,10 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
     }
     let recorded: Vec<Ref> = ledger.of_kind(Kind::Subnet).cloned().collect();
     for target in recorded {
-        ledger.settle(&target, None, |id| subnets.iter().any(|subnet| subnet.id == id));
+        ledger.settle(&target, None, |id| {
+            let shown = subnets.iter().find(|subnet| subnet.id == id);
+            shown.map(|subnet| inputs.names.ownership(&subnet.tags))
+        });
     }
 }
 
@@ -63,7 +72,10 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     for wanted in &scene.inputs.subnets {
         match scene.standing(&wanted.target) {
             Standing::Open | Standing::Hidden(_) => {
-                plan.wait(&wanted.target, Reason::Creating, "AWS does not show the new subnet yet");
+                plan.wait(&wanted.target, Reason::Creating, "AWS does not show the subnet");
+            }
+            Standing::Foreign(id) => {
+                plan.problem(&wanted.target, Reason::NotOwned, scene.inputs.names.lacks_tag(id));
             }
             Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
             Standing::Shown(id) => keep(scene, wanted, id, plan),
@@ -95,6 +107,15 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::InvalidSpec, message);
     }
+    let class = subnet.tags.get(meta::ROLE_TAG);
+    if class.is_some_and(|class| Some(class) != wanted.tags.get(meta::ROLE_TAG)) {
+        let message = format!(
+            "{id} was created with isPublic: {}, which does not change: set isPublic of {} back, or list a subnet with \
+             another id and range",
+            !wanted.is_public, target.name
+        );
+        return plan.problem(target, Reason::InvalidSpec, message);
+    }
     if !subnet.is_available {
         return plan.wait(target, Reason::Creating, format!("{id} is pending"));
     }
@@ -104,9 +125,10 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
         let subnet = Id::from(target);
         plan.step(&attributes, why, Call::ModifySubnetAttribute { subnet, attribute });
     };
-    if wanted.is_public && !subnet.maps_public_ips {
-        let attribute = Attribute::MapPublicIpOnLaunch(true);
-        change("mapPublicIpOnLaunch", "false".to_owned(), "true".to_owned(), attribute);
+    if wanted.is_public != subnet.maps_public_ips {
+        let attribute = Attribute::MapPublicIpOnLaunch(wanted.is_public);
+        let [is, to] = [subnet.maps_public_ips, wanted.is_public].map(|value| value.to_string());
+        change("mapPublicIpOnLaunch", is, to, attribute);
     } else if let Some(form) = scene.inputs.hostname_type
         && subnet.hostname_type != Some(form)
     {
@@ -132,6 +154,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
                     "AWS may not show the subnet yet that it was asked to create",
                 );
             }
+            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
             Standing::Shown(id) => {
                 plan.step(target, Why::Unwanted, Call::DeleteSubnet { subnet: Id::from(id) });
             }

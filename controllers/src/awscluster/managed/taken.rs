@@ -19,6 +19,15 @@ pub(super) struct Failure {
     pub(super) message: String,
     /// Whether the next look may show more, so that nobody has to do anything.
     pub(super) is_transient: bool,
+    /// Whether nobody knows what the call has done.
+    pub(super) is_unanswered: bool,
     /// When the provider's own limits allow the call.
     pub(super) retry_after: Option<Duration>,
+}
+
+impl Taken {
+    /// Whether nobody knows what the call has done.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.is_unanswered)
+    }
 }

@@ -34,7 +34,10 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         [only] => Some(only.id.as_str()),
         _ => None,
     };
-    ledger.settle(&inputs.vpc.target, found, |id| vpcs.iter().any(|vpc| vpc.id == id));
+    ledger.settle(&inputs.vpc.target, found, |id| {
+        let shown = vpcs.iter().find(|vpc| vpc.id == id);
+        shown.map(|vpc| inputs.names.ownership(&vpc.tags))
+    });
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
@@ -65,7 +68,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             plan.step_after(target, Why::Missing, call, problems);
         }
         Standing::Open | Standing::Hidden(_) => {
-            plan.wait(target, Reason::Creating, "AWS does not show the new VPC yet");
+            plan.wait(target, Reason::Creating, "AWS does not show the VPC");
         }
         Standing::Vanished(id) => {
             let message = format!(
@@ -74,6 +77,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             );
             plan.problem(target, Reason::NotFound, message);
         }
+        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
         Standing::Shown(id) => keep(scene, id, plan),
     }
 }
@@ -121,6 +125,7 @@ fn delete(scene: &Scene<'_>, standing: Standing<'_>, plan: &mut Plan) {
                 "AWS may not show the VPC yet that it was asked to create",
             );
         }
+        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
         Standing::Shown(id) => {
             let foreign = foreign(scene, id);
             if !foreign.is_empty() {
@@ -132,9 +137,7 @@ fn delete(scene: &Scene<'_>, standing: Standing<'_>, plan: &mut Plan) {
                 return plan.problem(target, Reason::DeletionBlocked, message);
             }
             let parts = [Kind::Subnet, Kind::InternetGateway].map(|kind| scene.ledger.of_kind(kind));
-            let parts = parts.into_iter().flatten().cloned();
-            let attached = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
-            let after: Vec<Ref> = parts.chain([attached]).collect();
+            let after: Vec<Ref> = parts.into_iter().flatten().cloned().collect();
             plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
         }
     }

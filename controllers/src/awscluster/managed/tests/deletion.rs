@@ -113,6 +113,30 @@ fn a_deletion_goes_on_without_the_cluster_object() {
 }
 
 #[test]
+fn a_surplus_gateway_goes_with_the_cluster() {
+    let mut world = World::aged("region: eu-west-1");
+    let tags = world.account.internet_gateways()[0].tags.clone();
+    world.account.add_internet_gateway(None, tags);
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn a_refused_deletion_of_a_young_resource_is_not_its_end() {
+    let mut world = World::built("region: eu-west-1");
+    let first = world.account.calls();
+    for call in 0..12 {
+        world.account.fail(first + call, Fault::Throttled);
+    }
+    world.delete();
+    world.pass();
+    world.account.set(|account| account.hidden = Duration::from_secs(55));
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
 fn no_look_that_fails_ends_a_deletion() {
     let mut world = World::built("region: eu-west-1");
     let refused = ["DescribeVpcs", "DescribeSubnets", "DescribeInternetGateways"].map(str::to_owned);

@@ -118,9 +118,12 @@ fn namesake(namespace: &str, created: &str, status: &str) -> AWSCluster {
 #[test]
 fn the_second_cluster_of_a_name_waits_and_calls_nothing() {
     let made = "{accountID: '111122223333', resources: [{type: Vpc, name: dev-vpc, id: vpc-9, lifecycle: Owned}]}";
+    let asked = "{accountID: '111122223333', resources: [{type: Vpc, name: dev-vpc, lifecycle: Owned, requestedAt: \
+                 '1970-01-01T00:00:00Z'}]}";
     let elsewhere = made.replace("111122223333", "999988887777");
     let cases = [
         ("team-b", "2030-01-01T00:00:00Z", made, true),
+        ("team-b", "2030-01-01T00:00:00Z", asked, true),
         ("aaa", "1970-01-01T00:00:00Z", "{}", true),
         ("team-b", "2030-01-01T00:00:00Z", "{}", false),
     ];
@@ -236,4 +239,113 @@ fn a_refused_call_stops_only_what_depends_on_it() {
     .filter(|condition| world.says(*condition) == "False/Unauthorized");
     assert_eq!(failing.count(), 1);
     assert!(world.account.calls() > 6, "the others were made");
+}
+
+#[test]
+fn an_older_namesake_with_another_identity_goes_first_too() {
+    let mut other = namesake("aaa", "1970-01-01T00:00:00Z", "{}");
+    other.spec.identity_ref = Some(read("{kind: AWSClusterRoleIdentity, name: other}"));
+    let mut world = World::new("region: eu-west-1");
+    world.add_other(other);
+    world.pass();
+    assert_eq!(
+        world.says(ConditionType::Ready),
+        "False/Conflict",
+        "its account is not known"
+    );
+    assert_eq!(world.account.calls(), 0);
+}
+
+#[test]
+fn tags_that_make_another_cluster_the_owner_are_refused() {
+    let tag = "{sigs.k8s.io/cluster-api-provider-aws/cluster/victim: owned}";
+    for spec in [
+        format!("additionalTags: {tag}"),
+        format!("network: {{vpc: {{tags: {tag}}}}}"),
+        format!(
+            "network: {{subnets: [{{id: a, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, isPublic: true, tags: \
+             {tag}}}]}}"
+        ),
+    ] {
+        let mut world = World::new(&format!("region: eu-west-1, {spec}"));
+        world.pass();
+        assert_eq!(world.says(ConditionType::Ready), "False/InvalidSpec", "{spec}");
+        assert!(world.message(ConditionType::Ready).contains("cluster/victim"));
+        assert_eq!(world.account.calls(), 0);
+    }
+}
+
+#[test]
+fn a_recorded_resource_without_the_tag_is_not_touched() {
+    let mut world = World::aged("region: eu-west-1");
+    let foreign = world.account.add_vpc("10.0.0.0/16", Tags::new());
+    world.edit(|cluster| {
+        let resources = &mut cluster.status.as_mut().unwrap().resources;
+        let vpc = resources.iter_mut().find(|resource| resource.resource_type == "Vpc");
+        vpc.unwrap().id = Some(foreign.clone());
+    });
+    world.pass();
+    assert_eq!(world.says(ConditionType::VpcReady), "False/NotOwned");
+    assert!(world.message(ConditionType::VpcReady).contains(&foreign));
+    world.delete();
+    for _ in 0..20 {
+        world.pass();
+        world.advance(std::time::Duration::from_secs(60));
+    }
+    assert!(world.account.vpcs().iter().any(|vpc| vpc.id == foreign));
+    assert!(world.account.foreign_writes().is_empty());
+    assert!(world.cluster().is_some());
+}
+
+#[test]
+fn another_region_in_the_spec_is_refused_even_in_deletion() {
+    let mut world = World::aged("region: eu-west-1");
+    world.delete();
+    world.set_spec("region: eu-central-1");
+    world.pass();
+    assert_eq!(world.says(ConditionType::Ready), "False/InvalidSpec");
+    assert!(world.message(ConditionType::Ready).contains("eu-west-1"));
+    assert!(world.cluster().is_some());
+}
+
+#[test]
+fn a_spec_that_was_wrong_for_a_while_does_no_harm() {
+    let mut world = World::aged("region: eu-west-1");
+    let before = (world.account.contents(), world.account.calls());
+    world.set_spec("region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/28}}");
+    world.pass();
+    assert_eq!(world.says(ConditionType::VpcReady), "False/InvalidSpec");
+    world.set_spec("region: eu-west-1");
+    world.rest();
+    assert_eq!(world.says(ConditionType::SubnetsReady), "True/Ready");
+    assert_eq!((world.account.contents(), world.account.calls()), before);
+}
+
+#[test]
+fn whoever_has_something_in_aws_has_the_finalizer() {
+    let mut world = World::aged("region: eu-west-1");
+    world.edit(|cluster| {
+        cluster.metadata.finalizers = None;
+        cluster.status = None;
+    });
+    world.rest();
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty(), "what was adopted is deleted");
+}
+
+#[test]
+fn a_renamed_subnet_of_the_same_range_is_kept() {
+    let spec = |id: &str| {
+        format!(
+            "region: eu-west-1, network: {{subnets: [{{id: {id}, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, \
+             isPublic: true}}]}}"
+        )
+    };
+    let mut world = World::aged(&spec("front"));
+    let before = (world.account.contents(), world.account.calls());
+    world.set_spec(&spec("web"));
+    world.rest();
+    assert_eq!(world.says(ConditionType::SubnetsReady), "True/Ready");
+    assert_eq!((world.account.contents(), world.account.calls()), before);
 }

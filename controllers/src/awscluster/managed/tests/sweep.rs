@@ -13,7 +13,7 @@ const SPEC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimi
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     fault: Fault,
-    /// How long AWS hides what is new.
+    /// How long AWS hides what is new. It hides the tags for twice as long.
     hidden: Duration,
     /// Whether the status is lost in the pass with the fault.
     loses_status: bool,
@@ -50,11 +50,17 @@ fn troubles() -> impl Iterator<Item = Trouble> {
     })
 }
 
+fn hide(world: &World, hidden: Duration) {
+    world
+        .account
+        .set(|account| (account.hidden, account.hidden_tags) = (hidden, hidden * 2));
+}
+
 /// Lets a cluster come to rest with troubles at calls. No pass may see a resource twice.
 fn rest_with(world: &mut World, troubles: &[(usize, Trouble)]) {
     for (call, trouble) in troubles {
         world.account.fail(*call, trouble.fault);
-        world.account.set(|account| account.hidden = trouble.hidden);
+        hide(world, trouble.hidden);
     }
     let losses: Vec<usize> = troubles
         .iter()
@@ -139,7 +145,7 @@ fn a_cluster_deleted_after_a_fault_leaves_nothing() {
         for trouble in troubles() {
             let mut world = World::new(SPEC);
             world.account.fail(call, trouble.fault);
-            world.account.set(|account| account.hidden = trouble.hidden);
+            hide(&world, trouble.hidden);
             while world.account.calls() <= call {
                 world.pass();
                 world.advance(Duration::from_secs(5));
