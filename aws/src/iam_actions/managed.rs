@@ -1,7 +1,7 @@
 //! The rows of the table for the networks of managed clusters, with their grants: a document of its own, because IAM
 //! limits the length of a policy.
 
-use super::grants::READ;
+use super::table::{change, describe};
 use super::{AccessLevel, Action, Asked, Condition, Grant, Resources};
 
 /// The actions that create a resource with its tags.
@@ -44,26 +44,6 @@ const CHANGE: Grant = Grant {
     resources: NETWORKS,
     condition: Condition::Network,
 };
-
-/// A describe action of EC2.
-const fn describe(name: &'static str, why: &'static str) -> Action {
-    Action {
-        access: AccessLevel::List,
-        ..change(name, &[READ], why)
-    }
-}
-
-/// An action of EC2 that creates, changes or deletes resources.
-const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
-    Action {
-        service: "ec2",
-        name,
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants,
-        why,
-    }
-}
 
 /// The permissions for the networks of managed clusters, beside [`ACTIONS`](super::ACTIONS). Some of them are in both
 /// tables, because a policy for one cluster may lack them.

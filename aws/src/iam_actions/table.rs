@@ -25,7 +25,7 @@ const fn bootstrap_data(
 }
 
 /// A describe action of EC2. None of these actions can be restricted to single resources.
-const fn describe(name: &'static str, why: &'static str) -> Action {
+pub(super) const fn describe(name: &'static str, why: &'static str) -> Action {
     Action {
         service: "ec2",
         name,
@@ -37,7 +37,7 @@ const fn describe(name: &'static str, why: &'static str) -> Action {
 }
 
 /// An action of EC2 that creates, changes or ends resources.
-const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
+pub(super) const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
     Action {
         service: "ec2",
         name,

@@ -42,13 +42,10 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         let target = if is_needed { &inputs.internet_gateway } else { &surplus };
         ledger.made(target, &gateway.id);
     }
-    let recorded: Vec<Ref> = ledger.of_kind(Kind::InternetGateway).cloned().collect();
-    for target in recorded {
-        ledger.settle(&target, None, |id| {
-            let shown = gateways.iter().find(|gateway| gateway.id == id);
-            shown.map(|gateway| inputs.names.ownership(&gateway.tags))
-        });
-    }
+    ledger.settle(Kind::InternetGateway, |id| {
+        let shown = gateways.iter().find(|gateway| gateway.id == id);
+        shown.map(|gateway| inputs.names.ownership(&gateway.tags))
+    });
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
@@ -110,23 +107,10 @@ fn attach(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: 
 
 fn delete(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], plan: &mut Plan) {
     for target in scene.ledger.of_kind(Kind::InternetGateway) {
-        match scene.standing(target) {
-            Standing::Absent | Standing::Vanished(_) => {}
-            Standing::Open | Standing::Hidden(_) => {
-                let message = "AWS may not show the internet gateway yet that it was asked to create";
-                plan.wait(target, Reason::Deleting, message);
-            }
-            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-            Standing::Shown(id) => {
-                let gateway = gateways.iter().find(|gateway| gateway.id == id);
-                delete_one(
-                    scene,
-                    target,
-                    id,
-                    gateway.and_then(|gateway| gateway.vpc_id.as_deref()),
-                    plan,
-                );
-            }
+        if let Some(id) = scene.deletable(target, plan) {
+            let gateway = gateways.iter().find(|gateway| gateway.id == id);
+            let attached = gateway.and_then(|gateway| gateway.vpc_id.as_deref());
+            delete_one(scene, target, id, attached, plan);
         }
     }
 }

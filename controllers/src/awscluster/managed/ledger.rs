@@ -133,26 +133,20 @@ impl Ledger {
         entry.requested_at.is_some_and(is_young)
     }
 
-    /// Compares an entry with a look. `found` is what the look shows with a proof that it is the cluster's, where the
-    /// entry has no id; `shown` says of an id whether the look shows it, and with the tag of the cluster.
-    pub(crate) fn settle(&mut self, target: &Ref, found: Option<&str>, shown: impl Fn(&str) -> Option<IsOwned>) {
-        if let Some(found) = found
-            && self.id(target).is_none()
-        {
-            self.made(target, found);
-        }
-        let may_be_hidden = self.entries.get(target).is_some_and(|entry| self.may_be_hidden(entry));
-        let now = self.now;
-        let Some(entry) = self.entries.get_mut(target) else {
-            return;
-        };
-        entry.shown = entry.id.as_deref().and_then(shown);
-        match (entry.shown, &entry.id) {
-            // A young resource may be hidden again after it was shown.
-            (Some(_), _) => entry.requested_at = entry.requested_at.filter(|_| may_be_hidden),
-            // One look that lacks a resource proves nothing.
-            (None, Some(_)) => entry.requested_at = entry.requested_at.or(Some(now)),
-            (None, None) => {}
+    /// Compares the entries of a kind with a look. `shown` says of an id whether the look shows it, and with the tag of the
+    /// cluster.
+    pub(crate) fn settle(&mut self, kind: Kind, shown: impl Fn(&str) -> Option<IsOwned>) {
+        let (now, unseen_age) = (self.now, self.unseen_age);
+        let entries = self.entries.iter_mut().filter(|(target, _)| target.kind == kind);
+        for (_, entry) in entries {
+            entry.shown = entry.id.as_deref().and_then(&shown);
+            entry.requested_at = match (entry.shown, &entry.id) {
+                // A young resource may be hidden again after it was shown.
+                (Some(_), _) => entry.requested_at.filter(|since| now < *since + unseen_age),
+                // One look that lacks a resource proves nothing.
+                (None, Some(_)) => entry.requested_at.or(Some(now)),
+                (None, None) => entry.requested_at,
+            };
         }
     }
 

@@ -335,8 +335,5 @@ impl Pass<'_> {
 /// Whether a deleted cluster has nothing in AWS any more. What was not looked at, and what may not be shown yet, may be
 /// there.
 fn is_over(scene: &Scene<'_>, plan: &plan::Plan) -> bool {
-    let is_complete = planners::PLANNERS
-        .iter()
-        .all(|planner| !matches!((planner.look)(scene.seen), Err(Some(_))));
-    plan.is_empty() && is_complete && !scene.ledger.may_hide_anything()
+    plan.is_empty() && !planners::is_incomplete(scene.seen) && !scene.ledger.may_hide_anything()
 }

@@ -49,8 +49,7 @@ impl Wave {
         opens
     }
 
-    /// Makes the calls, and records their answers in the ledger.
-    /// `in_use` is the reason where something uses what is to be deleted.
+    /// Makes the calls, and records their answers in the ledger. `in_use` is the reason where something uses what is to be deleted.
     pub(super) async fn take(
         self,
         cloud: &dyn ManagedCloud,

@@ -83,6 +83,25 @@ impl Scene<'_> {
     pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
         self.ledger.standing(target)
     }
+
+    /// The id of a resource that can be deleted. What may be there, and what is not proven to be the cluster's, enters the
+    /// plan as such.
+    pub(crate) fn deletable(&self, target: &Ref, plan: &mut Plan) -> Option<&str> {
+        match self.standing(target) {
+            Standing::Absent | Standing::Vanished(_) => None,
+            Standing::Open | Standing::Hidden(_) => {
+                let what = target.kind.in_words();
+                let message = format!("AWS may not show the {what} yet that it was asked to create");
+                plan.wait(target, Reason::Deleting, message);
+                None
+            }
+            Standing::Foreign(id) => {
+                plan.problem(target, Reason::NotOwned, self.inputs.names.lacks_tag(id));
+                None
+            }
+            Standing::Shown(id) => Some(id),
+        }
+    }
 }
 
 impl Plan {

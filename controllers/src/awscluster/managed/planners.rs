@@ -18,6 +18,12 @@ pub(super) fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger)
     }
 }
 
+/// Whether AWS did not answer with a kind of resource. It may be there.
+pub(super) fn is_incomplete(seen: &ec2::Observed) -> bool {
+    let mut looks = PLANNERS.iter().map(|planner| (planner.look)(seen));
+    looks.any(|look| matches!(look, Err(Some(_))))
+}
+
 /// The plan of one pass.
 pub(super) fn plan(scene: &Scene<'_>) -> Plan {
     let mut plan = Plan::default();

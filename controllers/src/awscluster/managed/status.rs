@@ -51,12 +51,9 @@ impl Summary {
         updates.push(ConditionType::IdentityReady.is_true(Reason::Ready));
         updates.push(ready(&updates, scene.is_deleted));
         let failures = || taken.iter().filter_map(|taken| taken.failure.as_ref());
-        let look_failed = planners::PLANNERS
-            .iter()
-            .any(|planner| matches!((planner.look)(scene.seen), Err(Some(_))));
         Self {
             updates,
-            has_failed: failures().any(|failure| !failure.is_transient) || look_failed,
+            has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene.seen),
             deferred: failures().filter_map(|failure| failure.retry_after).min(),
             is_settled: taken.is_empty() && plan.waits.is_empty(),
             has_problem: !plan.problems.is_empty(),

@@ -52,13 +52,10 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
             ledger.made(&target, &subnet.id);
         }
     }
-    let recorded: Vec<Ref> = ledger.of_kind(Kind::Subnet).cloned().collect();
-    for target in recorded {
-        ledger.settle(&target, None, |id| {
-            let shown = subnets.iter().find(|subnet| subnet.id == id);
-            shown.map(|subnet| inputs.names.ownership(&subnet.tags))
-        });
-    }
+    ledger.settle(Kind::Subnet, |id| {
+        let shown = subnets.iter().find(|subnet| subnet.id == id);
+        shown.map(|subnet| inputs.names.ownership(&subnet.tags))
+    });
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
@@ -145,19 +142,8 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
 
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     for target in scene.ledger.of_kind(Kind::Subnet) {
-        match scene.standing(target) {
-            Standing::Absent | Standing::Vanished(_) => {}
-            Standing::Open | Standing::Hidden(_) => {
-                plan.wait(
-                    target,
-                    Reason::Deleting,
-                    "AWS may not show the subnet yet that it was asked to create",
-                );
-            }
-            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-            Standing::Shown(id) => {
-                plan.step(target, Why::Unwanted, Call::DeleteSubnet { subnet: Id::from(id) });
-            }
+        if let Some(id) = scene.deletable(target, plan) {
+            plan.step(target, Why::Unwanted, Call::DeleteSubnet { subnet: Id::from(id) });
         }
     }
 }

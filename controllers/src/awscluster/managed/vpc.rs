@@ -21,7 +21,7 @@ pub(super) const PLANNER: Planner = Planner {
 };
 
 /// The VPC that AWS shows.
-pub(super) fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
+fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
     let id = scene.ledger.id(&scene.inputs.vpc.target)?;
     scene.seen.vpcs.got()?.iter().find(|vpc| vpc.id == id)
 }
@@ -30,11 +30,12 @@ pub(super) fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
 fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
     let Some(vpcs) = seen.vpcs.got() else { return };
     let owned: Vec<&ec2::Vpc> = vpcs.iter().filter(|vpc| inputs.names.owns(&vpc.tags)).collect();
-    let found = match owned[..] {
-        [only] => Some(only.id.as_str()),
-        _ => None,
-    };
-    ledger.settle(&inputs.vpc.target, found, |id| {
+    if let [only] = owned[..]
+        && ledger.id(&inputs.vpc.target).is_none()
+    {
+        ledger.made(&inputs.vpc.target, &only.id);
+    }
+    ledger.settle(Kind::Vpc, |id| {
         let shown = vpcs.iter().find(|vpc| vpc.id == id);
         shown.map(|vpc| inputs.names.ownership(&vpc.tags))
     });
@@ -55,7 +56,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         return plan.problem(target, Reason::Conflict, message);
     }
     if scene.is_deleted {
-        return delete(scene, standing, plan);
+        return delete(scene, plan);
     }
     match standing {
         Standing::Absent => {
@@ -114,33 +115,22 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
 }
 
 /// The VPC goes last. What is in it and is not the cluster's keeps AWS from deleting it.
-fn delete(scene: &Scene<'_>, standing: Standing<'_>, plan: &mut Plan) {
+fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
-    match standing {
-        Standing::Absent | Standing::Vanished(_) => {}
-        Standing::Open | Standing::Hidden(_) => {
-            plan.wait(
-                target,
-                Reason::Deleting,
-                "AWS may not show the VPC yet that it was asked to create",
-            );
-        }
-        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Standing::Shown(id) => {
-            let foreign = foreign(scene, id);
-            if !foreign.is_empty() {
-                let message = format!(
-                    "{id} has in it what is not this cluster's, and so is not deleted: {}; remove it, and the deletion \
-                     goes on",
-                    foreign.join(", ")
-                );
-                return plan.problem(target, Reason::DeletionBlocked, message);
-            }
-            let parts = [Kind::Subnet, Kind::InternetGateway].map(|kind| scene.ledger.of_kind(kind));
-            let after: Vec<Ref> = parts.into_iter().flatten().cloned().collect();
-            plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
-        }
+    let Some(id) = scene.deletable(target, plan) else {
+        return;
+    };
+    let foreign = foreign(scene, id);
+    if !foreign.is_empty() {
+        let message = format!(
+            "{id} has in it what is not this cluster's, and so is not deleted: {}; remove it, and the deletion goes on",
+            foreign.join(", ")
+        );
+        return plan.problem(target, Reason::DeletionBlocked, message);
     }
+    let parts = [Kind::Subnet, Kind::InternetGateway].map(|kind| scene.ledger.of_kind(kind));
+    let after: Vec<Ref> = parts.into_iter().flatten().cloned().collect();
+    plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
 }
 
 /// The ids of what is in the VPC and does not have the tag of the cluster.
