@@ -18,6 +18,8 @@ pub struct Scope {
     pub vpc: Option<String>,
     /// Id of the internet gateway, where it is known.
     pub internet_gateway: Option<String>,
+    /// Ids of the Elastic IPs that are known.
+    pub addresses: Vec<String>,
 }
 
 /// What a look shows of the resources of one cluster.

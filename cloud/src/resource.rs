@@ -6,9 +6,11 @@ use crate::CloudError;
 
 /// What a second call does, if the first one took effect without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
+pub enum Repeat<'a> {
     /// It makes a second resource. The SDK does not retry such a call.
     Doubles,
+    /// It answers with the resource of the first call, because both have this client token.
+    Token(&'a str),
     /// AWS refuses it, or it changes nothing.
     Harmless,
 }

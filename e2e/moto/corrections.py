@@ -4,14 +4,19 @@ import base64
 import copy
 import re
 import sys
+from datetime import timedelta
 
+from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
 from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
 from moto.ec2.models.subnets import Subnet
 from moto.ec2.models.tags import TagBackend
 from moto.ec2.models.vpcs import VPCBackend
 from moto.ec2.responses import instances as instance_responses
 from moto.ec2.responses._base_response import EC2BaseResponse
+from moto.ec2.responses.nat_gateways import NatGateways
+from moto.ec2.responses.route_tables import RouteTables
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix, is_tag_filter
 from moto.iam.exceptions import NotFoundException
 from moto.ssm.models import SimpleSystemManagerBackend
@@ -19,6 +24,8 @@ from moto.ssm.models import SimpleSystemManagerBackend
 MAX_TOKEN_LENGTH = 64
 MAX_USER_DATA = 16 * 1024
 MAX_FILTER_VALUES = 200
+# How long a NAT gateway is pending, and deleting.
+NAT_GATEWAY_TIME = timedelta(seconds=2)
 
 EKS_IMAGES = "/aws/service/eks/optimized-ami/"
 
@@ -34,6 +41,8 @@ def apply():
     refuse_malformed_instance_ids()
     refuse_filters_as_ec2_does()
     delete_network_acls_with_their_vpc()
+    let_nat_gateways_take_time()
+    know_client_tokens()
     let_the_images_of_eks_be_published()
 
 
@@ -234,6 +243,51 @@ def delete_network_acls_with_their_vpc():
         return deleted
 
     VPCBackend.delete_vpc = delete_vpc
+
+
+def let_nat_gateways_take_time():
+    """A NAT gateway is pending and deleting for a while, and then frees its address; moto has neither state."""
+
+    def state(self):
+        deleted_at = getattr(self, "deleted_at", None)
+        if deleted_at is not None:
+            return "deleting" if utcnow() - deleted_at < NAT_GATEWAY_TIME else "deleted"
+        return "pending" if utcnow() - self._created_at < NAT_GATEWAY_TIME else "available"
+
+    def delete_nat_gateway(self, nat_gateway_id):
+        gateway = self.nat_gateways.get(nat_gateway_id)
+        if gateway is None:
+            raise EC2ClientError("NatGatewayNotFound", f"The Nat Gateway {nat_gateway_id} was not found")
+        if getattr(gateway, "deleted_at", None) is None:
+            gateway.deleted_at = utcnow()
+            for address in gateway.address_set:
+                if address.get("associationId"):
+                    self.disassociate_address(association_id=address["associationId"])
+            self.delete_network_interface(gateway._eni.id)
+        return gateway
+
+    NatGateway.state = property(state, lambda self, value: None)
+    NatGatewayBackend.delete_nat_gateway = delete_nat_gateway
+
+
+def know_client_tokens():
+    """A call with the token of an earlier one makes nothing; moto makes a second resource."""
+
+    def remember(responses, action):
+        create = getattr(responses, action)
+
+        def create_once(self):
+            token = self._get_param("ClientToken")
+            answers = vars(self.ec2_backend).setdefault("answers_by_token", {})
+            if token is None or (action, token) not in answers:
+                answer = create(self)
+                answers[action, token] = answer
+            return answers[action, token]
+
+        setattr(responses, action, create_once)
+
+    remember(NatGateways, "create_nat_gateway")
+    remember(RouteTables, "create_route_table")
 
 
 def let_the_images_of_eks_be_published():

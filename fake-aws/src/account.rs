@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::CloudError;
-use capa_cloud::ec2::{Call, InternetGateway, Subnet, Vpc, VpcDns};
+use capa_cloud::ec2::{Call, InternetGateway, NatGateway, RouteTable, Subnet, Vpc, VpcDns};
 use capa_cloud::managed::Answer;
+use capa_cloud::{CloudError, ElasticIp};
 use parking_lot::Mutex;
 
 use crate::behaviour::Behaviour;
@@ -59,6 +59,12 @@ impl FakeAccount {
         self.state.lock().faults.insert(index, fault);
     }
 
+    /// Plans that the next `count` NAT gateways fail at the end of pending, with this code and message. A later plan
+    /// replaces the former. A gateway in a VPC without an internet gateway fails without a plan.
+    pub fn fail_nat_gateways(&self, count: usize, code: &str, message: &str) {
+        self.state.lock().ec2.plan_failures(count, code, message);
+    }
+
     /// Whether a fault has ended the process. A call of an ended process never completes: the caller drops its pass.
     pub fn crashed(&self) -> bool {
         self.state.lock().is_crashed()
@@ -103,7 +109,7 @@ impl FakeAccount {
         Contents::of(&self.state.lock().ec2)
     }
 
-    /// Whether nothing is in the account.
+    /// Whether nothing is in the account. NAT gateways that are deleted and main route tables do not count.
     pub fn is_empty(&self) -> bool {
         self.state.lock().ec2.is_empty()
     }
@@ -121,6 +127,21 @@ impl FakeAccount {
     /// All internet gateways, hidden ones too, oldest first.
     pub fn internet_gateways(&self) -> Vec<InternetGateway> {
         self.state.lock().ec2.all_internet_gateways()
+    }
+
+    /// All Elastic IPs, hidden ones too, oldest first.
+    pub fn addresses(&self) -> Vec<ElasticIp> {
+        self.state.lock().ec2.all_addresses()
+    }
+
+    /// All NAT gateways that EC2 lists, also those that have failed or are deleted, and hidden ones, oldest first.
+    pub fn nat_gateways(&self) -> Vec<NatGateway> {
+        self.state.lock().ec2.all_nat_gateways()
+    }
+
+    /// All route tables, main ones and hidden ones too, oldest first.
+    pub fn route_tables(&self) -> Vec<RouteTable> {
+        self.state.lock().ec2.all_route_tables()
     }
 
     /// The DNS attributes of a VPC; `None` if it does not exist.

@@ -17,10 +17,20 @@ pub struct Behaviour {
     pub hidden: Duration,
     /// Time for which a new resource has no tags for looks, neither to show nor to select by. Default: zero.
     pub hidden_tags: Duration,
+    /// Time for which a new NAT gateway is pending before it is available or has failed. Default: 20 seconds.
+    pub nat_gateway_pending: Duration,
+    /// Time for which a NAT gateway is deleting before it is deleted, from the Delete call on. Default: 20 seconds.
+    pub nat_gateway_deleting: Duration,
     /// Maximum number of VPCs. Default: 5.
     pub vpc_quota: usize,
     /// Maximum number of internet gateways. Default: 5.
     pub internet_gateway_quota: usize,
+    /// Maximum number of Elastic IPs. Default: 5.
+    pub address_quota: usize,
+    /// Maximum number of NAT gateways in a zone that are pending, available or deleting. Default: 5.
+    pub nat_gateway_quota: usize,
+    /// Maximum number of route tables of a VPC, the main one among them. Default: 200.
+    pub route_table_quota: usize,
     /// Describe actions that EC2 refuses with `UnauthorizedOperation`, for example `DescribeSubnets`. Default: none.
     pub refused_describes: BTreeSet<String>,
 }
@@ -33,8 +43,13 @@ impl Default for Behaviour {
             pending: Duration::from_secs(2),
             hidden: Duration::ZERO,
             hidden_tags: Duration::ZERO,
+            nat_gateway_pending: Duration::from_secs(20),
+            nat_gateway_deleting: Duration::from_secs(20),
             vpc_quota: 5,
             internet_gateway_quota: 5,
+            address_quota: 5,
+            nat_gateway_quota: 5,
+            route_table_quota: 200,
             refused_describes: BTreeSet::new(),
         }
     }

@@ -1,18 +1,32 @@
 //! What is in an account, without ids and ages, to compare what two runs leave behind.
 
-use capa_api::common::Tags;
-use capa_cloud::ec2::{Subnet, Vpc};
+use std::collections::BTreeMap;
 
-use crate::ec2::Ec2;
+use capa_api::common::Tags;
+use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, Subnet, Vpc};
+
+use crate::ec2::{Ec2, LOCAL};
 
 /// All resources of an account in one order. Two accounts with the same resources have equal contents, whatever the
-/// ids are and in whichever order the resources were made. Whether a resource is pending or hidden makes no difference.
+/// ids are and in whichever order the resources were made. Whether a resource is pending, hidden, failed or deleting
+/// makes no difference; deleted NAT gateways are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The VPCs with all that belongs to them.
     pub vpcs: Vec<VpcContents>,
     /// The tags of the internet gateways that are attached to no VPC.
     pub unattached_internet_gateways: Vec<Tags>,
+    /// The Elastic IPs.
+    pub addresses: Vec<AddressContents>,
+}
+
+/// An Elastic IP.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AddressContents {
+    /// Tags.
+    pub tags: Tags,
+    /// Whether the address is that of a NAT gateway or of something else.
+    pub is_associated: bool,
 }
 
 /// A VPC with all that belongs to it.
@@ -30,6 +44,34 @@ pub struct VpcContents {
     pub subnets: Vec<SubnetContents>,
     /// The tags of the attached internet gateways: one at most, unless a test attached more by hand.
     pub internet_gateways: Vec<Tags>,
+    /// The NAT gateways that are not deleted.
+    pub nat_gateways: Vec<NatGatewayContents>,
+    /// The route tables; the main one only with tags, associations or routes that it does not have from its creation.
+    pub route_tables: Vec<RouteTableContents>,
+}
+
+/// A NAT gateway.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NatGatewayContents {
+    /// IPv4 range of its subnet.
+    pub subnet: String,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// A route table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteTableContents {
+    /// Whether the table is the main one of its VPC.
+    pub is_main: bool,
+    /// Tags.
+    pub tags: Tags,
+    /// IPv4 ranges of the associated subnets.
+    pub subnets: Vec<String>,
+    /// What the traffic to each IPv4 range is sent to, without the local routes: `igw` for the internet gateway that is
+    /// attached, `nat of 10.0.0.0/24` for the NAT gateway of a subnet, `blackhole` for a gateway that is not there, and
+    /// the prefix of the id for other targets.
+    pub routes: BTreeMap<String, String>,
 }
 
 /// A subnet.
@@ -53,6 +95,10 @@ impl Contents {
         Self {
             vpcs: sorted(vpcs),
             unattached_internet_gateways: gateways(ec2, None),
+            addresses: sorted(ec2.all_addresses().into_iter().map(|address| AddressContents {
+                is_associated: address.association_id.is_some(),
+                tags: address.tags,
+            })),
         }
     }
 }
@@ -60,7 +106,19 @@ impl Contents {
 fn vpc_contents(ec2: &Ec2, vpc: Vpc) -> VpcContents {
     let dns = ec2.dns_of(&vpc.id).unwrap_or_default();
     let subnets = ec2.all_subnets().into_iter().filter(|subnet| subnet.vpc_id == vpc.id);
+    let nat_gateways = ec2.all_nat_gateways().into_iter();
+    let nat_gateways = nat_gateways.filter(|gateway| gateway.vpc_id == vpc.id && !is_deleted(gateway));
+    let tables = ec2
+        .all_route_tables()
+        .into_iter()
+        .filter(|table| table.vpc_id == vpc.id);
+    let tables = tables.map(|table| table_contents(ec2, table));
     VpcContents {
+        nat_gateways: sorted(nat_gateways.map(|gateway| NatGatewayContents {
+            subnet: range_of(ec2, &gateway.subnet_id),
+            tags: gateway.tags,
+        })),
+        route_tables: sorted(tables.filter(|table| !table.is_untouched())),
         subnets: sorted(subnets.map(subnet_contents)),
         internet_gateways: gateways(ec2, Some(&vpc.id)),
         cidr_blocks: vpc.cidr_blocks,
@@ -78,6 +136,60 @@ fn subnet_contents(subnet: Subnet) -> SubnetContents {
         hostname_type: subnet.hostname_type.map(Into::into),
         tags: subnet.tags,
     }
+}
+
+impl RouteTableContents {
+    /// Whether the table is a main one as EC2 makes it.
+    fn is_untouched(&self) -> bool {
+        self.is_main && self.tags.is_empty() && self.subnets.is_empty() && self.routes.is_empty()
+    }
+}
+
+fn table_contents(ec2: &Ec2, table: RouteTable) -> RouteTableContents {
+    let subnets = table.associations.iter();
+    let routes = table.routes.iter().filter(|route| route.target != LOCAL);
+    let routes = routes.map(|route| {
+        (
+            route.destination.clone(),
+            target_contents(ec2, &table.vpc_id, &route.target),
+        )
+    });
+    RouteTableContents {
+        subnets: sorted(subnets.map(|association| range_of(ec2, &association.subnet_id))),
+        routes: routes.collect(),
+        is_main: table.is_main,
+        tags: table.tags,
+    }
+}
+
+fn target_contents(ec2: &Ec2, vpc: &str, target: &str) -> String {
+    const BLACKHOLE: &str = "blackhole";
+    match target.split_once('-') {
+        Some(("igw", _)) => {
+            let mut gateways = ec2.all_internet_gateways().into_iter();
+            let is_attached = gateways.any(|known| known.id == target && known.vpc_id.as_deref() == Some(vpc));
+            if is_attached { "igw" } else { BLACKHOLE }.to_owned()
+        }
+        Some(("nat", _)) => {
+            let mut gateways = ec2.all_nat_gateways().into_iter();
+            let gateway = gateways.find(|known| known.id == target && !is_deleted(known));
+            let subnet = gateway.map(|gateway| range_of(ec2, &gateway.subnet_id));
+            subnet.map_or_else(|| BLACKHOLE.to_owned(), |range| format!("nat of {range}"))
+        }
+        Some((prefix, _)) => prefix.to_owned(),
+        None => target.to_owned(),
+    }
+}
+
+fn is_deleted(gateway: &NatGateway) -> bool {
+    gateway.state == NatGatewayState::Deleted
+}
+
+/// The IPv4 range of a subnet; empty if it does not exist.
+fn range_of(ec2: &Ec2, subnet: &str) -> String {
+    let mut subnets = ec2.all_subnets().into_iter();
+    let known = subnets.find(|known| known.id == subnet);
+    known.map(|known| known.cidr_block).unwrap_or_default()
 }
 
 fn gateways(ec2: &Ec2, vpc: Option<&str>) -> Vec<Tags> {

@@ -6,7 +6,7 @@
 //! [`ManagedCloud`](capa_cloud::managed::ManagedCloud). The test sets what EC2 does not define with a [`Behaviour`],
 //! plans a [`Fault`] for single calls, and compares what two runs leave behind by their [`Contents`].
 //!
-//! Each resource has a file with the same name as in [`capa_cloud::ec2`].
+//! Each resource has a file with the same name as in [`capa_cloud::ec2`]; Elastic IPs have one of their own.
 
 mod account;
 mod behaviour;
@@ -21,6 +21,6 @@ mod tests;
 
 pub use account::FakeAccount;
 pub use behaviour::Behaviour;
-pub use contents::{Contents, SubnetContents, VpcContents};
+pub use contents::{AddressContents, Contents, NatGatewayContents, RouteTableContents, SubnetContents, VpcContents};
 pub use faults::Fault;
 pub use journal::Entry;

@@ -1,5 +1,8 @@
 //! What users and other controllers do in an account: resources that were there before, and changes by hand.
 
+mod nat_gateway;
+mod route_table;
+
 use capa_api::common::Tags;
 use capa_cloud::ec2::VpcDns;
 use capa_cloud::ec2::subnet::Attribute;
@@ -9,7 +12,7 @@ use crate::ec2::Ec2;
 
 /// Resources that were there before. EC2's rules and quotas do not hold them up; they count against the quotas.
 impl FakeAccount {
-    /// Adds a VPC, and gives its id. It has the DNS attributes of a new VPC.
+    /// Adds a VPC, and gives its id. It has the DNS attributes and the main route table of a new VPC.
     pub fn add_vpc(&self, cidr_block: &str, tags: Tags) -> String {
         self.add(|ec2| ec2.add_vpc(cidr_block, tags))
     }
@@ -73,13 +76,13 @@ impl FakeAccount {
         true
     }
 
-    /// Removes a VPC with its subnets, and detaches its internet gateway.
+    /// Removes a VPC with its subnets, NAT gateways and route tables, and detaches its internet gateway.
     #[must_use]
     pub fn remove_vpc(&self, id: &str) -> bool {
         self.state.lock().ec2.remove_vpc(id)
     }
 
-    /// Removes a subnet.
+    /// Removes a subnet with its NAT gateways, whose Elastic IPs are free then, and with its association.
     #[must_use]
     pub fn remove_subnet(&self, id: &str) -> bool {
         self.state.lock().ec2.remove_subnet(id)
@@ -97,6 +100,9 @@ fn tags_mut<'e>(ec2: &'e mut Ec2, id: &str) -> Option<&'e mut Tags> {
         Some(("vpc", _)) => ec2.vpc_mut(id).map(|vpc| &mut vpc.tags),
         Some(("subnet", _)) => ec2.subnet_mut(id).map(|subnet| &mut subnet.tags),
         Some(("igw", _)) => ec2.internet_gateway_mut(id).map(|gateway| &mut gateway.tags),
+        Some(("eipalloc", _)) => ec2.address_mut(id).map(|address| &mut address.tags),
+        Some(("nat", _)) => ec2.nat_gateway_mut(id).map(|gateway| &mut gateway.tags),
+        Some(("rtb", _)) => ec2.route_table_mut(id).map(|table| &mut table.tags),
         _ => None,
     }
 }

@@ -437,6 +437,8 @@ mod tests {
             ("CreateVpcs", "aws:RequestTag"),
             ("CreatePartsOfVpcs", "aws:RequestTag"),
             ("CreateInVpcs", "aws:ResourceTag"),
+            ("CreateNatGateways", "aws:RequestTag"),
+            ("CreateNatGatewaysWith", "aws:ResourceTag"),
             ("ChangeNetworks", "aws:ResourceTag"),
         ] {
             let marked = json!({"Null": {format!("{tags}/{role}"): ["false"]}});
@@ -447,7 +449,9 @@ mod tests {
         }
         assert_eq!(
             statement(&everybody, "TagWhatIsCreated")["Condition"],
-            json!({"StringEquals": {"ec2:CreateAction": ["CreateVpc", "CreateSubnet", "CreateInternetGateway"]}})
+            json!({"StringEquals": {"ec2:CreateAction": [
+                "CreateVpc", "CreateSubnet", "CreateInternetGateway", "AllocateAddress", "CreateNatGateway", "CreateRouteTable",
+            ]}})
         );
         let reads = statement(&everybody, "Read");
         let reads = reads["Action"].as_array().cloned().unwrap_or_default();
@@ -459,7 +463,10 @@ mod tests {
         // The request with the tags of a subnet is no reason to create it in a foreign VPC.
         assert_eq!(
             statement(&everybody, "CreatePartsOfVpcs")["Resource"],
-            json!(["arn:aws:ec2:*:*:subnet/*", "arn:aws:ec2:*:*:internet-gateway/*"])
+            json!(
+                ["subnet", "internet-gateway", "elastic-ip", "route-table"]
+                    .map(|kind| format!("arn:aws:ec2:*:*:{kind}/*"))
+            )
         );
     }
 }

@@ -21,6 +21,10 @@ pub enum ConditionType {
     SubnetsReady,
     /// The internet gateway of a managed cluster exists and is attached to the VPC.
     InternetGatewayReady,
+    /// The NAT gateways of a managed cluster work: one in each zone with private subnets.
+    NatGatewaysReady,
+    /// The route tables of a managed cluster have their routes and are those of its subnets.
+    RouteTablesReady,
     /// The network that a machine runs in still equals its network sources. The condition does not count for `Ready`.
     NetworkUpToDate,
     /// No blocking preflight rule fails. The condition does not count for `Ready`.

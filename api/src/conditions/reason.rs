@@ -49,6 +49,8 @@ pub enum Reason {
     WaitingForVpc,
     /// Subnets do not exist or cannot be used yet.
     WaitingForSubnets,
+    /// NAT gateways do not exist or do not work yet.
+    WaitingForNatGateways,
     /// The instance is not running yet.
     WaitingForRunning,
     /// The managed mode is not offered yet.
@@ -132,6 +134,7 @@ impl Reason {
                 | Self::WaitingForRunning
                 | Self::WaitingForVpc
                 | Self::WaitingForSubnets
+                | Self::WaitingForNatGateways
                 | Self::Creating
                 | Self::Deleting
                 | Self::Registering

@@ -1,5 +1,6 @@
 //! Elastic IPs.
 
+use aws_sdk_ec2::operation::allocate_address::AllocateAddressOutput;
 use aws_sdk_ec2::types::{self, DomainType, ResourceType, TagSpecification};
 use capa_api::common::Tags;
 use capa_cloud::limits::{CallRequest, Priority};
@@ -55,7 +56,15 @@ impl Ec2Calls {
         let turn = CallRequest::of_machine(call.action(), self.runner.flow(), machine, priority);
         let permit = self.write_permit(&turn).await?;
         match call {
-            ElasticIpCall::Allocate { pool, tags } => return self.allocate_address(permit, pool.clone(), tags).await,
+            ElasticIpCall::Allocate { pool, tags } => {
+                let action = permit.action;
+                let answer = self.allocate_address(permit, pool.clone(), tags).await?;
+                let id = some_text(answer.allocation_id());
+                return Ok(ElasticIpAnswer::Allocated {
+                    allocation_id: id.ok_or_else(|| CloudError::no_answer(action, "the answer shows no address"))?,
+                    public_ip: text(answer.public_ip()),
+                });
+            }
             ElasticIpCall::Associate {
                 allocation_id,
                 interface_id,
@@ -64,37 +73,33 @@ impl Ec2Calls {
                 let request = request.network_interface_id(interface_id).allow_reassociation(false);
                 self.runner.call(permit, request.send()).await?;
             }
-            ElasticIpCall::Release { allocation_id } => {
-                let request = self.client.release_address().allocation_id(allocation_id);
-                self.runner.call(permit, request.send()).await?;
-            }
+            ElasticIpCall::Release { allocation_id } => self.release_address(permit, allocation_id).await?,
         }
         Ok(ElasticIpAnswer::Done)
     }
 
     /// Allocates one address. The SDK does not retry this call: a second one allocates a second address.
-    async fn allocate_address(
+    pub(super) async fn allocate_address(
         &self,
         permit: Permit,
         pool: Option<String>,
         tags: &Tags,
-    ) -> Result<ElasticIpAnswer, CloudError> {
-        let action = permit.action;
+    ) -> Result<AllocateAddressOutput, CloudError> {
         let tags = TagSpecification::builder()
             .resource_type(ResourceType::ElasticIp)
             .set_tags(Some(sdk_tags(tags)))
             .build();
         let request = self.client.allocate_address().domain(DomainType::Vpc);
         let request = request.set_public_ipv4_pool(pool).tag_specifications(tags);
-        let answer = self
-            .runner
-            .call(permit, request.customize().config_override(once()).send())
-            .await?;
-        let allocation_id = some_text(answer.allocation_id());
-        Ok(ElasticIpAnswer::Allocated {
-            allocation_id: allocation_id.ok_or_else(|| CloudError::no_answer(action, "the answer shows no address"))?,
-            public_ip: text(answer.public_ip()),
-        })
+        let call = request.customize().config_override(once()).send();
+        self.runner.call(permit, call).await
+    }
+
+    /// Releases an address. EC2 refuses this while the address is associated.
+    pub(super) async fn release_address(&self, permit: Permit, allocation_id: &str) -> Result<(), CloudError> {
+        let request = self.client.release_address().allocation_id(allocation_id);
+        self.runner.call(permit, request.send()).await?;
+        Ok(())
     }
 }
 

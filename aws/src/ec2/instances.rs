@@ -12,9 +12,8 @@ use capa_cloud::{
     CloudError, Instance, InstanceState, MachineAddress, MachineAddressType, PrimaryInterface, Query, StateReason,
     identifying_tag,
 };
-use jiff::Timestamp;
 
-use super::{Ec2Calls, PAGE_SIZE, filters, some_text, text};
+use super::{Ec2Calls, PAGE_SIZE, filters, some_text, text, timestamp};
 use crate::sdk::pages::Page;
 
 const DESCRIBE_INSTANCES: &str = "DescribeInstances";
@@ -210,11 +209,6 @@ fn is_link_local(address: &str) -> bool {
 fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
     let identifying = tags.iter().filter(|tag| tag.key().is_some_and(identifying_tag));
     identifying.map(|tag| (text(tag.key()), text(tag.value()))).collect()
-}
-
-fn timestamp(time: &aws_smithy_types::DateTime) -> Option<Timestamp> {
-    let nanoseconds = i32::try_from(time.subsec_nanos()).ok()?;
-    Timestamp::new(time.secs(), nanoseconds).ok()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::{config, types};
 use capa_cloud::Query;
+use jiff::Timestamp;
 
 use crate::sdk::call_runner::CallRunner;
 
@@ -81,6 +82,12 @@ fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
 /// EC2 writes some absent values as empty texts.
 fn some_text(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// The same time; `None` for one outside the range of timestamps.
+fn timestamp(time: &aws_smithy_types::DateTime) -> Option<Timestamp> {
+    let nanoseconds = i32::try_from(time.subsec_nanos()).ok()?;
+    Timestamp::new(time.secs(), nanoseconds).ok()
 }
 
 #[cfg(test)]

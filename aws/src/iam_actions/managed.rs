@@ -5,10 +5,24 @@ use super::table::{change, describe};
 use super::{AccessLevel, Action, Asked, Condition, Grant, Resources};
 
 /// The actions that create a resource with its tags.
-const CREATING: &[&str] = &["CreateVpc", "CreateSubnet", "CreateInternetGateway"];
+const CREATING: &[&str] = &[
+    "CreateVpc",
+    "CreateSubnet",
+    "CreateInternetGateway",
+    "AllocateAddress",
+    "CreateNatGateway",
+    "CreateRouteTable",
+];
 
 /// What networks consist of.
-const NETWORKS: Resources = Resources::Arns(&["ec2:*:*:vpc/*", "ec2:*:*:subnet/*", "ec2:*:*:internet-gateway/*"]);
+const NETWORKS: Resources = Resources::Arns(&[
+    "ec2:*:*:vpc/*",
+    "ec2:*:*:subnet/*",
+    "ec2:*:*:internet-gateway/*",
+    "ec2:*:*:elastic-ip/*",
+    "ec2:*:*:natgateway/*",
+    "ec2:*:*:route-table/*",
+]);
 
 const CREATE_VPCS: Grant = Grant {
     name: "CreateVpcs",
@@ -19,14 +33,33 @@ const CREATE_VPCS: Grant = Grant {
 /// Without VPCs: nothing says that AWS leaves the tags of the request out when it judges the VPC of a new subnet.
 const CREATE: Grant = Grant {
     name: "CreatePartsOfVpcs",
-    resources: Resources::Arns(&["ec2:*:*:subnet/*", "ec2:*:*:internet-gateway/*"]),
+    resources: Resources::Arns(&[
+        "ec2:*:*:subnet/*",
+        "ec2:*:*:internet-gateway/*",
+        "ec2:*:*:elastic-ip/*",
+        "ec2:*:*:route-table/*",
+    ]),
     condition: Condition::NetworkAtCreation,
 };
 
-/// The VPC in which a subnet is created.
+/// A grant of its own: the tags of the request are no reason to use a foreign subnet or address.
+const CREATE_NAT_GATEWAYS: Grant = Grant {
+    name: "CreateNatGateways",
+    resources: Resources::Arns(&["ec2:*:*:natgateway/*"]),
+    condition: Condition::NetworkAtCreation,
+};
+
+/// The VPC in which a subnet or a route table is created.
 const CREATE_IN: Grant = Grant {
     name: "CreateInVpcs",
     resources: Resources::Arns(&["ec2:*:*:vpc/*"]),
+    condition: Condition::Network,
+};
+
+/// What a NAT gateway is created with. AWS's reference names the VPC as well.
+const CREATE_NAT_GATEWAYS_WITH: Grant = Grant {
+    name: "CreateNatGatewaysWith",
+    resources: Resources::Arns(&["ec2:*:*:vpc/*", "ec2:*:*:subnet/*", "ec2:*:*:elastic-ip/*"]),
     condition: Condition::Network,
 };
 
@@ -38,7 +71,8 @@ const TAG: Grant = Grant {
     condition: Condition::Within(CREATING),
 };
 
-/// Each action applies to one or two types of resources, all of which need the tag.
+/// Each action applies to one or two types of resources, all of which need the tag. The actions of associations apply
+/// to the subnet and to the route table, and those of routes to the table alone.
 const CHANGE: Grant = Grant {
     name: "ChangeNetworks",
     resources: NETWORKS,
@@ -54,6 +88,9 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "finds the internet gateway of the VPC, and one that is not attached yet",
     ),
     describe("DescribeVpcAttribute", "sees the DNS settings of the VPC"),
+    describe("DescribeAddresses", "finds the addresses of the NAT gateways"),
+    describe("DescribeNatGateways", "finds the NAT gateways of the VPC"),
+    describe("DescribeRouteTables", "finds the route tables of the VPC"),
     change("CreateVpc", &[CREATE_VPCS], "makes the VPC"),
     change(
         "ModifyVpcAttribute",
@@ -76,6 +113,45 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "detaches it when the cluster is deleted",
     ),
     change("DeleteInternetGateway", &[CHANGE], "deletes it with the cluster"),
+    change(
+        "AllocateAddress",
+        &[CREATE],
+        "allocates the addresses of the NAT gateways",
+    ),
+    change("ReleaseAddress", &[CHANGE], "releases them when the cluster is deleted"),
+    change(
+        "CreateNatGateway",
+        &[CREATE_NAT_GATEWAYS, CREATE_NAT_GATEWAYS_WITH],
+        "makes NAT gateways in public subnets",
+    ),
+    change("DeleteNatGateway", &[CHANGE], "deletes them with the cluster"),
+    change(
+        "CreateRouteTable",
+        &[CREATE, CREATE_IN],
+        "makes route tables in the VPC",
+    ),
+    change("CreateRoute", &[CHANGE], "routes subnets to the gateways"),
+    change(
+        "ReplaceRoute",
+        &[CHANGE],
+        "corrects routes that lead elsewhere, for example to a NAT gateway that is gone",
+    ),
+    change("AssociateRouteTable", &[CHANGE], "gives subnets their route tables"),
+    change(
+        "ReplaceRouteTableAssociation",
+        &[CHANGE],
+        "gives subnets that have another route table their own",
+    ),
+    change(
+        "DisassociateRouteTable",
+        &[CHANGE],
+        "takes the route tables from the subnets when the cluster is deleted",
+    ),
+    change(
+        "DeleteRouteTable",
+        &[CHANGE],
+        "deletes the route tables with the cluster",
+    ),
     Action {
         access: AccessLevel::Tagging,
         asked: Asked::Within(CREATING),

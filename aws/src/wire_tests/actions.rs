@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capa_cloud::ec2::{self, internet_gateway, subnet, vpc};
+use capa_cloud::ec2::{self, internet_gateway, nat_gateway, route_table, subnet, vpc};
 use capa_cloud::managed::{Effect, ManagedClouds};
 use capa_cloud::{
     ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
@@ -35,7 +35,9 @@ fn serve(call: &Call) -> Answer {
             let item = instance_xml("i-1", InstanceState::Running);
             answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
         }
-        "CreateVpc" | "CreateSubnet" | "CreateInternetGateway" => managed::serve(call),
+        "CreateVpc" | "CreateSubnet" | "CreateInternetGateway" | "CreateNatGateway" | "CreateRouteTable" => {
+            managed::serve(call)
+        }
         "DescribeVpcs" if call.field("Filter.1.Name").starts_with("tag:") => managed::serve(call),
         "DescribeVpcs" => {
             let vpc = "<vpcId>vpc-1</vpcId><dhcpOptionsId>dopt-1</dhcpOptionsId>";
@@ -193,6 +195,8 @@ fn every_call_of_managed_clusters_has_a_row_and_is_tried() {
         vpc::Call::<String>::VARIANTS,
         subnet::Call::<String>::VARIANTS,
         internet_gateway::Call::<String>::VARIANTS,
+        nat_gateway::Call::<String>::VARIANTS,
+        route_table::Call::<String>::VARIANTS,
     ];
     let names: BTreeSet<&str> = names.concat().into_iter().collect();
     for name in &names {

@@ -6,10 +6,11 @@ use capa_cloud::managed::{Answer as Outcome, Effect, ManagedCloud, ManagedClouds
 use capa_cloud::{CloudError, ErrorClass};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, caller_identity, ec2_error, identity};
+use super::{nat_gateways, route_tables};
 
-const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
+pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
 
-fn tags() -> Tags {
+pub(super) fn tags() -> Tags {
     [(OWNED.to_owned(), "owned".to_owned())].into()
 }
 
@@ -55,12 +56,16 @@ pub(super) fn all_calls() -> Vec<ec2::Call<String>> {
         subnet::Call::DeleteSubnet { subnet: subnet() }.into(),
         vpc::Call::DeleteVpc { vpc: vpc() }.into(),
     ];
-    others.into_iter().chain(of_vpc).chain(of_subnet).collect()
+    let others = others.into_iter().chain(of_vpc).chain(of_subnet);
+    others
+        .chain(nat_gateways::calls())
+        .chain(route_tables::calls())
+        .collect()
 }
 
 /// The answers to the calls, and to a look at their effect.
 pub(super) fn serve(call: &Call) -> Answer {
-    let tag = format!("<tagSet><item><key>{OWNED}</key><value>owned</value></item></tagSet>");
+    let tag = tag_set(OWNED, "owned");
     let body = match call.action.as_str() {
         "CreateVpc" => "<vpc><vpcId>vpc-1</vpcId><state>pending</state></vpc>".to_owned(),
         "CreateSubnet" => "<subnet><subnetId>subnet-1</subnetId></subnet>".to_owned(),
@@ -69,7 +74,8 @@ pub(super) fn serve(call: &Call) -> Answer {
             format!("<internetGateway>{id}</internetGateway>")
         }
         "DescribeVpcs" => format!("<vpcSet><item><vpcId>vpc-1</vpcId><state>pending</state>{tag}</item></vpcSet>"),
-        _ => String::new(),
+        action if action.ends_with("Address") || action.ends_with("NatGateway") => return nat_gateways::serve(call),
+        _ => return route_tables::serve(call),
     };
     answer(&call.action, &body, None)
 }
@@ -88,24 +94,35 @@ async fn make(cloud: &dyn ManagedCloud, call: &ec2::Call<String>) -> Result<Outc
     at_its_turn(async || cloud.call(call).await).await
 }
 
-fn scope(vpc: Option<&str>) -> Scope {
+pub(super) fn scope(vpc: Option<&str>) -> Scope {
     Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
         internet_gateway: None,
+        addresses: Vec::new(),
     }
 }
 
 /// What a look shows where AWS gives these answers.
 async fn look(vpc: Option<&str>, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
+    look_as(&scope(vpc), serve).await
+}
+
+/// The same for any scope.
+pub(super) async fn look_as(scope: &Scope, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    let seen = cloud.observe(&scope(vpc)).await.unwrap();
+    let seen = cloud.observe(scope).await.unwrap();
     (fake, seen.ec2)
 }
 
+/// A set of one tag.
+pub(super) fn tag_set(key: &str, value: &str) -> String {
+    format!("<tagSet><item><key>{key}</key><value>{value}</value></item></tagSet>")
+}
+
 /// The names and values of the filters of the calls of an action, sorted.
-fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
+pub(super) fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
     let calls = fake.calls_of(action).into_iter();
     let field = |call: &Call, name: &str| call.field(name).to_owned();
     let mut filters: Vec<_> = calls
@@ -115,43 +132,26 @@ fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
     filters
 }
 
-#[tokio::test]
-async fn every_field_of_a_managed_call_is_sent() {
+/// The calls that are sent where these are made.
+pub(super) async fn sent_of(calls: &[ec2::Call<String>]) -> Vec<Call> {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    for call in all_calls() {
-        make(cloud.as_ref(), &call).await.unwrap();
+    for call in calls {
+        make(cloud.as_ref(), call).await.unwrap();
     }
-    for (action, fields) in [
-        (
-            "CreateVpc",
-            &[("CidrBlock", "10.0.0.0/16"), ("TagSpecification.1.ResourceType", "vpc")][..],
-        ),
-        ("CreateSubnet", &[("VpcId", "vpc-1"), ("CidrBlock", "10.0.0.0/24")]),
-        ("CreateSubnet", &[("AvailabilityZone", "us-test-1a")]),
-        ("CreateSubnet", &[("TagSpecification.1.ResourceType", "subnet")]),
-        (
-            "CreateInternetGateway",
-            &[("TagSpecification.1.ResourceType", "internet-gateway")],
-        ),
-        (
-            "AttachInternetGateway",
-            &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
-        ),
-        (
-            "DetachInternetGateway",
-            &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
-        ),
-        ("DeleteInternetGateway", &[("InternetGatewayId", "igw-1")]),
-        ("DeleteSubnet", &[("SubnetId", "subnet-1")]),
-        ("DeleteVpc", &[("VpcId", "vpc-1")]),
-    ] {
-        let calls = fake.calls_of(action);
+    fake.calls()
+}
+
+/// Asserts that each of these actions is called once with these fields, and creations with the tag of the cluster.
+pub(super) async fn assert_sent(calls: &[ec2::Call<String>], expected: &[(&str, &[(&str, &str)])]) {
+    let sent = sent_of(calls).await;
+    for (action, fields) in expected {
+        let calls: Vec<_> = sent.iter().filter(|call| call.action == *action).collect();
         assert_eq!(calls.len(), 1, "{action}");
-        for (field, value) in fields {
+        for (field, value) in *fields {
             assert_eq!(calls[0].field(field), *value, "{action} {field}");
         }
-        if action.starts_with("Create") {
+        if action.starts_with("Create") || action.starts_with("Allocate") {
             assert_eq!(calls[0].field("TagSpecification.1.Tag.1.Key"), OWNED, "{action}");
             assert_eq!(calls[0].field("TagSpecification.1.Tag.1.Value"), "owned", "{action}");
         }
@@ -159,23 +159,49 @@ async fn every_field_of_a_managed_call_is_sent() {
 }
 
 #[tokio::test]
+async fn every_field_of_a_managed_call_is_sent() {
+    assert_sent(
+        &all_calls(),
+        &[
+            (
+                "CreateVpc",
+                &[("CidrBlock", "10.0.0.0/16"), ("TagSpecification.1.ResourceType", "vpc")],
+            ),
+            ("CreateSubnet", &[("VpcId", "vpc-1"), ("CidrBlock", "10.0.0.0/24")]),
+            ("CreateSubnet", &[("AvailabilityZone", "us-test-1a")]),
+            ("CreateSubnet", &[("TagSpecification.1.ResourceType", "subnet")]),
+            (
+                "CreateInternetGateway",
+                &[("TagSpecification.1.ResourceType", "internet-gateway")],
+            ),
+            (
+                "AttachInternetGateway",
+                &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
+            ),
+            (
+                "DetachInternetGateway",
+                &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
+            ),
+            ("DeleteInternetGateway", &[("InternetGatewayId", "igw-1")]),
+            ("DeleteSubnet", &[("SubnetId", "subnet-1")]),
+            ("DeleteVpc", &[("VpcId", "vpc-1")]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn an_attribute_is_changed_by_a_call_of_its_own() {
-    let fake = Fake::start(serve).await;
-    let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    for call in all_calls() {
-        make(cloud.as_ref(), &call).await.unwrap();
-    }
+    let all = sent_of(&all_calls()).await;
     let sent = |action: &str, resource: &str, id: &str| {
-        let attributes = |call: Call| {
+        let attributes = |call: &Call| {
             assert_eq!(call.field(resource), id, "{action}");
             let others = ["Action", "Version", resource];
-            let left = call
-                .form
-                .into_iter()
-                .filter(|(name, _)| !others.contains(&name.as_str()));
+            let left = call.form.iter().filter(|(name, _)| !others.contains(&name.as_str()));
             left.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
-        fake.calls_of(action).into_iter().map(attributes).collect::<Vec<_>>()
+        let calls = all.iter().filter(|call| call.action == action);
+        calls.map(attributes).collect::<Vec<_>>()
     };
     assert_eq!(
         sent("ModifyVpcAttribute", "VpcId", "vpc-1"),
@@ -195,9 +221,11 @@ async fn an_attribute_is_changed_by_a_call_of_its_own() {
 async fn the_answer_to_a_creation_is_the_id() {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    let ids = ["vpc-1", "subnet-1", "igw-1"].map(str::to_owned);
-    let creations = all_calls().into_iter().filter(|call| call.effect() == Effect::Create);
-    for (call, id) in creations.zip(ids) {
+    let ids = ["vpc-1", "subnet-1", "igw-1", "eipalloc-1", "nat-1", "rtb-1"].map(str::to_owned);
+    let calls = all_calls().into_iter();
+    let creations: Vec<_> = calls.filter(|call| call.effect() == Effect::Create).collect();
+    assert_eq!(creations.len(), ids.len());
+    for (call, id) in creations.into_iter().zip(ids) {
         assert_eq!(make(cloud.as_ref(), &call).await, Ok(Outcome::Made(id)), "{call:?}");
     }
     let without_id = Fake::start(|call| answer(&call.action, "", None)).await;
@@ -211,22 +239,26 @@ async fn the_answer_to_a_creation_is_the_id() {
 #[tokio::test]
 async fn a_call_that_would_double_is_not_repeated_by_itself() {
     let calls = all_calls().into_iter();
-    let doubling = calls.filter(|call| call.repeat() == Repeat::Doubles || call.action() == "CreateSubnet");
-    for call in doubling {
+    for call in calls.filter(|call| call.effect() == Effect::Create) {
         let fake = Fake::start(|_| (503, String::new())).await;
         let cloud = fake.pool().await.managed(&identity("A"), REGION);
         let lost = make(cloud.as_ref(), &call).await.unwrap_err();
         assert_eq!(lost.class, ErrorClass::NoAnswer);
-        let sent = fake.calls_of(call.action()).len();
-        assert_eq!(sent == 1, call.repeat() == Repeat::Doubles, "{}: {sent}", call.action());
+        let sent = fake.calls_of(call.action());
+        assert_eq!(sent.len() == 1, call.repeat() == Repeat::Doubles, "{}", call.action());
+        if let Repeat::Token(token) = call.repeat() {
+            assert!(
+                sent.iter().all(|sent| sent.field("ClientToken") == token),
+                "{}",
+                call.action()
+            );
+        }
     }
 }
 
 /// A VPC with resources, among others that filters should have left out.
 fn network(call: &Call) -> Answer {
-    let tagged =
-        |key: &str, value: &str| format!("<tagSet><item><key>{key}</key><value>{value}</value></item></tagSet>");
-    let owned = tagged(OWNED, "owned");
+    let owned = tag_set(OWNED, "owned");
     let block = |range: &str, state: &str| {
         format!("<item><cidrBlock>{range}</cidrBlock><cidrBlockState><state>{state}</state></cidrBlockState></item>")
     };
@@ -244,8 +276,8 @@ fn network(call: &Call) -> Answer {
                 "<item><vpcId>vpc-1</vpcId><state>available</state><cidrBlock>10.0.0.0/16</cidrBlock>\
                  <cidrBlockAssociationSet>{blocks}</cidrBlockAssociationSet>{owned}</item>"
             );
-            let shared = tagged(OWNED, "shared");
-            let longer = tagged(&format!("{OWNED}-2"), "owned");
+            let shared = tag_set(OWNED, "shared");
+            let longer = tag_set(&format!("{OWNED}-2"), "owned");
             let foreign = [("vpc-2", shared), ("vpc-3", longer)];
             let foreign = foreign.map(|(id, tags)| format!("<item><vpcId>{id}</vpcId>{tags}</item>"));
             format!("<vpcSet>{vpc}{}</vpcSet>", foreign.concat())
@@ -320,6 +352,9 @@ fn expected() -> Observed {
             gateway("igw-1", None, tags()),
             gateway("igw-2", Some("vpc-1"), Tags::new()),
         ]),
+        nat_gateways: Seen::Got(Vec::new()),
+        addresses: Seen::Got(Vec::new()),
+        route_tables: Seen::Got(Vec::new()),
     }
 }
 
@@ -337,9 +372,9 @@ async fn a_look_at_a_known_vpc_shows_what_is_in_it_alone() {
     );
     let attributes = fake.calls_of("DescribeVpcAttribute");
     assert!(attributes.len() == 2 && attributes.iter().all(|call| call.field("VpcId") == "vpc-1"));
-    let calls = fake.calls().into_iter();
-    for call in calls.filter(|call| call.action != "DescribeVpcAttribute") {
-        assert_eq!(call.field("MaxResults"), "1000", "{}", call.action);
+    for action in ["DescribeVpcs", "DescribeSubnets", "DescribeInternetGateways"] {
+        let mut calls = fake.calls_of(action).into_iter();
+        assert!(calls.all(|call| call.field("MaxResults") == "1000"), "{action}");
     }
 }
 
@@ -352,16 +387,21 @@ async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
         [(format!("tag:{OWNED}"), "owned".to_owned())]
     );
     assert_eq!(fake.calls()[0].action, "DescribeVpcs");
-    assert_eq!(fake.calls().len(), 6);
+    assert_eq!(fake.calls().len(), 9);
 }
 
 /// Asserts that nothing in a VPC is asked for while so many VPCs are shown.
 async fn assert_asks_for_nothing_in(count: usize, serve: fn(&Call) -> Answer) {
     let (fake, seen) = look(None, serve).await;
     assert_eq!(seen.vpcs.got().map(Vec::len), Some(count));
-    assert_eq!((seen.dns, seen.subnets), (Seen::NotAsked, Seen::NotAsked));
-    assert_eq!(seen.internet_gateways, Seen::Got(Vec::new()));
-    assert_eq!(fake.calls().len(), 2);
+    let nothing = Observed {
+        vpcs: seen.vpcs.clone(),
+        internet_gateways: Seen::Got(Vec::new()),
+        addresses: Seen::Got(Vec::new()),
+        ..Observed::default()
+    };
+    assert_eq!(seen, nothing);
+    assert_eq!(fake.calls().len(), 3);
 }
 
 #[tokio::test]
@@ -369,7 +409,7 @@ async fn nothing_in_a_vpc_is_asked_for_without_the_only_vpc() {
     assert_asks_for_nothing_in(0, |call| answer(&call.action, "", None)).await;
     assert_asks_for_nothing_in(2, |call| match call.action.as_str() {
         "DescribeVpcs" => {
-            let tag = format!("<tagSet><item><key>{OWNED}</key><value>owned</value></item></tagSet>");
+            let tag = tag_set(OWNED, "owned");
             let vpcs = ["vpc-1", "vpc-2"].map(|id| format!("<item><vpcId>{id}</vpcId>{tag}</item>"));
             answer(&call.action, &format!("<vpcSet>{}</vpcSet>", vpcs.concat()), None)
         }

@@ -37,7 +37,7 @@ impl<I> Call<I> {
         }
     }
 
-    pub(super) fn repeat(&self) -> Repeat {
+    pub(super) fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::CreateInternetGateway { .. } => Repeat::Doubles,
             _ => Repeat::Harmless,

@@ -2,15 +2,20 @@
 //! change it.
 
 pub mod internet_gateway;
+pub mod nat_gateway;
+pub mod route_table;
 pub mod subnet;
 pub mod vpc;
 
 use serde::{Deserialize, Serialize};
 
 pub use internet_gateway::InternetGateway;
+pub use nat_gateway::{NatGateway, NatGatewayState};
+pub use route_table::{Route, RouteTable, RouteTableAssociation};
 pub use subnet::Subnet;
 pub use vpc::{Vpc, VpcDns};
 
+use crate::ElasticIp;
 use crate::resource::{Effect, Repeat, Seen};
 
 /// A call of EC2 that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources
@@ -23,6 +28,10 @@ pub enum Call<I> {
     Subnet(subnet::Call<I>),
     /// A call about an internet gateway.
     InternetGateway(internet_gateway::Call<I>),
+    /// A call about a NAT gateway or its Elastic IP.
+    NatGateway(nat_gateway::Call<I>),
+    /// A call about a route table.
+    RouteTable(route_table::Call<I>),
 }
 
 /// What a look at EC2 shows of the resources of one cluster.
@@ -38,6 +47,12 @@ pub struct Observed {
     /// The internet gateways that the cluster owns by their tags, attached or not, and the one that is attached to the
     /// VPC.
     pub internet_gateways: Seen<Vec<InternetGateway>>,
+    /// The NAT gateways of the VPC in every state.
+    pub nat_gateways: Seen<Vec<NatGateway>>,
+    /// The Elastic IPs that the cluster owns by their tags, and those whose ids the look named.
+    pub addresses: Seen<Vec<ElasticIp>>,
+    /// All route tables of the VPC.
+    pub route_tables: Seen<Vec<RouteTable>>,
 }
 
 impl<I> Call<I> {
@@ -47,6 +62,8 @@ impl<I> Call<I> {
             Self::Vpc(call) => call.into(),
             Self::Subnet(call) => call.into(),
             Self::InternetGateway(call) => call.into(),
+            Self::NatGateway(call) => call.into(),
+            Self::RouteTable(call) => call.into(),
         }
     }
 
@@ -56,15 +73,19 @@ impl<I> Call<I> {
             Self::Vpc(call) => call.effect(),
             Self::Subnet(call) => call.effect(),
             Self::InternetGateway(call) => call.effect(),
+            Self::NatGateway(call) => call.effect(),
+            Self::RouteTable(call) => call.effect(),
         }
     }
 
     /// What a second call does.
-    pub fn repeat(&self) -> Repeat {
+    pub fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::Vpc(call) => call.repeat(),
             Self::Subnet(_) => Repeat::Harmless,
             Self::InternetGateway(call) => call.repeat(),
+            Self::NatGateway(call) => call.repeat(),
+            Self::RouteTable(call) => call.repeat(),
         }
     }
 
@@ -77,6 +98,8 @@ impl<I> Call<I> {
             Self::Vpc(call) => Call::Vpc(call.try_map(id)?),
             Self::Subnet(call) => Call::Subnet(call.try_map(id)?),
             Self::InternetGateway(call) => Call::InternetGateway(call.try_map(id)?),
+            Self::NatGateway(call) => Call::NatGateway(call.try_map(id)?),
+            Self::RouteTable(call) => Call::RouteTable(call.try_map(id)?),
         })
     }
 }
@@ -96,5 +119,17 @@ impl<I> From<subnet::Call<I>> for Call<I> {
 impl<I> From<internet_gateway::Call<I>> for Call<I> {
     fn from(call: internet_gateway::Call<I>) -> Self {
         Self::InternetGateway(call)
+    }
+}
+
+impl<I> From<nat_gateway::Call<I>> for Call<I> {
+    fn from(call: nat_gateway::Call<I>) -> Self {
+        Self::NatGateway(call)
+    }
+}
+
+impl<I> From<route_table::Call<I>> for Call<I> {
+    fn from(call: route_table::Call<I>) -> Self {
+        Self::RouteTable(call)
     }
 }

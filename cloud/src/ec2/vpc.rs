@@ -57,7 +57,7 @@ impl<I> Call<I> {
         }
     }
 
-    pub(super) fn repeat(&self) -> Repeat {
+    pub(super) fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::CreateVpc { .. } => Repeat::Doubles,
             Self::ModifyVpcAttribute { .. } | Self::DeleteVpc { .. } => Repeat::Harmless,

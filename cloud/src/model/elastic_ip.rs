@@ -1,15 +1,17 @@
 //! Elastic IPs: what AWS shows of them, and the calls that change them.
 
 use capa_api::common::Tags;
+use serde::{Deserialize, Serialize};
 
 /// An Elastic IP, with only the fields that decisions need.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ElasticIp {
     /// `eipalloc-…`
     pub allocation_id: String,
     /// The address, for example `203.0.113.25`.
     pub public_ip: String,
-    /// `eipassoc-…`, while the address is that of an instance or of a network interface.
+    /// `eipassoc-…`, while the address is that of an instance or of a network interface, which a NAT gateway has too.
     pub association_id: Option<String>,
     /// The instance whose address it is.
     pub instance_id: Option<String>,

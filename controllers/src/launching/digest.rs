@@ -1,4 +1,4 @@
-//! Digests of bootstrap data in text. Pure.
+//! Digests in text. Pure.
 
 use std::fmt::Write as _;
 

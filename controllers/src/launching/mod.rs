@@ -6,7 +6,7 @@ pub mod boot_hook;
 pub(crate) mod bootstrap;
 pub(crate) mod bootstrap_secret;
 mod compression;
-mod digest;
+pub(crate) mod digest;
 pub(crate) mod eks_image;
 pub(crate) mod forms;
 mod ignition;

@@ -33,6 +33,15 @@ const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
     ("elasticloadbalancing", "2012-06-01", "DescribeLoadBalancers"),
 ];
 
+/// The NAT gateways that are not deleted: others stay visible for an hour.
+const NOT_DELETED: [(&str, &str); 5] = [
+    ("Filter.1.Name", "state"),
+    ("Filter.1.Value.1", "pending"),
+    ("Filter.1.Value.2", "available"),
+    ("Filter.1.Value.3", "failed"),
+    ("Filter.1.Value.4", "deleting"),
+];
+
 impl User {
     /// All parts of all networks of the account in this region with all their fields, tags and rules, load balancers
     /// included: an object with one sorted list for each action. Two dumps are equal exactly if nothing was added,
@@ -56,7 +65,10 @@ impl User {
     }
 
     async fn ask(&self, service: &str, version: &str, action: &str) -> anyhow::Result<Element> {
-        let form = [("Action", action), ("Version", version)];
+        let mut form = vec![("Action", action), ("Version", version)];
+        if action == "DescribeNatGateways" {
+            form.extend(NOT_DELETED);
+        }
         let key = &self.account.user_key().access_key_id;
         let (status, answer) = query(self.account.url(), key, &self.region, service, &form).await?;
         if status != 200 {

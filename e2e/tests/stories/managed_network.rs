@@ -1,12 +1,14 @@
 //! The network of a managed cluster: created, repaired and deleted.
 
 use anyhow::{Context as _, ensure};
-use aws_sdk_ec2::types::{AttributeBooleanValue, Vpc};
+use aws_sdk_ec2::types::{AttributeBooleanValue, Filter, Route, RouteTable, Vpc};
 use capa_e2e::aws_proxy::Fault;
 use capa_e2e::eventually;
 use serde_json::json;
 
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story};
+
+const ANYWHERE: &str = "0.0.0.0/0";
 
 /// An AWSCluster whose network the provider creates.
 fn managed() -> String {
@@ -20,12 +22,31 @@ async fn vpcs(s: &Scenario) -> anyhow::Result<Vec<Vpc>> {
     Ok(described.vpcs.unwrap_or_default().into_iter().filter(name).collect())
 }
 
+fn of_vpc(id: &str) -> Filter {
+    Filter::builder().name("vpc-id").values(id).build()
+}
+
+/// The route table of a private subnet.
+async fn private_table(s: &Scenario, vpc: &str) -> anyhow::Result<String> {
+    let described = s.user.ec2().describe_route_tables().filters(of_vpc(vpc)).send().await?;
+    let is_private = |table: &&RouteTable| table.routes().iter().any(|route| route.nat_gateway_id().is_some());
+    let found = described.route_tables().iter().find(is_private);
+    let id = found.and_then(RouteTable::route_table_id).context("a private table")?;
+    Ok(id.to_owned())
+}
+
 async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
-    for condition in ["VpcReady", "SubnetsReady", "InternetGatewayReady"] {
+    for condition in [
+        "VpcReady",
+        "SubnetsReady",
+        "InternetGatewayReady",
+        "NatGatewaysReady",
+        "RouteTablesReady",
+    ] {
         s.says("dev", condition, "True", "Ready").await?;
     }
     let message = s.says("dev", "Ready", "False", "NotManagedYet").await?;
-    ensure!(message.contains("NAT gateways"), "{message}");
+    ensure!(message.contains("security groups"), "{message}");
     Ok(())
 }
 
@@ -41,15 +62,24 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         })
         .await?;
         lost.lift();
+        let lost = s
+            .aws()
+            .fault(Fault::on("CreateNatGateway").dropped_after_effect().times(1));
         is_complete(s).await?;
+        lost.lift();
         let [vpc] = &vpcs(s).await?[..] else {
             anyhow::bail!("more than one VPC")
         };
         let id = vpc.vpc_id().context("a VPC with an id")?;
+        let gateways = s.user.ec2().describe_nat_gateways().filter(of_vpc(id)).send().await?;
+        ensure!(gateways.nat_gateways().len() == 3, "one in each zone: {gateways:?}");
 
         let off = AttributeBooleanValue::builder().value(false).build();
         let change = s.user.ec2().modify_vpc_attribute().vpc_id(id);
         change.enable_dns_hostnames(off).send().await?;
+        let table = private_table(s, id).await?;
+        let route = s.user.ec2().delete_route().route_table_id(&table);
+        route.destination_cidr_block(ANYWHERE).send().await?;
         let look_again = json!({"metadata": {"annotations": {"example.org/look": "again"}}});
         s.change("dev", look_again).await?;
         eventually(WITHIN, "the DNS host names to be on again", async || {
@@ -57,6 +87,20 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
             let attribute = asked.attribute("enableDnsHostnames".into()).send().await?;
             let value = attribute.enable_dns_hostnames().and_then(AttributeBooleanValue::value);
             ensure!(value == Some(true), "it is {value:?}");
+            Ok(())
+        })
+        .await?;
+        eventually(WITHIN, "the default route to be there again", async || {
+            let tables = s
+                .user
+                .ec2()
+                .describe_route_tables()
+                .route_table_ids(&table)
+                .send()
+                .await?;
+            let mut routes = tables.route_tables().iter().flat_map(RouteTable::routes);
+            let is_default = |route: &Route| route.destination_cidr_block() == Some(ANYWHERE);
+            ensure!(routes.any(is_default), "it is not there");
             Ok(())
         })
         .await?;

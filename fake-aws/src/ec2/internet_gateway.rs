@@ -56,6 +56,10 @@ impl Ec2 {
             let message = format!("resource {id} is not attached to network {vpc}");
             return Err(CloudError::answered(action, "Gateway.NotAttached", &message));
         }
+        if self.has_nat_gateway(|gateway| gateway.vpc_id == vpc && !gateway.allocation_ids.is_empty()) {
+            let message = format!("Network {vpc} has some mapped public address(es) and cannot lose its gateway.");
+            return Err(CloudError::answered(action, "DependencyViolation", &message));
+        }
         self.set_attachment(id, None);
         Ok(Answer::Done)
     }

@@ -1,6 +1,9 @@
 //! EC2's rules over the resources of an account: one file for each resource.
 
+mod elastic_ip;
 mod internet_gateway;
+mod nat_gateway;
+mod route_table;
 mod subnet;
 mod vpc;
 
@@ -9,13 +12,15 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
-use capa_cloud::ec2::{Call, InternetGateway, Observed, Subnet, Vpc};
-use capa_cloud::managed::{Answer, Scope, Seen};
-use capa_cloud::{CloudError, ErrorClass};
+use capa_cloud::ec2::{Call, InternetGateway, Observed, RouteTable, Subnet, Vpc};
+use capa_cloud::managed::{Answer, Repeat, Scope, Seen};
+use capa_cloud::{CloudError, ElasticIp, ErrorClass};
 use ipnet::Ipv4Net;
 
 use crate::behaviour::Behaviour;
 use crate::faults::refusal;
+
+pub(crate) use route_table::LOCAL;
 
 /// All resources of an account, and its clock.
 #[derive(Debug, Default)]
@@ -24,9 +29,17 @@ pub(crate) struct Ec2 {
     now: Duration,
     ids: u32,
     describes: BTreeMap<&'static str, usize>,
+    /// The calls that made something with a client token, and the ids of what they made, by action and token.
+    tokens: BTreeMap<(&'static str, String), (Call<String>, String)>,
+    /// How many more NAT gateways fail, and why.
+    planned_failure: Option<(usize, String)>,
     vpcs: BTreeMap<String, Resource<vpc::Body>>,
     subnets: BTreeMap<String, Resource<Subnet>>,
     internet_gateways: BTreeMap<String, Resource<InternetGateway>>,
+    addresses: BTreeMap<String, Resource<ElasticIp>>,
+    nat_gateways: BTreeMap<String, Resource<nat_gateway::Body>>,
+    /// Without their local routes, which follow from the ranges of the VPC.
+    route_tables: BTreeMap<String, Resource<RouteTable>>,
 }
 
 /// A resource with its age.
@@ -47,7 +60,12 @@ impl Ec2 {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.vpcs.is_empty() && self.subnets.is_empty() && self.internet_gateways.is_empty()
+        self.vpcs.is_empty()
+            && self.subnets.is_empty()
+            && self.internet_gateways.is_empty()
+            && self.addresses.is_empty()
+            && !self.has_nat_gateway(|_| true)
+            && self.route_tables.values().all(|table| table.body.is_main)
     }
 
     pub(crate) fn describes(&self) -> &BTreeMap<&'static str, usize> {
@@ -58,13 +76,37 @@ impl Ec2 {
         self.describes.clear();
     }
 
-    /// Makes a call that changes something: all of it, or nothing and an error.
+    /// Makes a call that changes something: all of it, or nothing and an error. A call with the client token of an
+    /// earlier one has the answer of that call, whatever has become of the resource since.
     pub(crate) fn call(&mut self, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = call.action();
+        let Repeat::Token(token) = call.repeat() else {
+            return self.call_once(action, call);
+        };
+        let key = (action, token.to_owned());
+        match self.tokens.get(&key) {
+            Some((first, id)) if first == call => Ok(Answer::Made(id.clone())),
+            Some(_) => {
+                let message = format!("The client token '{token}' was used before with other parameters.");
+                Err(CloudError::answered(action, "IdempotentParameterMismatch", &message))
+            }
+            None => {
+                let answer = self.call_once(action, call)?;
+                if let Answer::Made(id) = &answer {
+                    self.tokens.insert(key, (call.clone(), id.clone()));
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    fn call_once(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
         match call {
             Call::Vpc(call) => self.call_vpc(action, call),
             Call::Subnet(call) => self.call_subnet(action, call),
             Call::InternetGateway(call) => self.call_internet_gateway(action, call),
+            Call::NatGateway(call) => self.call_nat_gateway(action, call),
+            Call::RouteTable(call) => self.call_route_table(action, call),
         }
     }
 
@@ -110,7 +152,12 @@ impl Ec2 {
                 Ok(ec2.shown_subnets(|shown| shown.vpc_id == *vpc))
             });
             observed.subnets = subnets.into();
+            let gateways = self.describe("DescribeNatGateways", |ec2| Ok(ec2.shown_nat_gateways(vpc)));
+            observed.nat_gateways = gateways.into();
+            let tables = self.describe("DescribeRouteTables", |ec2| Ok(ec2.shown_route_tables(vpc)));
+            observed.route_tables = tables.into();
         }
+        observed.addresses = self.describe_addresses(&scope.addresses, is_owned).into();
         observed.internet_gateways =
             self.describe_gateways(scope.internet_gateway.as_deref(), vpc.as_deref(), is_owned);
         observed

@@ -31,6 +31,11 @@ impl Ec2 {
             }
             Call::DeleteSubnet { subnet } => {
                 self.known_subnet(action, subnet)?;
+                if self.has_nat_gateway(|gateway| gateway.subnet_id == *subnet) {
+                    let message = format!("The subnet '{subnet}' has dependencies and cannot be deleted.");
+                    return Err(CloudError::answered(action, "DependencyViolation", &message));
+                }
+                self.disassociate_subnet(subnet);
                 self.subnets.remove(subnet);
                 Ok(Answer::Done)
             }
@@ -62,12 +67,13 @@ impl Ec2 {
         Ok(range)
     }
 
-    fn known_subnet(&self, action: &'static str, id: &str) -> Result<(), CloudError> {
-        if self.subnets.get(id).is_some_and(|resource| self.is_shown(resource)) {
-            return Ok(());
-        }
-        let message = format!("The subnet ID '{id}' does not exist");
-        Err(CloudError::answered(action, "InvalidSubnetID.NotFound", &message))
+    /// The subnet that a call names.
+    pub(super) fn known_subnet(&self, action: &'static str, id: &str) -> Result<&Subnet, CloudError> {
+        let known = self.subnets.get(id).filter(|resource| self.is_shown(resource));
+        known.map(|resource| &resource.body).ok_or_else(|| {
+            let message = format!("The subnet ID '{id}' does not exist");
+            CloudError::answered(action, "InvalidSubnetID.NotFound", &message)
+        })
     }
 
     pub(super) fn shown_subnets(&self, selects: impl Fn(&Subnet) -> bool) -> Vec<Subnet> {
@@ -117,7 +123,10 @@ impl Ec2 {
         true
     }
 
+    /// Removes a subnet with its NAT gateways, as if these had been deleted long ago.
     pub(crate) fn remove_subnet(&mut self, id: &str) -> bool {
+        self.forget_nat_gateways(|gateway| gateway.subnet_id == id);
+        self.disassociate_subnet(id);
         self.subnets.remove(id).is_some()
     }
 }

@@ -54,7 +54,7 @@ impl Ec2 {
         let id = self.next_id("vpc");
         let body = Body::new(id.clone(), range.to_string(), tags.clone());
         let resource = self.new_resource(body);
-        self.vpcs.insert(id.clone(), resource);
+        self.insert_vpc(&id, resource);
         Ok(Answer::Made(id))
     }
 
@@ -78,12 +78,19 @@ impl Ec2 {
     fn delete_vpc(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
         self.known_vpc(action, id)?;
         let has_subnet = self.subnets.values().any(|subnet| subnet.body.vpc_id == id);
-        if has_subnet || self.gateway_of(id).is_some() {
+        if has_subnet || self.gateway_of(id).is_some() || self.has_other_route_table(id) {
             let message = format!("The vpc '{id}' has dependencies and cannot be deleted.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
+        self.remove_route_tables_of(id);
         self.vpcs.remove(id);
         Ok(Answer::Done)
+    }
+
+    /// Adds a VPC with its main route table, which is as old as the VPC.
+    fn insert_vpc(&mut self, id: &str, resource: Resource<Body>) {
+        self.insert_main_table(id, resource.made_at);
+        self.vpcs.insert(id.to_owned(), resource);
     }
 
     /// The VPC that a call names.
@@ -113,6 +120,12 @@ impl Ec2 {
         })
     }
 
+    /// The IPv4 ranges of a VPC; none if it does not exist.
+    pub(super) fn ranges_of(&self, vpc: &str) -> &[String] {
+        let vpc = self.vpcs.get(vpc);
+        vpc.map_or(&[], |resource| &resource.body.vpc.cidr_blocks)
+    }
+
     fn view_vpc(&self, resource: &Resource<Body>) -> Vpc {
         Vpc {
             is_available: self.is_available(resource),
@@ -134,7 +147,7 @@ impl Ec2 {
     pub(crate) fn add_vpc(&mut self, cidr_block: &str, tags: Tags) -> String {
         let id = self.next_id("vpc");
         let body = Body::new(id.clone(), cidr_block.to_owned(), tags);
-        self.vpcs.insert(id.clone(), Resource::by_hand(body));
+        self.insert_vpc(&id, Resource::by_hand(body));
         id
     }
 
@@ -148,8 +161,10 @@ impl Ec2 {
         self.vpcs.get_mut(vpc).map(|resource| &mut resource.body.dns)
     }
 
-    /// Removes a VPC with its subnets, and detaches its internet gateway.
+    /// Removes a VPC with its subnets, NAT gateways and route tables, and detaches its internet gateway.
     pub(crate) fn remove_vpc(&mut self, id: &str) -> bool {
+        self.forget_nat_gateways(|gateway| gateway.vpc_id == id);
+        self.remove_route_tables_of(id);
         self.subnets.retain(|_, subnet| subnet.body.vpc_id != id);
         for gateway in self.internet_gateways.values_mut() {
             gateway.body.vpc_id.take_if(|vpc| vpc == id);

@@ -51,6 +51,7 @@ fn an_ended_process_gets_no_answers_until_it_starts_again() {
         cluster: "dev".to_owned(),
         vpc: None,
         internet_gateway: None,
+        addresses: Vec::new(),
     };
     assert_eq!(attempt(&account, create_gateway()), None);
     assert_eq!(attempt(&account, create_gateway()), None);

@@ -45,6 +45,8 @@ fn a_look_by_tag_compares_key_and_value_whole() {
         assert_eq!(seen.vpcs.got().unwrap().len(), count, "{tags:?}");
         assert_eq!(seen.internet_gateways.got().unwrap().len(), count, "{tags:?}");
         assert_eq!(seen.subnets != Seen::NotAsked, is_seen, "{tags:?}");
+        assert_eq!(seen.nat_gateways != Seen::NotAsked, is_seen, "{tags:?}");
+        assert_eq!(seen.route_tables != Seen::NotAsked, is_seen, "{tags:?}");
     }
 }
 
@@ -112,13 +114,16 @@ fn tags_of_fresh_resources_can_show_later() {
 fn a_refused_describe_leaves_the_others() {
     let account = FakeAccount::new();
     let vpc = account.add_vpc("10.0.0.0/16", owned());
-    let table = [
-        ("DescribeVpcs", [true, false, false, false]),
-        ("DescribeVpcAttribute", [false, true, false, false]),
-        ("DescribeSubnets", [false, false, true, false]),
-        ("DescribeInternetGateways", [false, false, false, true]),
+    let actions = [
+        "DescribeVpcs",
+        "DescribeVpcAttribute",
+        "DescribeSubnets",
+        "DescribeInternetGateways",
+        "DescribeNatGateways",
+        "DescribeAddresses",
+        "DescribeRouteTables",
     ];
-    for (action, expected) in table {
+    for action in actions {
         account.set(|behaviour| behaviour.refused_describes = [action.to_owned()].into());
         let seen = observe(&account, Some(&vpc));
         let errors = [
@@ -126,7 +131,11 @@ fn a_refused_describe_leaves_the_others() {
             seen.dns.answer().err().flatten(),
             seen.subnets.answer().err().flatten(),
             seen.internet_gateways.answer().err().flatten(),
+            seen.nat_gateways.answer().err().flatten(),
+            seen.addresses.answer().err().flatten(),
+            seen.route_tables.answer().err().flatten(),
         ];
+        let expected = actions.map(|known| known == action);
         assert_eq!(errors.map(|error| error.is_some()), expected, "{action}");
         for error in errors.into_iter().flatten() {
             assert_eq!(error.code.as_deref(), Some("UnauthorizedOperation"));
@@ -166,7 +175,10 @@ fn reads_are_counted_by_action() {
     let vpc = account.add_vpc("10.0.0.0/16", owned());
     observe(&account, Some(&vpc));
     let once = [
+        ("DescribeAddresses", 1),
         ("DescribeInternetGateways", 2),
+        ("DescribeNatGateways", 1),
+        ("DescribeRouteTables", 1),
         ("DescribeSubnets", 1),
         ("DescribeVpcAttribute", 2),
         ("DescribeVpcs", 1),

@@ -1,8 +1,11 @@
 //! Tests of the simulated account, one for each rule.
 
+mod elastic_ip;
 mod faults;
 mod internet_gateway;
 mod looks;
+mod nat_gateway;
+mod route_table;
 mod setup;
 mod subnet;
 mod vpc;
@@ -11,7 +14,9 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
-use capa_cloud::ec2::{Call, Observed, internet_gateway as gateways, subnet as subnets, vpc as vpcs};
+use capa_cloud::ec2::{
+    Call, Observed, internet_gateway as gateways, nat_gateway as nat_gateways, subnet as subnets, vpc as vpcs,
+};
 use capa_cloud::managed::{Answer, ManagedCloud, Scope};
 use futures::FutureExt;
 
@@ -54,10 +59,16 @@ fn code(answer: Result<Answer, CloudError>) -> String {
 }
 
 fn observe(account: &FakeAccount, vpc: Option<&str>) -> Observed {
+    observe_addresses(account, vpc, &[])
+}
+
+/// A look that knows the ids of Elastic IPs.
+fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str]) -> Observed {
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
         internet_gateway: None,
+        addresses: addresses.iter().map(|id| (*id).to_owned()).collect(),
     };
     account
         .observe(&scope)
@@ -118,5 +129,61 @@ fn detach(gateway: &str, vpc: &str) -> gateways::Call<String> {
 fn delete_gateway(gateway: &str) -> gateways::Call<String> {
     gateways::Call::DeleteInternetGateway {
         gateway: gateway.to_owned(),
+    }
+}
+
+fn allocate() -> nat_gateways::Call<String> {
+    nat_gateways::Call::AllocateAddress { tags: owned() }
+}
+
+fn create_nat_gateway(subnet: &str, address: &str, token: &str) -> nat_gateways::Call<String> {
+    nat_gateways::Call::CreateNatGateway {
+        subnet: subnet.to_owned(),
+        address: address.to_owned(),
+        client_token: token.to_owned(),
+        tags: owned(),
+    }
+}
+
+fn delete_nat_gateway(gateway: &str) -> nat_gateways::Call<String> {
+    nat_gateways::Call::DeleteNatGateway {
+        gateway: gateway.to_owned(),
+    }
+}
+
+fn release(address: &str) -> nat_gateways::Call<String> {
+    nat_gateways::Call::ReleaseAddress {
+        address: address.to_owned(),
+    }
+}
+
+/// An account with what a NAT gateway needs, all of it added by hand.
+struct Network {
+    account: FakeAccount,
+    vpc: String,
+    internet_gateway: String,
+    subnet: String,
+    address: String,
+}
+
+impl Network {
+    fn new() -> Self {
+        let account = FakeAccount::new();
+        let vpc = account.add_vpc("10.0.0.0/16", owned());
+        Self {
+            internet_gateway: account.add_internet_gateway(Some(&vpc), owned()),
+            subnet: account.add_subnet(&vpc, "10.0.0.0/24", "eu-west-1a", owned()),
+            address: account.add_address(owned()),
+            account,
+            vpc,
+        }
+    }
+
+    fn make_nat_gateway(&self, token: &str) -> String {
+        made(&self.account, create_nat_gateway(&self.subnet, &self.address, token))
+    }
+
+    fn call(&self, made_by: impl Into<Call<String>>) -> String {
+        code(call(&self.account, made_by))
     }
 }

@@ -167,6 +167,11 @@ pub struct ClusterResource {
     /// resource for some seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<Time>,
+    /// Client token of the call that creates the resource, where AWS knows one, until AWS has answered: the same call with
+    /// the same token creates nothing a second time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub client_token: Option<String>,
 }
 
 /// Who is responsible for a resource.

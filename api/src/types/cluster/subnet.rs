@@ -7,7 +7,7 @@ use crate::common::{Tags, tags_schema};
 use crate::network::ZoneType;
 
 /// Tag that keeps nodes out of a subnet whose addresses are for pods; its value is `secondary`.
-const ASSOCIATION_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
+pub const ASSOCIATION_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
 
 /// One subnet of the cluster: an existing subnet by its AWS id, or, in a managed VPC, a subnet to create.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,25 +1,27 @@
 //! Calls of managed clusters: a look at all resources of a cluster, and the calls that change them.
 
 mod internet_gateway;
+mod nat_gateway;
+mod route_table;
 mod subnet;
 mod vpc;
 
 use aws_sdk_ec2::types::{ResourceType, TagSpecification};
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
-use capa_cloud::ec2::{Call, Observed, Vpc};
+use capa_cloud::ec2::{Call, Observed, Vpc, VpcDns};
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::managed::{Answer, Effect, Scope, Seen};
 use capa_cloud::{CloudError, ErrorClass, Query};
 use futures::FutureExt;
-use futures::future::{OptionFuture, join4, ready};
+use futures::future::{OptionFuture, join, join5, ready};
 
 use super::updates::sdk_tags;
 use super::{Ec2Calls, some_text};
 
 impl Ec2Calls {
-    /// All resources of a cluster. All describes are made at the same time. Where the id of the VPC is not known, they
-    /// wait for the one that finds it.
+    /// All resources of a cluster. All describes are made at the same time, except that the second one of addresses
+    /// waits for the first. Where the id of the VPC is not known, they wait for the one that finds it.
     pub(crate) async fn observe(&self, scope: &Scope) -> Observed {
         let tag = cluster_tag(&scope.cluster);
         if let Some(id) = &scope.vpc {
@@ -47,21 +49,20 @@ impl Ec2Calls {
         let internet_gateways = self
             .internet_gateways(tag, scope.internet_gateway.as_deref(), id)
             .boxed();
-        let (vpcs, dns, subnets, internet_gateways) = join4(vpcs, dns, subnets, internet_gateways).await;
-        let mut dns = dns.map_or(Seen::NotAsked, Seen::from);
-        let is_shown = vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());
-        if !is_shown
-            && dns
-                .answer()
-                .is_err_and(|error| error.is_some_and(|error| error.class == ErrorClass::NotFound))
-        {
-            dns = Seen::NotAsked;
-        }
+        let nat_gateways = OptionFuture::from(id.map(|id| self.nat_gateways_in(id).boxed()));
+        let route_tables = OptionFuture::from(id.map(|id| self.route_tables_in(id).boxed()));
+        let addresses = self.addresses(tag, &scope.addresses).boxed();
+        let inside = join5(vpcs, dns, subnets, nat_gateways, route_tables);
+        let (inside, (internet_gateways, addresses)) = join(inside, join(internet_gateways, addresses)).await;
+        let (vpcs, dns, subnets, nat_gateways, route_tables) = inside;
         Observed {
+            dns: dns_of(&vpcs, asked(dns)),
             vpcs,
-            dns,
-            subnets: subnets.map_or(Seen::NotAsked, Seen::from),
+            subnets: asked(subnets),
             internet_gateways: internet_gateways.into(),
+            nat_gateways: asked(nat_gateways),
+            addresses: addresses.into(),
+            route_tables: asked(route_tables),
         }
     }
 
@@ -77,7 +78,23 @@ impl Ec2Calls {
             Call::Vpc(call) => self.vpc_call(permit, call).await,
             Call::Subnet(call) => self.subnet_call(permit, call).await,
             Call::InternetGateway(call) => self.internet_gateway_call(permit, call).await,
+            Call::NatGateway(call) => self.nat_gateway_call(permit, call).await,
+            Call::RouteTable(call) => self.route_table_call(permit, call).await,
         }
+    }
+}
+
+/// What a look shows where it asked; `answer` is absent where it did not.
+fn asked<T>(answer: Option<Result<T, CloudError>>) -> Seen<T> {
+    answer.map_or(Seen::NotAsked, Seen::from)
+}
+
+/// The DNS attributes among `vpcs`: a VPC that is gone has none to ask for.
+fn dns_of(vpcs: &Seen<Vec<Vpc>>, dns: Seen<VpcDns>) -> Seen<VpcDns> {
+    let is_gone = vpcs.got().is_some_and(Vec::is_empty);
+    match dns {
+        Seen::Failed(error) if is_gone && error.class == ErrorClass::NotFound => Seen::NotAsked,
+        dns => dns,
     }
 }
 

@@ -10,11 +10,17 @@ use super::taken::Taken;
 
 /// The conditions of all resources.
 pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec<ConditionUpdate> {
-    let conditions = PLANNERS.iter().map(|planner| planner.condition(scene, plan, taken));
-    conditions.collect()
+    let planners = PLANNERS.iter().filter(|planner| planner.applies(scene));
+    planners.map(|planner| planner.condition(scene, plan, taken)).collect()
 }
 
 impl Planner {
+    /// Whether there is anything to say about the resource.
+    fn applies(&self, scene: &Scene<'_>) -> bool {
+        let is_recorded = |kind: &Kind| scene.ledger.of_kind(*kind).next().is_some();
+        !self.is_optional || !(self.wanted)(scene.inputs).is_empty() || self.kinds.iter().any(is_recorded)
+    }
+
     /// The condition: what failed first, then what needs a person, what happens by itself, what was done in this pass,
     /// what waits for another resource, and what AWS did not show.
     fn condition(&self, scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> ConditionUpdate {
@@ -65,6 +71,12 @@ fn waiting_for(kind: Kind) -> Reason {
     match kind {
         Kind::Vpc | Kind::VpcAttributes => Reason::WaitingForVpc,
         Kind::Subnet | Kind::SubnetAttributes => Reason::WaitingForSubnets,
-        Kind::InternetGateway | Kind::InternetGatewayAttachment => Reason::Creating,
+        Kind::NatGateway => Reason::WaitingForNatGateways,
+        Kind::InternetGateway
+        | Kind::InternetGatewayAttachment
+        | Kind::ElasticIp
+        | Kind::RouteTable
+        | Kind::Route
+        | Kind::RouteTableAssociation => Reason::Creating,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::cluster::subnet::{ASSOCIATION_TAG, SubnetSpec};
 use capa_api::cluster::vpc::VpcSpec;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::{HostnameType, Tags};
@@ -35,7 +35,19 @@ pub(crate) struct WantedSubnet {
     pub(crate) cidr_block: Ipv4Net,
     pub(crate) zone: String,
     pub(crate) is_public: bool,
+    /// Whether its addresses are for pods, so that neither nodes nor NAT gateways are in it.
+    pub(crate) is_for_pods_only: bool,
     pub(crate) tags: Tags,
+}
+
+/// A NAT gateway that the cluster is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedNatGateway {
+    pub(crate) target: Ref,
+    /// Its Elastic IP.
+    pub(crate) address: Ref,
+    /// The public subnet that it is in.
+    pub(crate) subnet: Ref,
 }
 
 /// What the spec asks for.
@@ -47,6 +59,8 @@ pub(crate) struct Inputs {
     pub(crate) hostname_type: Option<HostnameType>,
     pub(crate) internet_gateway: Ref,
     pub(crate) internet_gateway_tags: Tags,
+    /// One for each zone with private subnets.
+    pub(crate) nat_gateways: Vec<WantedNatGateway>,
     /// The zones of the default subnets; empty where the spec lists the subnets.
     pub(crate) zones: Vec<String>,
     /// What is wrong with the spec.
@@ -81,12 +95,14 @@ impl Inputs {
             names,
             vpc,
             subnets: vec![],
+            nat_gateways: vec![],
             zones: vec![],
             problems: vec![],
         };
         if let Err(problem) = inputs.add_subnets(cluster, &vpc_spec, known) {
             inputs.problems.push(problem);
         }
+        inputs.add_nat_gateways();
         inputs.check_tags(cluster, &vpc_spec);
         inputs
     }
@@ -152,6 +168,7 @@ impl Inputs {
                     cidr_block: subnet.cidr_block,
                     zone: subnet.zone,
                     is_public: subnet.is_public,
+                    is_for_pods_only: false,
                 }
             })
             .collect();
@@ -223,19 +240,58 @@ impl Inputs {
             cidr_block,
             zone,
             is_public,
+            is_for_pods_only: spec.is_for_pods_only(),
         })
+    }
+
+    /// A NAT gateway for each zone with private subnets, in the first public subnet of the zone.
+    fn add_nat_gateways(&mut self) {
+        let is_used = |subnet: &&WantedSubnet| !subnet.is_for_pods_only;
+        let (public, private): (Vec<_>, Vec<_>) =
+            self.subnets.iter().filter(is_used).partition(|subnet| subnet.is_public);
+        let zones: BTreeSet<&String> = private.iter().map(|subnet| &subnet.zone).collect();
+        for zone in zones {
+            if let Some(subnet) = public.iter().find(|subnet| subnet.zone == *zone) {
+                self.nat_gateways.push(WantedNatGateway {
+                    target: Ref::new(Kind::NatGateway, zone),
+                    address: Ref::new(Kind::ElasticIp, zone),
+                    subnet: subnet.target.clone(),
+                });
+                continue;
+            }
+            let mut private = private.iter().filter(|subnet| subnet.zone == *zone);
+            let name = private
+                .next()
+                .map(|subnet| subnet.target.name.as_str())
+                .unwrap_or_default();
+            let message = format!(
+                "the private subnet {name} is in {zone}, where network.subnets has no public subnet for a NAT gateway: \
+                 list one with isPublic: true in this zone"
+            );
+            self.problems
+                .push(problem(&self.vpc.target.part(Kind::Subnet), message));
+        }
     }
 
     /// AWS refuses more tags than it allows when some resources exist already: the spec is refused before.
     fn check_tags(&mut self, cluster: &AWSCluster, vpc: &VpcSpec) {
-        let listed = cluster.spec.subnets().iter();
+        let mut listed: Vec<Tags> = cluster
+            .spec
+            .subnets()
+            .iter()
+            .map(|subnet| subnet.tags.clone())
+            .collect();
+        for tags in &mut listed {
+            // Users say by this tag of the provider that a subnet is for pods.
+            tags.remove(ASSOCIATION_TAG);
+        }
         let all = [
             ("additionalTags", &cluster.spec.additional_tags),
             ("network.vpc.tags", &vpc.tags),
         ];
         let all = all
             .into_iter()
-            .chain(listed.map(|subnet| ("network.subnets[].tags", &subnet.tags)));
+            .chain(listed.iter().map(|tags| ("network.subnets[].tags", tags)));
         let refused = all.flat_map(|(path, tags)| tags::refused(path, tags, &self.names.cluster));
         let refused = refused
             .map(|refused| problem(&self.vpc.target, refused.message))
@@ -251,11 +307,6 @@ impl Inputs {
             );
             self.problems.push(problem(&self.vpc.target, message));
         }
-    }
-
-    /// The wanted names of subnets.
-    pub(crate) fn subnet_names(&self) -> BTreeSet<&Ref> {
-        self.subnets.iter().map(|subnet| &subnet.target).collect()
     }
 }
 

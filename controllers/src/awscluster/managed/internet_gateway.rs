@@ -15,6 +15,8 @@ pub(super) const PLANNER: Planner = Planner {
     kinds: &[Kind::InternetGateway, Kind::InternetGatewayAttachment],
     condition: ConditionType::InternetGatewayReady,
     waiting: Reason::WaitingForVpc,
+    is_optional: false,
+    wanted: |inputs| vec![inputs.internet_gateway.clone()],
     look: |seen| seen.internet_gateways.answer(),
     settle,
     plan,
@@ -33,14 +35,10 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         .filter(|gateway| gateway.vpc_id.is_none() || gateway.vpc_id == vpc)
         .collect();
     owned.sort_by_key(|gateway| (gateway.vpc_id.is_none(), gateway.id.clone()));
+    let names = (PLANNER.wanted)(inputs);
     for gateway in owned {
-        if ledger.with_id(&gateway.id).is_some() {
-            continue;
-        }
-        let surplus = Ref::new(Kind::InternetGateway, &gateway.id);
-        let is_needed = ledger.id(&inputs.internet_gateway).is_none();
-        let target = if is_needed { &inputs.internet_gateway } else { &surplus };
-        ledger.made(target, &gateway.id);
+        ledger.found(&inputs.internet_gateway, &gateway.id, &names);
+        ledger.found(&Ref::new(Kind::InternetGateway, &gateway.id), &gateway.id, &names);
     }
     ledger.settle(Kind::InternetGateway, |id| {
         let shown = gateways.iter().find(|gateway| gateway.id == id);
@@ -127,7 +125,8 @@ fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>,
             gateway: Id::from(id),
             vpc: Id::from(vpc),
         };
-        plan.step(&attachment, Why::Unwanted, call);
+        // The addresses of NAT gateways are reached by it.
+        plan.step_after(&attachment, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
     }
     let call = Call::DeleteInternetGateway { gateway: Id::from(id) };
     plan.step_after(target, Why::Unwanted, call, [attachment]);

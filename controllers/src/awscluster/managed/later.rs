@@ -15,6 +15,7 @@ pub(super) fn not_offered(spec: &AWSClusterSpec) -> Option<String> {
         ("network.vpc.id", spec.vpc_id().is_some()),
         ("network.vpc.ipv6", vpc.ipv6.is_some()),
         ("network.vpc.ipamPool", vpc.ipam_pool.is_some()),
+        ("network.vpc.elasticIpPool", vpc.elastic_ip_pool.is_some()),
         ("network.vpc.secondaryCidrBlocks", !vpc.secondary_cidr_blocks.is_empty()),
         (
             "network.subnets of yours",

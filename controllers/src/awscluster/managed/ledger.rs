@@ -10,8 +10,10 @@ use std::time::Duration;
 use capa_api::cluster::status::{ClusterResource, Lifecycle};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sha2::{Digest, Sha256};
 
 use super::reference::{Kind, Ref};
+use crate::launching::digest::hex;
 
 /// What the provider knows of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +23,23 @@ struct Entry {
     /// When the provider was about to create the resource, or AWS did not show it any more. `None` once it is certain
     /// what AWS shows of the resource: a look has shown it after `unseen_age`, or AWS has refused to create it.
     requested_at: Option<Timestamp>,
+    /// The client token of a call without an answer.
+    client_token: Option<String>,
     /// Whether the last look shows the resource, and with the tag of the cluster.
     shown: Option<IsOwned>,
+}
+
+impl Entry {
+    /// An entry of a resource without an id.
+    fn requested_at(requested_at: Option<Timestamp>) -> Self {
+        Self {
+            id: None,
+            lifecycle: Lifecycle::Owned,
+            requested_at,
+            client_token: None,
+            shown: None,
+        }
+    }
 }
 
 /// Whether a shown resource has the tag of the cluster.
@@ -80,6 +97,7 @@ impl Ledger {
                 id: resource.id.clone(),
                 lifecycle: resource.lifecycle,
                 requested_at: resource.requested_at.as_ref().map(|time| time.0),
+                client_token: resource.client_token.clone(),
                 shown: None,
             };
             ledger.entries.insert(Ref::new(kind, &resource.name), entry);
@@ -95,6 +113,7 @@ impl Ledger {
             id: entry.id.clone(),
             lifecycle: entry.lifecycle,
             requested_at: entry.requested_at.map(Time),
+            client_token: entry.client_token.clone(),
         });
         let mut resources: Vec<ClusterResource> = known.chain(self.unknown.iter().cloned()).collect();
         resources.sort_by(|one, other| (&one.resource_type, &one.name).cmp(&(&other.resource_type, &other.name)));
@@ -114,6 +133,11 @@ impl Ledger {
     /// The id of a resource.
     pub(crate) fn id(&self, target: &Ref) -> Option<&str> {
         self.entries.get(target)?.id.as_deref()
+    }
+
+    /// The time of the look.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// The resource that has this id.
@@ -169,34 +193,80 @@ impl Ledger {
         }
     }
 
-    /// Records that a call is about to create the resource.
-    pub(crate) fn open(&mut self, target: &Ref, now: Timestamp) {
+    /// The client token of a call that may have created the resource, and that can be made again.
+    pub(crate) fn client_token(&self, target: &Ref) -> Option<&str> {
+        self.entries.get(target)?.client_token.as_deref()
+    }
+
+    /// A client token that no other call has: `scope` tells apart what other clusters have under the same name.
+    pub(crate) fn new_client_token(&self, target: &Ref, scope: &str) -> String {
+        let name = format!("{scope}/{}/{}/{}", target.kind, target.name, self.now);
+        hex(&Sha256::digest(name))
+    }
+
+    /// Records that a call is about to create the resource. `client_token` is that of the call, which can be made again.
+    pub(crate) fn open(&mut self, target: &Ref, client_token: Option<&str>, now: Timestamp) {
         let entry = Entry {
-            id: None,
-            lifecycle: Lifecycle::Owned,
-            requested_at: Some(now),
-            shown: None,
+            client_token: client_token.map(str::to_owned),
+            ..Entry::requested_at(Some(now))
         };
         self.entries.insert(target.clone(), entry);
     }
 
     /// Records the id of the resource. It may not be shown yet.
     pub(crate) fn made(&mut self, target: &Ref, id: &str) {
-        let entry = self.entries.entry(target.clone()).or_insert(Entry {
-            id: None,
-            lifecycle: Lifecycle::Owned,
-            requested_at: None,
-            shown: None,
-        });
+        let entry = self
+            .entries
+            .entry(target.clone())
+            .or_insert_with(|| Entry::requested_at(None));
         entry.id = Some(id.to_owned());
+        entry.client_token = None;
+    }
+
+    /// Records that a look shows the resource under this id, unless the resource has another one. What is recorded under a
+    /// name that nothing wanted has gets the name.
+    pub(crate) fn found(&mut self, target: &Ref, id: &str, wanted: &[Ref]) {
+        if self.id(target).is_some() {
+            return;
+        }
+        match self.with_id(id).cloned() {
+            None => self.made(target, id),
+            Some(recorded) if !wanted.contains(&recorded) => self.rename(&recorded, target),
+            Some(_) => {}
+        }
+    }
+
+    /// Records that the resource has this id, whatever was recorded before. Another one that was recorded under the name
+    /// becomes surplus, under its id.
+    pub(crate) fn assign(&mut self, target: &Ref, id: &str) {
+        let before = self.id(target).map(|before| Ref::new(target.kind, before));
+        match before {
+            Some(before) if before.name == id => return,
+            Some(before) => self.rename(target, &before),
+            None => {}
+        }
+        match self.with_id(id).cloned() {
+            Some(recorded) => self.rename(&recorded, target),
+            None => self.made(target, id),
+        }
     }
 
     /// Records that the resource certainly does not exist: AWS has refused to create it, or has deleted it. The entry
-    /// stays: an empty ledger means a lost status.
+    /// stays: an empty ledger means a lost status. That of a surplus resource, whose name is its id, goes.
     pub(crate) fn is_gone(&mut self, target: &Ref) {
+        let id = self.id(target);
+        if id.is_some_and(|id| id == target.name) {
+            self.entries.remove(target);
+        } else if let Some(entry) = self.entries.get_mut(target) {
+            *entry = Entry::requested_at(None);
+        }
+    }
+
+    /// Records that a call with the client token of the entry can create nothing more: AWS knows the token with other
+    /// parameters.
+    pub(crate) fn client_token_is_spent(&mut self, target: &Ref) {
         if let Some(entry) = self.entries.get_mut(target) {
-            entry.id = None;
-            entry.requested_at = None;
+            entry.client_token = None;
         }
     }
 
@@ -208,7 +278,7 @@ impl Ledger {
     }
 
     /// Gives an entry the name that the resource has by now.
-    pub(crate) fn rename(&mut self, from: &Ref, to: &Ref) {
+    fn rename(&mut self, from: &Ref, to: &Ref) {
         if let Some(entry) = self.entries.remove(from) {
             self.entries.insert(to.clone(), entry);
         }

@@ -41,6 +41,19 @@ impl Names {
         format!("{}-igw", self.cluster)
     }
 
+    pub(crate) fn nat_gateway(&self) -> String {
+        format!("{}-nat", self.cluster)
+    }
+
+    pub(crate) fn elastic_ip(&self) -> String {
+        format!("{}-eip-{COMMON}", self.cluster)
+    }
+
+    /// The name of a route table. Those of several subnets of one class and zone have the same name.
+    pub(crate) fn route_table(&self, is_public: bool, zone: &str) -> String {
+        format!("{}-rt-{}-{zone}", self.cluster, class(is_public))
+    }
+
     /// The name of a default subnet.
     pub(crate) fn subnet(&self, is_public: bool, zone: &str) -> String {
         format!("{}-subnet-{}-{zone}", self.cluster, class(is_public))
@@ -49,6 +62,19 @@ impl Names {
     /// The tags of a resource that all parts of the cluster share.
     pub(crate) fn common_tags(&self, name: &str, own: &Tags) -> Tags {
         self.tags(name, COMMON, own)
+    }
+
+    /// The tags of a route table, by which cloud controllers find it.
+    pub(crate) fn route_table_tags(&self, name: &str) -> Tags {
+        let mut tags = self.common_tags(name, &Tags::new());
+        let kubernetes = meta::kubernetes_cluster_tag(&self.cluster);
+        tags.insert(kubernetes, meta::OWNED_TAG_VALUE.to_owned());
+        tags
+    }
+
+    /// Whether the tags are those of what all parts of the cluster share.
+    pub(crate) fn owns_common(&self, tags: &Tags) -> bool {
+        self.owns(tags) && tags.get(meta::ROLE_TAG).is_some_and(|role| role == COMMON)
     }
 
     /// The tags of a subnet.

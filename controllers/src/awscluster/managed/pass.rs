@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use super::inputs::Inputs;
 use super::ledger::Ledger;
 use super::plan::{Plan, Step, Why};
-use super::reference::Id;
+use super::planners;
+use super::reference::{Id, Kind};
 use super::taken::{Failure, Taken};
 
 /// The most calls of one cluster at a time.
@@ -43,7 +44,7 @@ impl Wave {
         let creations = self.steps.iter().filter(|(step, _)| step.creates());
         let mut opens = false;
         for (step, _) in creations {
-            ledger.open(&step.target, now);
+            ledger.open(&step.target, step.client_token(), now);
             opens = true;
         }
         opens
@@ -99,13 +100,17 @@ fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason)
     // A refusal to create is certain. So is a throttle of a call that the SDK makes once.
     let is_certain = match step.call.repeat() {
         Repeat::Doubles => error.class.is_refusal() || error.class == ErrorClass::Throttled,
-        Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
+        Repeat::Token(_) if code == "IdempotentParameterMismatch" => {
+            ledger.client_token_is_spent(&step.target);
+            false
+        }
+        Repeat::Token(_) | Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
     };
     if effect == Effect::Create && is_certain {
         ledger.is_gone(&step.target);
     }
     let is_attached = code == "Resource.AlreadyAssociated";
-    let is_in_use = effect == Effect::Delete && code == "DependencyViolation";
+    let is_in_use = effect == Effect::Delete && matches!(code, "DependencyViolation" | "InvalidIPAddress.InUse");
     let (reason, words) = match error.class {
         _ if is_in_use => (in_use, "AWS still finds something that uses it"),
         _ if names_new || is_attached => (Reason::Creating, "AWS does not show yet what it has made"),
@@ -113,7 +118,7 @@ fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason)
             error.class.reason(),
             "no answer; the provider looks for what the call may have made",
         ),
-        class => (class.reason(), ""),
+        class => (class.reason(), quota(code).unwrap_or_default()),
     };
     let message = if words.is_empty() {
         error.to_string()
@@ -151,15 +156,32 @@ pub(super) async fn look(
         cluster: inputs.names.cluster.clone(),
         vpc: id(&inputs.vpc.target),
         internet_gateway: id(&inputs.internet_gateway),
+        addresses: recorded_ids(ledger, Kind::ElasticIp),
     };
     Ok(cloud.observe(&scope).await?.ec2)
 }
 
 /// Opens an entry for everything that may exist although the status does not say so, because the status is lost.
 pub(super) fn suspect_everything(inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) {
-    let wanted = [&inputs.vpc.target, &inputs.internet_gateway];
-    let subnets = inputs.subnets.iter().map(|subnet| &subnet.target);
-    for target in wanted.into_iter().chain(subnets) {
-        ledger.open(target, now);
+    for target in planners::wanted(inputs) {
+        ledger.open(&target, None, now);
     }
+}
+
+fn recorded_ids(ledger: &Ledger, kind: Kind) -> Vec<String> {
+    let ids = ledger.of_kind(kind).filter_map(|target| ledger.id(target));
+    ids.map(str::to_owned).collect()
+}
+
+/// The quota that AWS names by this code, as Service Quotas calls it.
+fn quota(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "VpcLimitExceeded" => "quota L-F678F1CE, VPCs per Region (5 by default), is reached",
+        "InternetGatewayLimitExceeded" => "quota L-A4707A72, internet gateways per Region (5 by default), is reached",
+        "AddressLimitExceeded" => "quota L-0263D0A3, EC2-VPC Elastic IPs (5 by default), is reached",
+        "NatGatewayLimitExceeded" => "quota L-FE5A380F, NAT gateways per Availability Zone (5 by default), is reached",
+        "RouteTableLimitExceeded" => "quota L-589F43AA, route tables per VPC (200 by default), is reached",
+        "SubnetLimitExceeded" => "quota L-407747CB, subnets per VPC (200 by default), is reached",
+        _ => return None,
+    })
 }

@@ -6,12 +6,12 @@
 
 use capa_api::conditions::Reason;
 use capa_cloud::ec2;
-use capa_cloud::managed::Effect;
+use capa_cloud::managed::{Effect, Repeat};
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::problem::Problem;
-use super::reference::{Id, Ref};
+use super::reference::{Id, Kind, Ref};
 
 /// Why a step is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +82,12 @@ impl Scene<'_> {
     /// How a resource stands.
     pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
         self.ledger.standing(target)
+    }
+
+    /// All recorded resources of these kinds.
+    pub(crate) fn recorded(&self, kinds: &[Kind]) -> Vec<Ref> {
+        let recorded = kinds.iter().flat_map(|kind| self.ledger.of_kind(*kind));
+        recorded.cloned().collect()
     }
 
     /// The id of a resource that can be deleted. What may be there, and what is not proven to be the cluster's, enters the
@@ -176,6 +182,14 @@ impl Plan {
 }
 
 impl Step {
+    /// The client token of the call.
+    pub(crate) fn client_token(&self) -> Option<&str> {
+        match self.call.repeat() {
+            Repeat::Token(token) => Some(token),
+            Repeat::Doubles | Repeat::Harmless => None,
+        }
+    }
+
     /// Whether the ledger has to know of the call before it is made.
     pub(crate) fn creates(&self) -> bool {
         self.call.effect() == Effect::Create

@@ -6,7 +6,7 @@ use capa_cloud::{CloudError, ec2};
 use super::inputs::Inputs;
 use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
-use super::reference::Kind;
+use super::reference::{Kind, Ref};
 
 /// The planner of one resource.
 pub(super) struct Planner {
@@ -16,6 +16,10 @@ pub(super) struct Planner {
     pub(super) condition: ConditionType,
     /// The reason of the condition while the resource waits for another one that was not looked at.
     pub(super) waiting: Reason,
+    /// Whether a spec may ask for none of the resource.
+    pub(super) is_optional: bool,
+    /// What the spec asks for.
+    pub(super) wanted: fn(&Inputs) -> Vec<Ref>,
     /// Whether the look shows the resource.
     pub(super) look: fn(&ec2::Observed) -> Result<(), Option<&CloudError>>,
     /// Compares the ledger with the look.

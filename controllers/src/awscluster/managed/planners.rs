@@ -6,10 +6,22 @@ use super::inputs::Inputs;
 use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
-use super::{internet_gateway, subnet, vpc};
+use super::reference::Ref;
+use super::{internet_gateway, nat_gateway, route_table, subnet, vpc};
 
 /// All planners. The ledger is compared in this order: what is in a VPC is found after the VPC.
-pub(super) const PLANNERS: &[Planner] = &[vpc::PLANNER, subnet::PLANNER, internet_gateway::PLANNER];
+pub(super) const PLANNERS: &[Planner] = &[
+    vpc::PLANNER,
+    subnet::PLANNER,
+    internet_gateway::PLANNER,
+    nat_gateway::PLANNER,
+    route_table::PLANNER,
+];
+
+/// Everything that the spec asks for.
+pub(super) fn wanted(inputs: &Inputs) -> Vec<Ref> {
+    PLANNERS.iter().flat_map(|planner| (planner.wanted)(inputs)).collect()
+}
 
 /// Compares the ledger with a look.
 pub(super) fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {

@@ -19,6 +19,16 @@ pub(crate) enum Kind {
     InternetGateway,
     /// The attachment of the internet gateway to the VPC.
     InternetGatewayAttachment,
+    /// The Elastic IP of a NAT gateway.
+    ElasticIp,
+    /// A NAT gateway.
+    NatGateway,
+    /// A route table.
+    RouteTable,
+    /// A route of a route table.
+    Route,
+    /// The association of a subnet with a route table.
+    RouteTableAssociation,
 }
 
 impl Kind {
@@ -31,6 +41,11 @@ impl Kind {
             Self::SubnetAttributes => "attributes of subnet",
             Self::InternetGateway => "internet gateway",
             Self::InternetGatewayAttachment => "attachment of internet gateway",
+            Self::ElasticIp => "Elastic IP of zone",
+            Self::NatGateway => "NAT gateway of zone",
+            Self::RouteTable => "route table of subnet",
+            Self::Route => "default route of subnet",
+            Self::RouteTableAssociation => "association of subnet",
         }
     }
 }

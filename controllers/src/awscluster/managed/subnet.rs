@@ -16,6 +16,8 @@ pub(super) const PLANNER: Planner = Planner {
     kinds: &[Kind::Subnet, Kind::SubnetAttributes],
     condition: ConditionType::SubnetsReady,
     waiting: Reason::WaitingForVpc,
+    is_optional: false,
+    wanted: |inputs| inputs.subnets.iter().map(|subnet| subnet.target.clone()).collect(),
     look: |seen| seen.subnets.answer(),
     settle,
     plan,
@@ -29,24 +31,19 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         .iter()
         .filter(|subnet| inputs.names.owns(&subnet.tags))
         .collect();
+    let names = (PLANNER.wanted)(inputs);
     for wanted in &inputs.subnets {
         let range = wanted.cidr_block.to_string();
         let Some(found) = owned.iter().find(|subnet| subnet.cidr_block == range) else {
             continue;
         };
-        match ledger.with_id(&found.id).cloned() {
-            Some(recorded) if ledger.id(&wanted.target).is_none() && !inputs.subnet_names().contains(&recorded) => {
-                ledger.rename(&recorded, &wanted.target);
-            }
-            Some(_) => {}
-            None => ledger.made(&wanted.target, &found.id),
-        }
+        ledger.found(&wanted.target, &found.id, &names);
     }
     for subnet in &owned {
         if ledger.with_id(&subnet.id).is_none() {
             let name = shown_name(&subnet.tags, &subnet.id);
             let mut target = Ref::new(Kind::Subnet, name);
-            if ledger.id(&target).is_some() || inputs.subnet_names().contains(&target) {
+            if ledger.id(&target).is_some() || names.contains(&target) {
                 target = Ref::new(Kind::Subnet, &subnet.id);
             }
             ledger.made(&target, &subnet.id);
@@ -143,7 +140,8 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     for target in scene.ledger.of_kind(Kind::Subnet) {
         if let Some(id) = scene.deletable(target, plan) {
-            plan.step(target, Why::Unwanted, Call::DeleteSubnet { subnet: Id::from(id) });
+            let call = Call::DeleteSubnet { subnet: Id::from(id) };
+            plan.step_after(target, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
         }
     }
 }

@@ -1,20 +1,24 @@
 //! The VPC and its DNS attributes. Pure.
 
+use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::ec2;
+use capa_cloud::ec2::NatGatewayState;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
-use super::reference::{Id, Kind, Ref};
+use super::reference::{Id, Kind};
 
 /// The planner of the VPC.
 pub(super) const PLANNER: Planner = Planner {
     kinds: &[Kind::Vpc, Kind::VpcAttributes],
     condition: ConditionType::VpcReady,
     waiting: Reason::WaitingForVpc,
+    is_optional: false,
+    wanted: |inputs| vec![inputs.vpc.target.clone()],
     look: |seen| seen.vpcs.answer().and_then(|()| seen.dns.answer()),
     settle,
     plan,
@@ -128,19 +132,24 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::DeletionBlocked, message);
     }
-    let parts = [Kind::Subnet, Kind::InternetGateway].map(|kind| scene.ledger.of_kind(kind));
-    let after: Vec<Ref> = parts.into_iter().flatten().cloned().collect();
+    let after = scene.recorded(&[Kind::Subnet, Kind::InternetGateway, Kind::NatGateway, Kind::RouteTable]);
     plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
 }
 
 /// The ids of what is in the VPC and does not have the tag of the cluster.
 fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
-    let owns = |tags| scene.inputs.names.owns(tags);
     let subnets = scene.seen.subnets.got().into_iter().flatten();
-    let subnets = subnets.filter(|subnet| !owns(&subnet.tags) && scene.ledger.with_id(&subnet.id).is_none());
+    let subnets = subnets.map(|subnet| (subnet.id.as_str(), &subnet.tags));
     let gateways = scene.seen.internet_gateways.got().into_iter().flatten();
     let gateways = gateways.filter(|gateway| gateway.vpc_id.as_deref() == Some(vpc));
-    let gateways = gateways.filter(|gateway| !owns(&gateway.tags) && scene.ledger.with_id(&gateway.id).is_none());
-    let subnets = subnets.map(|subnet| subnet.id.as_str());
-    subnets.chain(gateways.map(|gateway| gateway.id.as_str())).collect()
+    let gateways = gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
+    let nat_gateways = scene.seen.nat_gateways.got().into_iter().flatten();
+    let nat_gateways = nat_gateways.filter(|gateway| gateway.state != NatGatewayState::Deleted);
+    let nat_gateways = nat_gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
+    let tables = scene.seen.route_tables.got().into_iter().flatten();
+    let tables = tables.filter(|table| !table.is_main);
+    let tables = tables.map(|table| (table.id.as_str(), &table.tags));
+    let all = subnets.chain(gateways).chain(nat_gateways).chain(tables);
+    let is_foreign = |(id, tags): &(&str, &Tags)| !scene.inputs.names.owns(tags) && scene.ledger.with_id(id).is_none();
+    all.filter(is_foreign).map(|(id, _)| id).collect()
 }

@@ -77,12 +77,14 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
         ConditionType::VpcReady,
         ConditionType::SubnetsReady,
         ConditionType::InternetGatewayReady,
+        ConditionType::NatGatewaysReady,
+        ConditionType::RouteTablesReady,
         ConditionType::IdentityReady,
     ] {
         assert_eq!(world.says(condition), "True/Ready", "{condition}");
     }
     assert_eq!(world.says(ConditionType::Ready), "False/NotManagedYet");
-    assert!(world.message(ConditionType::Ready).contains("NAT gateways"));
+    assert!(world.message(ConditionType::Ready).contains("security groups"));
     assert!(!world.status().provisioned());
     let created = |reason: &str| world.reasons().iter().filter(|event| **event == reason).count();
     assert_eq!(created("SuccessfulCreateVpc"), 1);
@@ -91,7 +93,7 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
     let status = world.status();
     assert_eq!(status.account_id.as_deref(), Some("111122223333"));
     assert_eq!(status.zones, ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
-    assert_eq!(status.resources.len(), 8);
+    assert_eq!(status.resources.len(), 20);
     assert!(
         status
             .resources
@@ -165,6 +167,6 @@ fn the_zones_follow_limit_and_selection_and_are_not_chosen_again() {
 fn a_cluster_costs_two_writes_a_pass_with_creations() {
     let mut world = World::new("region: eu-west-1");
     let passes = world.rest();
-    assert!(passes <= 6, "{passes} passes");
-    assert!(world.writes() <= 9, "{} writes to the API server", world.writes());
+    assert!(passes <= 14, "{passes} passes");
+    assert!(world.writes() <= 16, "{} writes to the API server", world.writes());
 }

@@ -74,7 +74,10 @@ fn a_foreign_subnet_blocks_the_deletion_by_name_and_stays() {
 
 #[test]
 fn what_is_in_use_is_waited_for_and_then_blocks() {
-    let mut world = World::built("region: eu-west-1");
+    let mut world = World::built(
+        "region: eu-west-1, network: {subnets: [{id: front, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, \
+         isPublic: true}]}",
+    );
     let first = world.account.calls();
     for call in 0..400 {
         world.account.fail(first + call, Fault::Refused("DependencyViolation"));

@@ -5,6 +5,8 @@ mod deletion;
 mod drift;
 mod fields;
 mod guards;
+mod nat_gateways;
 mod properties;
+mod route_tables;
 mod sweep;
 mod world;

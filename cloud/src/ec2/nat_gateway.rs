@@ -1,0 +1,102 @@
+//! NAT gateways of managed clusters, and the Elastic IPs that they use.
+
+use capa_api::common::Tags;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::resource::{Effect, Repeat};
+
+/// A NAT gateway. AWS lists a gateway that has failed or that is deleted for about an hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NatGateway {
+    /// Id, for example `nat-0a1b2c3d`.
+    pub id: String,
+    /// The VPC of the gateway.
+    pub vpc_id: String,
+    /// The subnet of the gateway.
+    pub subnet_id: String,
+    /// What the gateway can do.
+    pub state: NatGatewayState,
+    /// Why the gateway could not be made, in AWS's words; absent for others.
+    pub failure: Option<String>,
+    /// When AWS accepted the call that makes the gateway.
+    pub created_at: Option<Timestamp>,
+    /// The Elastic IPs that the gateway uses, for example `eipalloc-0a1b2c3d`.
+    pub allocation_ids: Vec<String>,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// The state of a NAT gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NatGatewayState {
+    /// AWS is making the gateway.
+    Pending,
+    /// The gateway works.
+    Available,
+    /// AWS could not make the gateway, and never will.
+    Failed,
+    /// AWS is deleting the gateway, which still uses its Elastic IPs.
+    Deleting,
+    /// The gateway is gone.
+    Deleted,
+}
+
+/// A call about a NAT gateway or its Elastic IP; each variant is an action of EC2.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[allow(missing_docs)]
+pub enum Call<I> {
+    AllocateAddress {
+        tags: Tags,
+    },
+    CreateNatGateway {
+        subnet: I,
+        address: I,
+        client_token: String,
+        tags: Tags,
+    },
+    DeleteNatGateway {
+        gateway: I,
+    },
+    ReleaseAddress {
+        address: I,
+    },
+}
+
+impl<I> Call<I> {
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::AllocateAddress { .. } | Self::CreateNatGateway { .. } => Effect::Create,
+            Self::DeleteNatGateway { .. } | Self::ReleaseAddress { .. } => Effect::Delete,
+        }
+    }
+
+    pub(super) fn repeat(&self) -> Repeat<'_> {
+        match self {
+            Self::AllocateAddress { .. } => Repeat::Doubles,
+            Self::CreateNatGateway { client_token, .. } => Repeat::Token(client_token),
+            Self::DeleteNatGateway { .. } | Self::ReleaseAddress { .. } => Repeat::Harmless,
+        }
+    }
+
+    pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::AllocateAddress { tags } => Call::AllocateAddress { tags: tags.clone() },
+            Self::CreateNatGateway {
+                subnet,
+                address,
+                client_token,
+                tags,
+            } => Call::CreateNatGateway {
+                subnet: id(subnet)?,
+                address: id(address)?,
+                client_token: client_token.clone(),
+                tags: tags.clone(),
+            },
+            Self::DeleteNatGateway { gateway } => Call::DeleteNatGateway { gateway: id(gateway)? },
+            Self::ReleaseAddress { address } => Call::ReleaseAddress { address: id(address)? },
+        })
+    }
+}

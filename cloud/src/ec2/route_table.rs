@@ -1,0 +1,162 @@
+//! Route tables of managed clusters, with their routes and associations.
+
+use capa_api::common::Tags;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::resource::{Effect, Repeat};
+
+/// A route table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteTable {
+    /// Id, for example `rtb-0a1b2c3d`.
+    pub id: String,
+    /// The VPC of the table.
+    pub vpc_id: String,
+    /// Whether the table is that of all subnets of the VPC that have no association.
+    pub is_main: bool,
+    /// The subnets that use the table by an association of their own.
+    pub associations: Vec<RouteTableAssociation>,
+    /// The routes to IPv4 ranges; those within the VPC among them.
+    pub routes: Vec<Route>,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// The association of a subnet with a route table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteTableAssociation {
+    /// Id, for example `rtbassoc-0a1b2c3d`.
+    pub id: String,
+    /// The subnet.
+    pub subnet_id: String,
+}
+
+/// A route to an IPv4 range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Route {
+    /// The range, for example `0.0.0.0/0`.
+    pub destination: String,
+    /// The id of what the traffic is sent to, for example `igw-0a1b2c3d`, `nat-0a1b2c3d` or `local`.
+    pub target: String,
+}
+
+/// What a route of a managed cluster sends traffic to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTarget<I> {
+    /// An internet gateway.
+    InternetGateway(I),
+    /// A NAT gateway.
+    NatGateway(I),
+}
+
+/// A call about a route table; each variant is an action of EC2.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[allow(missing_docs)]
+pub enum Call<I> {
+    CreateRouteTable {
+        vpc: I,
+        client_token: String,
+        tags: Tags,
+    },
+    CreateRoute {
+        table: I,
+        destination: String,
+        target: RouteTarget<I>,
+    },
+    ReplaceRoute {
+        table: I,
+        destination: String,
+        target: RouteTarget<I>,
+    },
+    AssociateRouteTable {
+        table: I,
+        subnet: I,
+    },
+    ReplaceRouteTableAssociation {
+        association: I,
+        table: I,
+    },
+    DisassociateRouteTable {
+        association: I,
+    },
+    DeleteRouteTable {
+        table: I,
+    },
+}
+
+impl<I> RouteTarget<I> {
+    fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<RouteTarget<J>, E> {
+        Ok(match self {
+            Self::InternetGateway(gateway) => RouteTarget::InternetGateway(id(gateway)?),
+            Self::NatGateway(gateway) => RouteTarget::NatGateway(id(gateway)?),
+        })
+    }
+}
+
+impl<I> Call<I> {
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::CreateRouteTable { .. } => Effect::Create,
+            Self::CreateRoute { .. }
+            | Self::ReplaceRoute { .. }
+            | Self::AssociateRouteTable { .. }
+            | Self::ReplaceRouteTableAssociation { .. } => Effect::Change,
+            Self::DisassociateRouteTable { .. } | Self::DeleteRouteTable { .. } => Effect::Delete,
+        }
+    }
+
+    pub(super) fn repeat(&self) -> Repeat<'_> {
+        match self {
+            Self::CreateRouteTable { client_token, .. } => Repeat::Token(client_token),
+            _ => Repeat::Harmless,
+        }
+    }
+
+    pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::CreateRouteTable {
+                vpc,
+                client_token,
+                tags,
+            } => Call::CreateRouteTable {
+                vpc: id(vpc)?,
+                client_token: client_token.clone(),
+                tags: tags.clone(),
+            },
+            Self::CreateRoute {
+                table,
+                destination,
+                target,
+            } => Call::CreateRoute {
+                table: id(table)?,
+                destination: destination.clone(),
+                target: target.try_map(id)?,
+            },
+            Self::ReplaceRoute {
+                table,
+                destination,
+                target,
+            } => Call::ReplaceRoute {
+                table: id(table)?,
+                destination: destination.clone(),
+                target: target.try_map(id)?,
+            },
+            Self::AssociateRouteTable { table, subnet } => Call::AssociateRouteTable {
+                table: id(table)?,
+                subnet: id(subnet)?,
+            },
+            Self::ReplaceRouteTableAssociation { association, table } => Call::ReplaceRouteTableAssociation {
+                association: id(association)?,
+                table: id(table)?,
+            },
+            Self::DisassociateRouteTable { association } => Call::DisassociateRouteTable {
+                association: id(association)?,
+            },
+            Self::DeleteRouteTable { table } => Call::DeleteRouteTable { table: id(table)? },
+        })
+    }
+}

@@ -1,0 +1,301 @@
+//! NAT gateways, and the Elastic IPs that they use. Pure.
+
+use std::time::Duration;
+
+use capa_api::common::Tags;
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::CloudError;
+use capa_cloud::ec2::nat_gateway::Call;
+use capa_cloud::ec2::{self, NatGateway, NatGatewayState};
+
+use super::inputs::{Inputs, WantedNatGateway};
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The time from the start of a gateway that failed to the next one. It doubles with each one that has failed.
+const BACK_OFF: Duration = Duration::from_secs(30);
+
+/// The planner of the NAT gateways.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::NatGateway, Kind::ElasticIp],
+    condition: ConditionType::NatGatewaysReady,
+    waiting: Reason::WaitingForSubnets,
+    is_optional: true,
+    wanted,
+    look: |seen| seen.nat_gateways.answer(),
+    settle,
+    plan,
+};
+
+fn wanted(inputs: &Inputs) -> Vec<Ref> {
+    let pairs = inputs.nat_gateways.iter();
+    pairs
+        .flat_map(|wanted| [wanted.address.clone(), wanted.target.clone()])
+        .collect()
+}
+
+/// The gateways that AWS has not deleted. It lists others for an hour.
+fn live(seen: &ec2::Observed) -> Option<impl Iterator<Item = &NatGateway> + Clone> {
+    let gateways = seen.nat_gateways.got()?.iter();
+    Some(gateways.filter(|gateway| gateway.state != NatGatewayState::Deleted))
+}
+
+/// The gateway that uses an address.
+fn user_of<'a>(seen: &'a ec2::Observed, address: &str) -> Option<&'a NatGateway> {
+    live(seen)?.find(|gateway| gateway.allocation_ids.iter().any(|id| id == address))
+}
+
+fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    settle_gateways(inputs, seen, ledger);
+    settle_addresses(inputs, seen, ledger);
+}
+
+/// Compares the ledger with the look. A gateway is the cluster's by its tag, and is the wanted one by its subnet. Others
+/// enter under their ids, and go with the cluster.
+fn settle_gateways(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    let Some(live) = live(seen) else { return };
+    let owned = live.clone().filter(|gateway| inputs.names.owns(&gateway.tags));
+    let names = wanted(inputs);
+    for wanted in &inputs.nat_gateways {
+        let subnet = ledger.id(&wanted.subnet);
+        let mut works = owned.clone().filter(|gateway| {
+            matches!(gateway.state, NatGatewayState::Pending | NatGatewayState::Available)
+                && Some(gateway.subnet_id.as_str()) == subnet
+        });
+        if let Some(found) = works.next() {
+            ledger.found(&wanted.target, &found.id, &names);
+        }
+    }
+    for gateway in owned {
+        ledger.found(&Ref::new(Kind::NatGateway, &gateway.id), &gateway.id, &names);
+    }
+    ledger.settle(Kind::NatGateway, |id| {
+        let shown = live.clone().find(|gateway| gateway.id == id);
+        shown.map(|gateway| inputs.names.ownership(&gateway.tags))
+    });
+    let listed = seen.nat_gateways.got().into_iter().flatten();
+    for gateway in listed.filter(|gateway| gateway.state == NatGatewayState::Deleted) {
+        // AWS says so: nothing is hidden.
+        if let Some(target) = ledger.with_id(&gateway.id).cloned() {
+            ledger.is_gone(&target);
+        }
+    }
+}
+
+/// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others enter under
+/// their ids, and go with the cluster.
+fn settle_addresses(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    let Some(addresses) = seen.addresses.got() else { return };
+    let owned = addresses
+        .iter()
+        .filter(|address| inputs.names.owns_common(&address.tags));
+    let names = wanted(inputs);
+    for wanted in &inputs.nat_gateways {
+        let gateway = ledger.id(&wanted.target);
+        let mut of_gateway = owned.clone().filter(|address| {
+            gateway.is_some() && user_of(seen, &address.allocation_id).map(|user| user.id.as_str()) == gateway
+        });
+        if let Some(address) = of_gateway.next() {
+            ledger.assign(&wanted.address, &address.allocation_id);
+        }
+    }
+    for wanted in &inputs.nat_gateways {
+        let mut free = owned.clone().filter(|address| {
+            let recorded = ledger.with_id(&address.allocation_id);
+            // AWS may show an association later than the gateway.
+            let is_used = address.association_id.is_some() || user_of(seen, &address.allocation_id).is_some();
+            !is_used && recorded.is_none_or(|recorded| !names.contains(recorded))
+        });
+        if let Some(address) = free.next() {
+            ledger.found(&wanted.address, &address.allocation_id, &names);
+        }
+    }
+    for address in owned {
+        let surplus = Ref::new(Kind::ElasticIp, &address.allocation_id);
+        ledger.found(&surplus, &address.allocation_id, &names);
+    }
+    ledger.settle(Kind::ElasticIp, |id| {
+        let shown = addresses.iter().find(|address| address.allocation_id == id);
+        shown.map(|address| inputs.names.ownership(&address.tags))
+    });
+}
+
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.seen.nat_gateways.got().is_none() && scene.ledger.id(&scene.inputs.vpc.target).is_some() {
+        return;
+    }
+    if scene.is_deleted {
+        return delete(scene, plan);
+    }
+    for wanted in &scene.inputs.nat_gateways {
+        match scene.standing(&wanted.target) {
+            Standing::Hidden(_) => plan.wait(&wanted.target, Reason::Creating, "AWS does not show the NAT gateway"),
+            Standing::Foreign(id) => {
+                plan.problem(&wanted.target, Reason::NotOwned, scene.inputs.names.lacks_tag(id));
+            }
+            Standing::Shown(id) => keep(scene, wanted, id, plan),
+            Standing::Absent | Standing::Open | Standing::Vanished(_) => make(scene, wanted, plan),
+        }
+    }
+    name_doubles(scene, plan);
+}
+
+/// A gateway of the cluster that its ledger does not have costs money and serves nobody.
+fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
+    let wanted = wanted(scene.inputs);
+    let surplus = scene.ledger.of_kind(Kind::NatGateway);
+    for target in surplus.filter(|target| !wanted.contains(target)) {
+        let Standing::Shown(id) = scene.standing(target) else {
+            continue;
+        };
+        let message = format!(
+            "{id} has the tag of the cluster, and no private subnet needs it: delete it, or it is deleted with the cluster"
+        );
+        plan.problem(target, Reason::Conflict, message);
+    }
+}
+
+fn keep(scene: &Scene<'_>, wanted: &WantedNatGateway, id: &str, plan: &mut Plan) {
+    let target = &wanted.target;
+    let Some(gateway) = live(scene.seen).and_then(|mut live| live.find(|gateway| gateway.id == id)) else {
+        return;
+    };
+    match gateway.state {
+        NatGatewayState::Available | NatGatewayState::Deleted => {}
+        NatGatewayState::Pending => plan.wait(target, Reason::Creating, format!("{id} is pending")),
+        NatGatewayState::Deleting => {
+            let message = format!("{id} is being deleted, and another one takes its place");
+            plan.wait(target, Reason::Creating, message);
+        }
+        NatGatewayState::Failed => {
+            plan.wait(
+                target,
+                Reason::Failed,
+                format!("{id} could not be made: {}", words(gateway)),
+            );
+            let call = Call::DeleteNatGateway { gateway: Id::from(id) };
+            plan.step(target, Why::Unwanted, call);
+        }
+    }
+}
+
+/// Why a gateway failed.
+fn words(gateway: &NatGateway) -> &str {
+    gateway.failure.as_deref().unwrap_or("AWS does not say why")
+}
+
+/// Allocates the address, and makes the gateway with it.
+fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    allocate(scene, &wanted.address, plan);
+    let target = &wanted.target;
+    let known_token = scene.ledger.client_token(target);
+    if scene.standing(target) == Standing::Open && known_token.is_none() {
+        return plan.wait(target, Reason::Creating, "AWS does not show the NAT gateway");
+    }
+    if known_token.is_none() {
+        wait_after_failure(scene, wanted, plan);
+        wait_for_address(scene, wanted, plan);
+    }
+    let vpc = scene.ledger.id(&scene.inputs.vpc.target).unwrap_or_default();
+    let client_token = known_token.map(str::to_owned);
+    let call = Call::CreateNatGateway {
+        subnet: Id::from(&wanted.subnet),
+        address: Id::from(&wanted.address),
+        client_token: client_token.unwrap_or_else(|| scene.ledger.new_client_token(target, vpc)),
+        tags: scene
+            .inputs
+            .names
+            .common_tags(&scene.inputs.names.nat_gateway(), &Tags::new()),
+    };
+    // A gateway that is made before the VPC has a way out fails.
+    let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
+    plan.step_after(
+        target,
+        Why::Missing,
+        call,
+        [scene.inputs.internet_gateway.clone(), attachment],
+    );
+}
+
+fn allocate(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) {
+    match scene.standing(target) {
+        Standing::Shown(_) => {}
+        Standing::Open | Standing::Hidden(_) => {
+            plan.wait(target, Reason::Creating, "AWS does not show the address");
+        }
+        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
+        Standing::Absent | Standing::Vanished(_) => {
+            if let Err(Some(error)) = scene.seen.addresses.answer() {
+                return plan.problem(target, error.class.reason(), not_shown(error));
+            }
+            let names = &scene.inputs.names;
+            let tags = names.common_tags(&names.elastic_ip(), &Tags::new());
+            let call = Call::<Id>::AllocateAddress { tags };
+            plan.step_after(target, Why::Missing, call, [scene.inputs.vpc.target.clone()]);
+        }
+    }
+}
+
+fn not_shown(error: &CloudError) -> String {
+    format!("AWS does not show the Elastic IPs, so that nobody knows which ones the cluster has: {error}")
+}
+
+/// A gateway that failed is followed by another one later and later: failed ones stay listed for about an hour.
+fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    let subnet = scene.ledger.id(&wanted.subnet);
+    let listed = scene.seen.nat_gateways.got().into_iter().flatten();
+    let failed: Vec<&NatGateway> = listed
+        .filter(|gateway| Some(gateway.subnet_id.as_str()) == subnet && gateway.failure.is_some())
+        .filter(|gateway| scene.inputs.names.owns(&gateway.tags))
+        .collect();
+    let Some(last) = failed.iter().max_by_key(|gateway| gateway.created_at) else {
+        return;
+    };
+    let doublings = u32::try_from(failed.len()).unwrap_or(u32::MAX).min(8);
+    let wait = BACK_OFF.saturating_mul(2_u32.saturating_pow(doublings));
+    let next = last.created_at.map(|created_at| created_at + wait);
+    if next.is_some_and(|next| scene.ledger.now() < next) {
+        let message = format!("{} could not be made: {}; another one follows", last.id, words(last));
+        plan.wait(&wanted.address, Reason::Failed, message);
+    }
+}
+
+/// An address that something still uses is waited for. The quota is small, so that no second one is allocated.
+fn wait_for_address(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    let Some(id) = scene.ledger.id(&wanted.address) else {
+        return;
+    };
+    let mut addresses = scene.seen.addresses.got().into_iter().flatten();
+    let shown = addresses.find(|address| address.allocation_id == id);
+    let association = shown.and_then(|shown| shown.association_id.as_ref());
+    if let Some(user) = user_of(scene.seen, id).map(|user| &user.id).or(association) {
+        let message = format!("{id} is in use: it is free when {user} is gone");
+        plan.wait(&wanted.address, Reason::Creating, message);
+    }
+}
+
+/// A gateway keeps its address until it is gone.
+fn delete(scene: &Scene<'_>, plan: &mut Plan) {
+    for target in scene.ledger.of_kind(Kind::NatGateway) {
+        let Some(id) = scene.deletable(target, plan) else {
+            continue;
+        };
+        let shown = live(scene.seen).and_then(|mut live| live.find(|gateway| gateway.id == id));
+        if shown.is_some_and(|gateway| gateway.state == NatGatewayState::Deleting) {
+            plan.wait(target, Reason::Deleting, format!("{id} is being deleted"));
+        } else {
+            let call = Call::DeleteNatGateway { gateway: Id::from(id) };
+            plan.step(target, Why::Unwanted, call);
+        }
+    }
+    for target in scene.ledger.of_kind(Kind::ElasticIp) {
+        if let (Err(Some(error)), Some(_)) = (scene.seen.addresses.answer(), scene.ledger.id(target)) {
+            plan.problem(target, error.class.reason(), not_shown(error));
+        } else if let Some(id) = scene.deletable(target, plan) {
+            let call = Call::ReleaseAddress { address: Id::from(id) };
+            plan.step_after(target, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
+        }
+    }
+}

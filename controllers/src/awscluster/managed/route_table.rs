@@ -1,0 +1,235 @@
+//! Route tables: one for each subnet, with its default route and its association. Pure.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::meta;
+use capa_cloud::ec2::route_table::{Call, RouteTarget};
+use capa_cloud::ec2::{self, RouteTable};
+
+use super::inputs::{Inputs, WantedSubnet};
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The range of the default route.
+const ANYWHERE: &str = "0.0.0.0/0";
+
+/// The planner of the route tables.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::RouteTable, Kind::Route, Kind::RouteTableAssociation],
+    condition: ConditionType::RouteTablesReady,
+    waiting: Reason::WaitingForVpc,
+    is_optional: false,
+    wanted: |inputs| inputs.subnets.iter().map(table_of).collect(),
+    look: |seen| seen.route_tables.answer(),
+    settle,
+    plan,
+};
+
+/// The route table of a subnet.
+fn table_of(subnet: &WantedSubnet) -> Ref {
+    subnet.target.part(Kind::RouteTable)
+}
+
+/// Compares the ledger with the look. A table is the cluster's by its tag, and is the wanted one by its association with the
+/// subnet, or else by its name if it has no association. Others enter under their ids, and go with the cluster.
+fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    let Some(tables) = seen.route_tables.got() else { return };
+    let owned = tables
+        .iter()
+        .filter(|table| !table.is_main && inputs.names.owns(&table.tags));
+    let names = (PLANNER.wanted)(inputs);
+    for wanted in &inputs.subnets {
+        let subnet = ledger.id(&wanted.target);
+        let mut of_subnet = owned
+            .clone()
+            .filter(|table| subnet.is_some_and(|subnet| association(table, subnet).is_some()));
+        if let Some(table) = of_subnet.next() {
+            ledger.found(&table_of(wanted), &table.id, &names);
+        }
+    }
+    for wanted in &inputs.subnets {
+        let name = inputs.names.route_table(wanted.is_public, &wanted.zone);
+        let mut unused = owned.clone().filter(|table| {
+            let recorded = ledger.with_id(&table.id);
+            table.associations.is_empty()
+                && table.tags.get(meta::NAME_TAG) == Some(&name)
+                && recorded.is_none_or(|recorded| !names.contains(recorded))
+        });
+        if let Some(table) = unused.next() {
+            ledger.found(&table_of(wanted), &table.id, &names);
+        }
+    }
+    for table in owned {
+        ledger.found(&Ref::new(Kind::RouteTable, &table.id), &table.id, &names);
+    }
+    ledger.settle(Kind::RouteTable, |id| {
+        let shown = tables.iter().find(|table| table.id == id);
+        shown.map(|table| inputs.names.ownership(&table.tags))
+    });
+}
+
+/// The association of a subnet with a table.
+fn association<'a>(table: &'a RouteTable, subnet: &str) -> Option<&'a str> {
+    let mut associations = table.associations.iter();
+    let found = associations.find(|association| association.subnet_id == subnet);
+    found.map(|association| association.id.as_str())
+}
+
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.seen.route_tables.got().is_none() && scene.ledger.id(&scene.inputs.vpc.target).is_some() {
+        return;
+    }
+    if scene.is_deleted {
+        return delete(scene, plan);
+    }
+    for subnet in &scene.inputs.subnets {
+        let target = &table_of(subnet);
+        match scene.standing(target) {
+            Standing::Open if scene.ledger.client_token(target).is_none() => not_shown(target, plan),
+            Standing::Hidden(_) => not_shown(target, plan),
+            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
+            Standing::Absent | Standing::Open | Standing::Vanished(_) => create(scene, subnet, target, plan),
+            Standing::Shown(id) => keep(scene, subnet, id, plan),
+        }
+    }
+}
+
+fn not_shown(target: &Ref, plan: &mut Plan) {
+    plan.wait(target, Reason::Creating, "AWS does not show the route table");
+}
+
+fn create(scene: &Scene<'_>, subnet: &WantedSubnet, target: &Ref, plan: &mut Plan) {
+    let vpc = scene.ledger.id(&scene.inputs.vpc.target).unwrap_or_default();
+    let names = &scene.inputs.names;
+    let known_token = scene.ledger.client_token(target).map(str::to_owned);
+    let call = Call::CreateRouteTable {
+        vpc: Id::from(&scene.inputs.vpc.target),
+        client_token: known_token.unwrap_or_else(|| scene.ledger.new_client_token(target, vpc)),
+        tags: names.route_table_tags(&names.route_table(subnet.is_public, &subnet.zone)),
+    };
+    plan.step(target, Why::Missing, call);
+}
+
+/// Keeps the default route and the association of a table.
+fn keep(scene: &Scene<'_>, subnet: &WantedSubnet, id: &str, plan: &mut Plan) {
+    let mut tables = scene.seen.route_tables.got().into_iter().flatten();
+    let Some(table) = tables.find(|table| table.id == id) else {
+        return;
+    };
+    route(scene, subnet, table, plan);
+    associate(scene, subnet, table, plan);
+}
+
+/// The gateway that the traffic of a subnet leaves by; `None` for a private subnet without a NAT gateway.
+fn gateway<'a>(inputs: &'a Inputs, subnet: &WantedSubnet) -> Option<(&'a Ref, RouteTarget<Id>)> {
+    if subnet.is_public {
+        let gateway = &inputs.internet_gateway;
+        return Some((gateway, RouteTarget::InternetGateway(Id::from(gateway))));
+    }
+    let of_zone = Ref::new(Kind::NatGateway, &subnet.zone);
+    let mut gateways = inputs.nat_gateways.iter().map(|gateway| &gateway.target);
+    let gateway = gateways.find(|gateway| **gateway == of_zone)?;
+    Some((gateway, RouteTarget::NatGateway(Id::from(gateway))))
+}
+
+fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
+    let Some((gateway, target)) = gateway(scene.inputs, subnet) else {
+        return;
+    };
+    let found = table.routes.iter().find(|route| route.destination == ANYWHERE);
+    let wanted = scene.ledger.id(gateway);
+    let is = found.map(|route| route.target.as_str());
+    if wanted.is_some() && is == wanted {
+        return;
+    }
+    let (table, destination) = (Id::from(table.id.as_str()), ANYWHERE.to_owned());
+    let (why, call) = match is {
+        None => (
+            Why::Missing,
+            Call::CreateRoute {
+                table,
+                destination,
+                target,
+            },
+        ),
+        Some(is) => {
+            let why = Why::Differs {
+                field: "target",
+                is: is.to_owned(),
+                wanted: wanted.unwrap_or(&gateway.name).to_owned(),
+            };
+            let call = Call::ReplaceRoute {
+                table,
+                destination,
+                target,
+            };
+            (why, call)
+        }
+    };
+    let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
+    plan.step_after(&subnet.target.part(Kind::Route), why, call, [attachment]);
+}
+
+fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
+    let target = subnet.target.part(Kind::RouteTableAssociation);
+    let id = scene.ledger.id(&subnet.target);
+    if id.is_some_and(|id| association(table, id).is_some()) {
+        return;
+    }
+    let mut tables = scene.seen.route_tables.got().into_iter().flatten();
+    let other = id.and_then(|id| tables.find_map(|other| Some((other, association(other, id)?))));
+    let Some((other, association)) = other else {
+        let call = Call::AssociateRouteTable {
+            table: Id::from(table.id.as_str()),
+            subnet: Id::from(&subnet.target),
+        };
+        return plan.step(&target, Why::Missing, call);
+    };
+    if !scene.inputs.names.owns(&other.tags) {
+        let message = format!(
+            "the subnet {} uses {}, which is not this cluster's: remove the association, and the provider makes its own",
+            subnet.target.name, other.id
+        );
+        return plan.problem(&target, Reason::Conflict, message);
+    }
+    let why = Why::Differs {
+        field: "routeTableId",
+        is: other.id.clone(),
+        wanted: table.id.clone(),
+    };
+    let call = Call::ReplaceRouteTableAssociation {
+        association: Id::from(association),
+        table: Id::from(table.id.as_str()),
+    };
+    plan.step(&target, why, call);
+}
+
+fn delete(scene: &Scene<'_>, plan: &mut Plan) {
+    let tables = scene.seen.route_tables.got().into_iter().flatten();
+    for target in scene.ledger.of_kind(Kind::RouteTable) {
+        let Some(id) = scene.deletable(target, plan) else {
+            continue;
+        };
+        let mut after = vec![];
+        let of_table = tables.clone().filter(|table| table.id == id);
+        for association in of_table.flat_map(|table| &table.associations) {
+            if scene.ledger.with_id(&association.subnet_id).is_none() {
+                let message = format!(
+                    "{id} is also that of {}, which is not this cluster's: remove the association",
+                    association.subnet_id
+                );
+                plan.problem(target, Reason::DeletionBlocked, message);
+                continue;
+            }
+            let part = Ref::new(Kind::RouteTableAssociation, &association.id);
+            let call = Call::DisassociateRouteTable {
+                association: Id::from(association.id.as_str()),
+            };
+            plan.step(&part, Why::Unwanted, call);
+            after.push(part);
+        }
+        let call = Call::DeleteRouteTable { table: Id::from(id) };
+        plan.step_after(target, Why::Unwanted, call, after);
+    }
+}

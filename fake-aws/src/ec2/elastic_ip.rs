@@ -1,0 +1,117 @@
+//! Elastic IPs. The calls about them are among those about NAT gateways.
+
+use std::net::Ipv4Addr;
+
+use capa_api::common::Tags;
+use capa_cloud::managed::Answer;
+use capa_cloud::{CloudError, ElasticIp};
+
+use super::{Ec2, Resource};
+
+/// The address before the first one of an account: 198.18.0.0/15 is for tests, and nobody has it in the internet.
+const BEFORE_FIRST: u32 = 0xc612_0000;
+
+impl Ec2 {
+    pub(super) fn allocate_address(&mut self, action: &'static str, tags: &Tags) -> Result<Answer, CloudError> {
+        if self.addresses.len() >= self.behaviour.address_quota {
+            let message = "The maximum number of addresses has been reached.";
+            return Err(CloudError::answered(action, "AddressLimitExceeded", message));
+        }
+        let body = self.new_address(tags.clone());
+        let id = body.allocation_id.clone();
+        let resource = self.new_resource(body);
+        self.addresses.insert(id.clone(), resource);
+        Ok(Answer::Made(id))
+    }
+
+    pub(super) fn release_address(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+        let address = self.known_address(action, id)?;
+        if address.association_id.is_some() {
+            let message = format!("Address {} is in use.", address.public_ip);
+            return Err(CloudError::answered(action, "InvalidIPAddress.InUse", &message));
+        }
+        self.addresses.remove(id);
+        Ok(Answer::Done)
+    }
+
+    /// The address that a call names.
+    pub(super) fn known_address(&self, action: &'static str, id: &str) -> Result<ElasticIp, CloudError> {
+        let known = self.addresses.get(id).filter(|resource| self.is_shown(resource));
+        known.map(|resource| self.view_address(&resource.body)).ok_or_else(|| {
+            let message = format!("The allocation ID '{id}' does not exist");
+            CloudError::answered(action, "InvalidAllocationID.NotFound", &message)
+        })
+    }
+
+    /// Two describes, because EC2 joins filters by "and": one by tag, and one by the ids that this one does not show.
+    /// The answer is in the order of the ids.
+    pub(super) fn describe_addresses(
+        &mut self,
+        ids: &[String],
+        is_owned: impl Fn(&Tags) -> bool,
+    ) -> Result<Vec<ElasticIp>, CloudError> {
+        const ACTION: &str = "DescribeAddresses";
+        let mut addresses = self.describe(ACTION, |ec2| Ok(ec2.shown_addresses(|shown| is_owned(&shown.tags))))?;
+        let is_shown = |id: &String| addresses.iter().any(|address| address.allocation_id == *id);
+        let missing: Vec<_> = ids.iter().filter(|id| !is_shown(id)).collect();
+        if !missing.is_empty() {
+            let by_id = |ec2: &Self| Ok(ec2.shown_addresses(|shown| missing.contains(&&shown.allocation_id)));
+            addresses.extend(self.describe(ACTION, by_id)?);
+        }
+        addresses.sort_unstable_by(|one, other| one.allocation_id.cmp(&other.allocation_id));
+        Ok(addresses)
+    }
+
+    fn shown_addresses(&self, selects: impl Fn(&ElasticIp) -> bool) -> Vec<ElasticIp> {
+        let shown = self.addresses.values().filter(|resource| self.is_shown(resource));
+        let views = shown.map(|resource| ElasticIp {
+            tags: self.shown_tags(resource, &resource.body.tags),
+            ..self.view_address(&resource.body)
+        });
+        views.filter(selects).collect()
+    }
+
+    /// An address with its association: the one that a test set by hand, or else that with a NAT gateway.
+    fn view_address(&self, body: &ElasticIp) -> ElasticIp {
+        let by_hand = body.association_id.clone();
+        ElasticIp {
+            association_id: by_hand.or_else(|| self.nat_gateway_association(&body.allocation_id)),
+            ..body.clone()
+        }
+    }
+
+    fn new_address(&mut self, tags: Tags) -> ElasticIp {
+        let allocation_id = self.next_id("eipalloc");
+        ElasticIp {
+            allocation_id,
+            public_ip: Ipv4Addr::from(BEFORE_FIRST.wrapping_add(self.ids)).to_string(),
+            association_id: None,
+            instance_id: None,
+            tags,
+        }
+    }
+}
+
+/// What tests see and change by hand.
+impl Ec2 {
+    pub(crate) fn all_addresses(&self) -> Vec<ElasticIp> {
+        let resources = self.addresses.values();
+        resources.map(|resource| self.view_address(&resource.body)).collect()
+    }
+
+    pub(crate) fn add_address(&mut self, tags: Tags) -> String {
+        let body = self.new_address(tags);
+        let id = body.allocation_id.clone();
+        self.addresses.insert(id.clone(), Resource::by_hand(body));
+        id
+    }
+
+    /// The address without its association with a NAT gateway, for a change by hand.
+    pub(crate) fn address_mut(&mut self, id: &str) -> Option<&mut ElasticIp> {
+        self.addresses.get_mut(id).map(|resource| &mut resource.body)
+    }
+
+    pub(crate) fn remove_address(&mut self, id: &str) -> bool {
+        self.addresses.remove(id).is_some()
+    }
+}
