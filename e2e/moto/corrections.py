@@ -10,6 +10,7 @@ from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
+from moto.ec2.models.security_groups import SecurityGroupRule
 from moto.ec2.models.subnets import Subnet
 from moto.ec2.models.tags import TagBackend
 from moto.ec2.models.vpcs import VPCBackend
@@ -24,6 +25,7 @@ from moto.ssm.models import SimpleSystemManagerBackend
 MAX_TOKEN_LENGTH = 64
 MAX_USER_DATA = 16 * 1024
 MAX_FILTER_VALUES = 200
+PROTOCOLS_WITH_PORTS = {"tcp", "udp", "icmp", "icmpv6"}
 # How long a NAT gateway is pending, and deleting.
 NAT_GATEWAY_TIME = timedelta(seconds=2)
 
@@ -43,6 +45,7 @@ def apply():
     delete_network_acls_with_their_vpc()
     let_nat_gateways_take_time()
     know_client_tokens()
+    tell_rules_apart_as_ec2_does()
     let_the_images_of_eks_be_published()
 
 
@@ -288,6 +291,24 @@ def know_client_tokens():
 
     remember(NatGateways, "create_nat_gateway")
     remember(RouteTables, "create_route_table")
+
+
+def tell_rules_apart_as_ec2_does():
+    """A rule is its protocol, ports and source; moto adds the description of a group, and wants ports of all protocols."""
+    make = SecurityGroupRule.__init__
+
+    def make_rule(self, ec2_backend, ip_protocol, group_id, from_port, to_port, *args, **kwargs):
+        from_port, to_port = (-1 if port is None else port for port in (from_port, to_port))
+        make(self, ec2_backend, ip_protocol, group_id, from_port, to_port, *args, **kwargs)
+        if self.ip_protocol not in PROTOCOLS_WITH_PORTS:
+            self.from_port = self.to_port = None
+
+    def key(rule):
+        source = (rule.cidr_ipv4, rule.cidr_ipv6, rule.source_group.get("GroupId"), rule.prefix_list_id)
+        return (rule.ip_protocol, rule.from_port, rule.to_port, rule.is_egress, *source)
+
+    SecurityGroupRule.__init__ = make_rule
+    SecurityGroupRule.__eq__ = lambda self, other: key(self) == key(other)
 
 
 def let_the_images_of_eks_be_published():

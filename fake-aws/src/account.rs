@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::ec2::{Call, InternetGateway, NatGateway, RouteTable, Subnet, Vpc, VpcDns};
+use capa_cloud::ec2::{Call, InternetGateway, NatGateway, RouteTable, SecurityGroup, Subnet, Vpc, VpcDns};
 use capa_cloud::managed::Answer;
 use capa_cloud::{CloudError, ElasticIp};
 use parking_lot::Mutex;
@@ -109,7 +109,8 @@ impl FakeAccount {
         Contents::of(&self.state.lock().ec2)
     }
 
-    /// Whether nothing is in the account. NAT gateways that are deleted and main route tables do not count.
+    /// Whether nothing is in the account. NAT gateways that are deleted, main route tables and default security
+    /// groups do not count.
     pub fn is_empty(&self) -> bool {
         self.state.lock().ec2.is_empty()
     }
@@ -142,6 +143,12 @@ impl FakeAccount {
     /// All route tables, main ones and hidden ones too, oldest first.
     pub fn route_tables(&self) -> Vec<RouteTable> {
         self.state.lock().ec2.all_route_tables()
+    }
+
+    /// All security groups, default ones and hidden ones too, in order of their ids. The id of a default one ends as
+    /// that of its VPC does.
+    pub fn security_groups(&self) -> Vec<SecurityGroup> {
+        self.state.lock().ec2.all_security_groups()
     }
 
     /// The DNS attributes of a VPC; `None` if it does not exist.

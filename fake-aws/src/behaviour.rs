@@ -31,6 +31,10 @@ pub struct Behaviour {
     pub nat_gateway_quota: usize,
     /// Maximum number of route tables of a VPC, the main one among them. Default: 200.
     pub route_table_quota: usize,
+    /// Maximum number of security groups, the default ones of VPCs among them. Default: 2500.
+    pub security_group_quota: usize,
+    /// Maximum number of rules for incoming traffic of a security group. Default: 60.
+    pub rules_quota: usize,
     /// Describe actions that EC2 refuses with `UnauthorizedOperation`, for example `DescribeSubnets`. Default: none.
     pub refused_describes: BTreeSet<String>,
 }
@@ -50,6 +54,8 @@ impl Default for Behaviour {
             address_quota: 5,
             nat_gateway_quota: 5,
             route_table_quota: 200,
+            security_group_quota: 2500,
+            rules_quota: 60,
             refused_describes: BTreeSet::new(),
         }
     }

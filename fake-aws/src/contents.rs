@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use capa_api::common::Tags;
-use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, Subnet, Vpc};
+use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
+use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, SecurityGroup, Subnet, Vpc};
 
-use crate::ec2::{Ec2, LOCAL};
+use crate::ec2::{Ec2, LOCAL, is_untouched};
 
 /// All resources of an account in one order. Two accounts with the same resources have equal contents, whatever the
 /// ids are and in whichever order the resources were made. Whether a resource is pending, hidden, failed or deleting
@@ -48,6 +49,8 @@ pub struct VpcContents {
     pub nat_gateways: Vec<NatGatewayContents>,
     /// The route tables; the main one only with tags, associations or routes that it does not have from its creation.
     pub route_tables: Vec<RouteTableContents>,
+    /// The security groups; the default one only with tags or rules that it does not have from its creation.
+    pub security_groups: Vec<SecurityGroupContents>,
 }
 
 /// A NAT gateway.
@@ -72,6 +75,31 @@ pub struct RouteTableContents {
     /// attached, `nat of 10.0.0.0/24` for the NAT gateway of a subnet, `blackhole` for a gateway that is not there, and
     /// the prefix of the id for other targets.
     pub routes: BTreeMap<String, String>,
+}
+
+/// A security group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecurityGroupContents {
+    /// Name.
+    pub name: String,
+    /// Description; empty for a group that a test added by hand.
+    pub description: String,
+    /// Tags.
+    pub tags: Tags,
+    /// The rules for incoming traffic.
+    pub rules: Vec<RuleContents>,
+}
+
+/// A rule for incoming traffic.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleContents {
+    /// What the rule admits.
+    pub traffic: Traffic,
+    /// Where the traffic comes from: a range, `an Elastic IP` for the address of one, the id of a prefix list,
+    /// `group dev-node` for the group with this name, and `no group` for one that does not exist.
+    pub source: String,
+    /// Description; empty for none.
+    pub description: String,
 }
 
 /// A subnet.
@@ -113,12 +141,15 @@ fn vpc_contents(ec2: &Ec2, vpc: Vpc) -> VpcContents {
         .into_iter()
         .filter(|table| table.vpc_id == vpc.id);
     let tables = tables.map(|table| table_contents(ec2, table));
+    let groups = ec2.all_security_groups().into_iter();
+    let groups = groups.filter(|group| group.vpc_id == vpc.id && !is_untouched(group));
     VpcContents {
         nat_gateways: sorted(nat_gateways.map(|gateway| NatGatewayContents {
             subnet: range_of(ec2, &gateway.subnet_id),
             tags: gateway.tags,
         })),
         route_tables: sorted(tables.filter(|table| !table.is_untouched())),
+        security_groups: sorted(groups.map(|group| group_contents(ec2, group))),
         subnets: sorted(subnets.map(subnet_contents)),
         internet_gateways: gateways(ec2, Some(&vpc.id)),
         cidr_blocks: vpc.cidr_blocks,
@@ -179,6 +210,41 @@ fn target_contents(ec2: &Ec2, vpc: &str, target: &str) -> String {
         Some((prefix, _)) => prefix.to_owned(),
         None => target.to_owned(),
     }
+}
+
+fn group_contents(ec2: &Ec2, group: SecurityGroup) -> SecurityGroupContents {
+    SecurityGroupContents {
+        description: ec2.description_of(&group.id).to_owned(),
+        rules: sorted(group.ingress.into_iter().map(|rule| rule_contents(ec2, rule))),
+        name: group.name,
+        tags: group.tags,
+    }
+}
+
+fn rule_contents(ec2: &Ec2, rule: Rule<String>) -> RuleContents {
+    let source = match rule.source {
+        Source::Cidr(range) if is_elastic_ip(ec2, &range) => "an Elastic IP".to_owned(),
+        Source::Cidr(range) | Source::Ipv6Cidr(range) => range,
+        Source::PrefixList(list) => list,
+        Source::Group(id) => {
+            let mut groups = ec2.all_security_groups().into_iter();
+            let group = groups.find(|known| known.id == id);
+            group.map_or_else(|| "no group".to_owned(), |group| format!("group {}", group.name))
+        }
+    };
+    RuleContents {
+        traffic: rule.traffic,
+        source,
+        description: rule.description,
+    }
+}
+
+/// Whether the range is the address of an Elastic IP, which differs from run to run.
+fn is_elastic_ip(ec2: &Ec2, range: &str) -> bool {
+    let addresses = ec2.all_addresses().into_iter();
+    addresses
+        .map(|address| format!("{}/32", address.public_ip))
+        .any(|address| address == range)
 }
 
 fn is_deleted(gateway: &NatGateway) -> bool {

@@ -21,6 +21,9 @@ mod tests;
 
 pub use account::FakeAccount;
 pub use behaviour::Behaviour;
-pub use contents::{AddressContents, Contents, NatGatewayContents, RouteTableContents, SubnetContents, VpcContents};
+pub use contents::{
+    AddressContents, Contents, NatGatewayContents, RouteTableContents, RuleContents, SecurityGroupContents,
+    SubnetContents, VpcContents,
+};
 pub use faults::Fault;
 pub use journal::Entry;

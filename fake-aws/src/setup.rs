@@ -2,6 +2,7 @@
 
 mod nat_gateway;
 mod route_table;
+mod security_group;
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::VpcDns;
@@ -12,7 +13,8 @@ use crate::ec2::Ec2;
 
 /// Resources that were there before. EC2's rules and quotas do not hold them up; they count against the quotas.
 impl FakeAccount {
-    /// Adds a VPC, and gives its id. It has the DNS attributes and the main route table of a new VPC.
+    /// Adds a VPC, and gives its id. It has the DNS attributes, the main route table and the default security
+    /// group of a new VPC.
     pub fn add_vpc(&self, cidr_block: &str, tags: Tags) -> String {
         self.add(|ec2| ec2.add_vpc(cidr_block, tags))
     }
@@ -76,7 +78,8 @@ impl FakeAccount {
         true
     }
 
-    /// Removes a VPC with its subnets, NAT gateways and route tables, and detaches its internet gateway.
+    /// Removes a VPC with its subnets, NAT gateways, route tables and security groups, and detaches its internet
+    /// gateway.
     #[must_use]
     pub fn remove_vpc(&self, id: &str) -> bool {
         self.state.lock().ec2.remove_vpc(id)
@@ -103,6 +106,7 @@ fn tags_mut<'e>(ec2: &'e mut Ec2, id: &str) -> Option<&'e mut Tags> {
         Some(("eipalloc", _)) => ec2.address_mut(id).map(|address| &mut address.tags),
         Some(("nat", _)) => ec2.nat_gateway_mut(id).map(|gateway| &mut gateway.tags),
         Some(("rtb", _)) => ec2.route_table_mut(id).map(|table| &mut table.tags),
+        Some(("sg", _)) => ec2.security_group_mut(id).map(|group| &mut group.tags),
         _ => None,
     }
 }

@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(
             statement(&everybody, "TagWhatIsCreated")["Condition"],
             json!({"StringEquals": {"ec2:CreateAction": [
-                "CreateVpc", "CreateSubnet", "CreateInternetGateway", "AllocateAddress", "CreateNatGateway", "CreateRouteTable",
+                "CreateVpc", "CreateSubnet", "CreateInternetGateway", "AllocateAddress", "CreateNatGateway", "CreateRouteTable", "CreateSecurityGroup",
             ]}})
         );
         let reads = statement(&everybody, "Read");
@@ -464,8 +464,14 @@ mod tests {
         assert_eq!(
             statement(&everybody, "CreatePartsOfVpcs")["Resource"],
             json!(
-                ["subnet", "internet-gateway", "elastic-ip", "route-table"]
-                    .map(|kind| format!("arn:aws:ec2:*:*:{kind}/*"))
+                [
+                    "subnet",
+                    "internet-gateway",
+                    "elastic-ip",
+                    "route-table",
+                    "security-group"
+                ]
+                .map(|kind| format!("arn:aws:ec2:*:*:{kind}/*"))
             )
         );
     }

@@ -23,6 +23,8 @@ pub enum ConditionType {
     InternetGatewayReady,
     /// The NAT gateways of a managed cluster work: one in each zone with private subnets.
     NatGatewaysReady,
+    /// The security groups of a managed cluster exist and have their rules.
+    ClusterSecurityGroupsReady,
     /// The route tables of a managed cluster have their routes and are those of its subnets.
     RouteTablesReady,
     /// The network that a machine runs in still equals its network sources. The condition does not count for `Ready`.

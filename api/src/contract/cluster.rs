@@ -62,6 +62,13 @@ pub struct ClusterSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterNetwork {
+    /// Port of the API servers.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub api_server_port: Option<i64>,
     /// Ranges of pods.
     #[serde(
         default,

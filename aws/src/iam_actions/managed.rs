@@ -12,6 +12,7 @@ const CREATING: &[&str] = &[
     "AllocateAddress",
     "CreateNatGateway",
     "CreateRouteTable",
+    "CreateSecurityGroup",
 ];
 
 /// What networks consist of.
@@ -22,6 +23,7 @@ const NETWORKS: Resources = Resources::Arns(&[
     "ec2:*:*:elastic-ip/*",
     "ec2:*:*:natgateway/*",
     "ec2:*:*:route-table/*",
+    "ec2:*:*:security-group/*",
 ]);
 
 const CREATE_VPCS: Grant = Grant {
@@ -38,6 +40,7 @@ const CREATE: Grant = Grant {
         "ec2:*:*:internet-gateway/*",
         "ec2:*:*:elastic-ip/*",
         "ec2:*:*:route-table/*",
+        "ec2:*:*:security-group/*",
     ]),
     condition: Condition::NetworkAtCreation,
 };
@@ -49,7 +52,7 @@ const CREATE_NAT_GATEWAYS: Grant = Grant {
     condition: Condition::NetworkAtCreation,
 };
 
-/// The VPC in which a subnet or a route table is created.
+/// The VPC in which a subnet, a route table or a security group is created.
 const CREATE_IN: Grant = Grant {
     name: "CreateInVpcs",
     resources: Resources::Arns(&["ec2:*:*:vpc/*"]),
@@ -72,7 +75,8 @@ const TAG: Grant = Grant {
 };
 
 /// Each action applies to one or two types of resources, all of which need the tag. The actions of associations apply
-/// to the subnet and to the route table, and those of routes to the table alone.
+/// to the subnet and to the route table, those of routes to the table alone, and those of rules to the security group
+/// that has the rules: not to a group that is the source of one.
 const CHANGE: Grant = Grant {
     name: "ChangeNetworks",
     resources: NETWORKS,
@@ -91,6 +95,7 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     describe("DescribeAddresses", "finds the addresses of the NAT gateways"),
     describe("DescribeNatGateways", "finds the NAT gateways of the VPC"),
     describe("DescribeRouteTables", "finds the route tables of the VPC"),
+    describe("DescribeSecurityGroups", "finds the security groups of the VPC"),
     change("CreateVpc", &[CREATE_VPCS], "makes the VPC"),
     change(
         "ModifyVpcAttribute",
@@ -151,6 +156,26 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "DeleteRouteTable",
         &[CHANGE],
         "deletes the route tables with the cluster",
+    ),
+    change(
+        "CreateSecurityGroup",
+        &[CREATE, CREATE_IN],
+        "makes security groups in the VPC",
+    ),
+    change(
+        "AuthorizeSecurityGroupIngress",
+        &[CHANGE],
+        "adds the rules for incoming traffic that the spec asks for",
+    ),
+    change(
+        "RevokeSecurityGroupIngress",
+        &[CHANGE],
+        "removes other rules, and those that keep groups from being deleted",
+    ),
+    change(
+        "DeleteSecurityGroup",
+        &[CHANGE],
+        "deletes the security groups with the cluster",
     ),
     Action {
         access: AccessLevel::Tagging,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capa_cloud::ec2::{self, internet_gateway, nat_gateway, route_table, subnet, vpc};
+use capa_cloud::ec2::{self, internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
 use capa_cloud::managed::{Effect, ManagedClouds};
 use capa_cloud::{
     ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
@@ -35,9 +35,12 @@ fn serve(call: &Call) -> Answer {
             let item = instance_xml("i-1", InstanceState::Running);
             answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
         }
-        "CreateVpc" | "CreateSubnet" | "CreateInternetGateway" | "CreateNatGateway" | "CreateRouteTable" => {
-            managed::serve(call)
-        }
+        "CreateVpc"
+        | "CreateSubnet"
+        | "CreateInternetGateway"
+        | "CreateNatGateway"
+        | "CreateRouteTable"
+        | "CreateSecurityGroup" => managed::serve(call),
         "DescribeVpcs" if call.field("Filter.1.Name").starts_with("tag:") => managed::serve(call),
         "DescribeVpcs" => {
             let vpc = "<vpcId>vpc-1</vpcId><dhcpOptionsId>dopt-1</dhcpOptionsId>";
@@ -197,6 +200,7 @@ fn every_call_of_managed_clusters_has_a_row_and_is_tried() {
         internet_gateway::Call::<String>::VARIANTS,
         nat_gateway::Call::<String>::VARIANTS,
         route_table::Call::<String>::VARIANTS,
+        security_group::Call::<String>::VARIANTS,
     ];
     let names: BTreeSet<&str> = names.concat().into_iter().collect();
     for name in &names {

@@ -5,8 +5,8 @@ use capa_cloud::ec2::{self, InternetGateway, Observed, Subnet, Vpc, VpcDns, inte
 use capa_cloud::managed::{Answer as Outcome, Effect, ManagedCloud, ManagedClouds, Repeat, Scope, Seen};
 use capa_cloud::{CloudError, ErrorClass};
 
-use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, caller_identity, ec2_error, identity};
-use super::{nat_gateways, route_tables};
+use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, ec2_error, identity};
+use super::{nat_gateways, route_tables, security_groups};
 
 pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
 
@@ -60,6 +60,7 @@ pub(super) fn all_calls() -> Vec<ec2::Call<String>> {
     others
         .chain(nat_gateways::calls())
         .chain(route_tables::calls())
+        .chain(security_groups::calls())
         .collect()
 }
 
@@ -75,6 +76,7 @@ pub(super) fn serve(call: &Call) -> Answer {
         }
         "DescribeVpcs" => format!("<vpcSet><item><vpcId>vpc-1</vpcId><state>pending</state>{tag}</item></vpcSet>"),
         action if action.ends_with("Address") || action.ends_with("NatGateway") => return nat_gateways::serve(call),
+        action if action.contains("SecurityGroup") => return security_groups::serve(call),
         _ => return route_tables::serve(call),
     };
     answer(&call.action, &body, None)
@@ -221,7 +223,7 @@ async fn an_attribute_is_changed_by_a_call_of_its_own() {
 async fn the_answer_to_a_creation_is_the_id() {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    let ids = ["vpc-1", "subnet-1", "igw-1", "eipalloc-1", "nat-1", "rtb-1"].map(str::to_owned);
+    let ids = ["vpc-1", "subnet-1", "igw-1", "eipalloc-1", "nat-1", "rtb-1", "sg-1"].map(str::to_owned);
     let calls = all_calls().into_iter();
     let creations: Vec<_> = calls.filter(|call| call.effect() == Effect::Create).collect();
     assert_eq!(creations.len(), ids.len());
@@ -355,6 +357,7 @@ fn expected() -> Observed {
         nat_gateways: Seen::Got(Vec::new()),
         addresses: Seen::Got(Vec::new()),
         route_tables: Seen::Got(Vec::new()),
+        security_groups: Seen::Got(Vec::new()),
     }
 }
 
@@ -387,7 +390,7 @@ async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
         [(format!("tag:{OWNED}"), "owned".to_owned())]
     );
     assert_eq!(fake.calls()[0].action, "DescribeVpcs");
-    assert_eq!(fake.calls().len(), 9);
+    assert_eq!(fake.calls().len(), 10);
 }
 
 /// Asserts that nothing in a VPC is asked for while so many VPCs are shown.
@@ -451,47 +454,4 @@ async fn a_refused_describe_leaves_the_others() {
         ..expected()
     };
     assert_eq!(seen, others);
-}
-
-#[tokio::test]
-async fn zones_that_need_no_opt_in_are_asked_for_once() {
-    let fake = Fake::start(|call| match call.action.as_str() {
-        "GetCallerIdentity" => caller_identity(),
-        action => {
-            let zone = |name: &str, state: &str, opt_in: &str, kind: &str| {
-                format!(
-                    "<item><zoneName>{name}</zoneName><zoneState>{state}</zoneState>\
-                     <optInStatus>{opt_in}</optInStatus><zoneType>{kind}</zoneType></item>"
-                )
-            };
-            let (free, usual) = ("opt-in-not-required", "availability-zone");
-            let zones = zone("us-test-1b", "available", free, usual)
-                + "<item><zoneName>us-test-1a</zoneName></item>"
-                + &zone("us-test-1c", "unavailable", free, usual)
-                + &zone("us-test-1-lax-1a", "available", "opted-in", "local-zone")
-                + &zone("us-test-1-wl1", "available", free, "wavelength-zone");
-            answer(
-                action,
-                &format!("<availabilityZoneInfo>{zones}</availabilityZoneInfo>"),
-                None,
-            )
-        }
-    })
-    .await;
-    let pool = fake.pool().await;
-    for _ in 0..2 {
-        let cloud = pool.managed(&identity("A"), REGION);
-        assert_eq!(cloud.zones().await.unwrap(), ["us-test-1a", "us-test-1b"]);
-        assert_eq!(cloud.account_id().await.unwrap(), "123456789012");
-    }
-    let calls = fake.calls_of("DescribeAvailabilityZones");
-    assert_eq!(calls.len(), 1);
-    for (number, name, value) in [
-        (1, "state", "available"),
-        (2, "opt-in-status", "opt-in-not-required"),
-        (3, "zone-type", "availability-zone"),
-    ] {
-        let field = |part: &str| calls[0].field(&format!("Filter.{number}.{part}")).to_owned();
-        assert_eq!((field("Name").as_str(), field("Value.1").as_str()), (name, value));
-    }
 }

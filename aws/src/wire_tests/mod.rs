@@ -17,6 +17,8 @@ mod nat_gateways;
 mod replacements;
 mod route_tables;
 mod secrets;
+mod security_groups;
 mod targets;
 mod templates;
 mod updates;
+mod zones;

@@ -4,6 +4,7 @@
 pub mod internet_gateway;
 pub mod nat_gateway;
 pub mod route_table;
+pub mod security_group;
 pub mod subnet;
 pub mod vpc;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use internet_gateway::InternetGateway;
 pub use nat_gateway::{NatGateway, NatGatewayState};
 pub use route_table::{Route, RouteTable, RouteTableAssociation};
+pub use security_group::SecurityGroup;
 pub use subnet::Subnet;
 pub use vpc::{Vpc, VpcDns};
 
@@ -32,6 +34,8 @@ pub enum Call<I> {
     NatGateway(nat_gateway::Call<I>),
     /// A call about a route table.
     RouteTable(route_table::Call<I>),
+    /// A call about a security group.
+    SecurityGroup(security_group::Call<I>),
 }
 
 /// What a look at EC2 shows of the resources of one cluster.
@@ -53,6 +57,8 @@ pub struct Observed {
     pub addresses: Seen<Vec<ElasticIp>>,
     /// All route tables of the VPC.
     pub route_tables: Seen<Vec<RouteTable>>,
+    /// All security groups of the VPC, the default one among them.
+    pub security_groups: Seen<Vec<SecurityGroup>>,
 }
 
 impl<I> Call<I> {
@@ -64,6 +70,7 @@ impl<I> Call<I> {
             Self::InternetGateway(call) => call.into(),
             Self::NatGateway(call) => call.into(),
             Self::RouteTable(call) => call.into(),
+            Self::SecurityGroup(call) => call.into(),
         }
     }
 
@@ -75,6 +82,7 @@ impl<I> Call<I> {
             Self::InternetGateway(call) => call.effect(),
             Self::NatGateway(call) => call.effect(),
             Self::RouteTable(call) => call.effect(),
+            Self::SecurityGroup(call) => call.effect(),
         }
     }
 
@@ -82,7 +90,7 @@ impl<I> Call<I> {
     pub fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::Vpc(call) => call.repeat(),
-            Self::Subnet(_) => Repeat::Harmless,
+            Self::Subnet(_) | Self::SecurityGroup(_) => Repeat::Harmless,
             Self::InternetGateway(call) => call.repeat(),
             Self::NatGateway(call) => call.repeat(),
             Self::RouteTable(call) => call.repeat(),
@@ -100,6 +108,7 @@ impl<I> Call<I> {
             Self::InternetGateway(call) => Call::InternetGateway(call.try_map(id)?),
             Self::NatGateway(call) => Call::NatGateway(call.try_map(id)?),
             Self::RouteTable(call) => Call::RouteTable(call.try_map(id)?),
+            Self::SecurityGroup(call) => Call::SecurityGroup(call.try_map(id)?),
         })
     }
 }
@@ -131,5 +140,11 @@ impl<I> From<nat_gateway::Call<I>> for Call<I> {
 impl<I> From<route_table::Call<I>> for Call<I> {
     fn from(call: route_table::Call<I>) -> Self {
         Self::RouteTable(call)
+    }
+}
+
+impl<I> From<security_group::Call<I>> for Call<I> {
+    fn from(call: security_group::Call<I>) -> Self {
+        Self::SecurityGroup(call)
     }
 }

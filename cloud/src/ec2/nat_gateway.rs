@@ -30,7 +30,7 @@ pub struct NatGateway {
 }
 
 /// The state of a NAT gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NatGatewayState {
     /// AWS is making the gateway.
     Pending,

@@ -1,10 +1,13 @@
 //! A dump of all network resources of an account, for comparisons of two moments.
 
-use anyhow::bail;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
 use serde_json::{Map, Value};
 
 use super::{User, query};
 use crate::aws_proxy::xml::Element;
+use crate::wait::eventually;
 
 /// The signing name and the API version of EC2.
 const EC2: (&str, &str) = ("ec2", "2016-11-15");
@@ -33,23 +36,36 @@ const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
     ("elasticloadbalancing", "2012-06-01", "DescribeLoadBalancers"),
 ];
 
-/// The NAT gateways that are not deleted: others stay visible for an hour.
-const NOT_DELETED: [(&str, &str); 5] = [
+/// The filter for NAT gateways in transit.
+const IN_TRANSIT: [(&str, &str); 3] = [
     ("Filter.1.Name", "state"),
     ("Filter.1.Value.1", "pending"),
-    ("Filter.1.Value.2", "available"),
-    ("Filter.1.Value.3", "failed"),
-    ("Filter.1.Value.4", "deleting"),
+    ("Filter.1.Value.2", "deleting"),
+];
+
+/// The filter for NAT gateways that are there: a deleted one stays visible for an hour.
+const PRESENT: [(&str, &str); 3] = [
+    ("Filter.1.Name", "state"),
+    ("Filter.1.Value.1", "available"),
+    ("Filter.1.Value.2", "failed"),
 ];
 
 impl User {
     /// All parts of all networks of the account in this region with all their fields, tags and rules, load balancers
-    /// included: an object with one sorted list for each action. Two dumps are equal exactly if nothing was added,
-    /// removed or changed between them.
+    /// included: an object with one sorted list for each action. NAT gateways in transit are waited for. Two dumps are
+    /// equal exactly if nothing was added, removed or changed between them.
     pub async fn dump(&self) -> anyhow::Result<Value> {
+        eventually(Duration::from_secs(30), "no NAT gateway to be in transit", async || {
+            let listed = self.ask(EC2.0, EC2.1, "DescribeNatGateways", &IN_TRANSIT).await?;
+            ensure!(listed.find("natGatewayId").is_none(), "one is");
+            Ok(())
+        })
+        .await?;
         let mut dump = Map::new();
         for action in ACTIONS {
-            let answer = self.ask(EC2.0, EC2.1, action).await?;
+            let is_gateways = action == "DescribeNatGateways";
+            let filter = if is_gateways { &PRESENT[..] } else { &[] };
+            let answer = self.ask(EC2.0, EC2.1, action, filter).await?;
             let listed = answer
                 .children
                 .iter()
@@ -57,18 +73,21 @@ impl User {
             dump.insert(action.to_owned(), Value::Array(listed.map(value).collect()));
         }
         for (service, version, action) in LOAD_BALANCERS {
-            let answer = self.ask(service, version, action).await?;
+            let answer = self.ask(service, version, action, &[]).await?;
             let result = answer.child(&format!("{action}Result")).map(value);
             dump.insert(format!("{action} {version}"), result.unwrap_or_default());
         }
         Ok(Value::Object(dump))
     }
 
-    async fn ask(&self, service: &str, version: &str, action: &str) -> anyhow::Result<Element> {
-        let mut form = vec![("Action", action), ("Version", version)];
-        if action == "DescribeNatGateways" {
-            form.extend(NOT_DELETED);
-        }
+    async fn ask(
+        &self,
+        service: &str,
+        version: &str,
+        action: &str,
+        filter: &[(&str, &str)],
+    ) -> anyhow::Result<Element> {
+        let form = [&[("Action", action), ("Version", version)], filter].concat();
         let key = &self.account.user_key().access_key_id;
         let (status, answer) = query(self.account.url(), key, &self.region, service, &form).await?;
         if status != 200 {

@@ -42,11 +42,12 @@ async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
         "InternetGatewayReady",
         "NatGatewaysReady",
         "RouteTablesReady",
+        "ClusterSecurityGroupsReady",
     ] {
         s.says("dev", condition, "True", "Ready").await?;
     }
     let message = s.says("dev", "Ready", "False", "NotManagedYet").await?;
-    ensure!(message.contains("security groups"), "{message}");
+    ensure!(message.contains("load balancer"), "{message}");
     Ok(())
 }
 

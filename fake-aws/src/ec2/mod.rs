@@ -4,6 +4,7 @@ mod elastic_ip;
 mod internet_gateway;
 mod nat_gateway;
 mod route_table;
+mod security_group;
 mod subnet;
 mod vpc;
 
@@ -21,6 +22,7 @@ use crate::behaviour::Behaviour;
 use crate::faults::refusal;
 
 pub(crate) use route_table::LOCAL;
+pub(crate) use security_group::is_untouched;
 
 /// All resources of an account, and its clock.
 #[derive(Debug, Default)]
@@ -40,6 +42,7 @@ pub(crate) struct Ec2 {
     nat_gateways: BTreeMap<String, Resource<nat_gateway::Body>>,
     /// Without their local routes, which follow from the ranges of the VPC.
     route_tables: BTreeMap<String, Resource<RouteTable>>,
+    security_groups: BTreeMap<String, Resource<security_group::Body>>,
 }
 
 /// A resource with its age.
@@ -66,6 +69,7 @@ impl Ec2 {
             && self.addresses.is_empty()
             && !self.has_nat_gateway(|_| true)
             && self.route_tables.values().all(|table| table.body.is_main)
+            && self.has_default_groups_only()
     }
 
     pub(crate) fn describes(&self) -> &BTreeMap<&'static str, usize> {
@@ -107,6 +111,7 @@ impl Ec2 {
             Call::InternetGateway(call) => self.call_internet_gateway(action, call),
             Call::NatGateway(call) => self.call_nat_gateway(action, call),
             Call::RouteTable(call) => self.call_route_table(action, call),
+            Call::SecurityGroup(call) => self.call_security_group(action, call),
         }
     }
 
@@ -156,6 +161,8 @@ impl Ec2 {
             observed.nat_gateways = gateways.into();
             let tables = self.describe("DescribeRouteTables", |ec2| Ok(ec2.shown_route_tables(vpc)));
             observed.route_tables = tables.into();
+            let groups = self.describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(vpc)));
+            observed.security_groups = groups.into();
         }
         observed.addresses = self.describe_addresses(&scope.addresses, is_owned).into();
         observed.internet_gateways =

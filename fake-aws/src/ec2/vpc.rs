@@ -78,18 +78,21 @@ impl Ec2 {
     fn delete_vpc(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
         self.known_vpc(action, id)?;
         let has_subnet = self.subnets.values().any(|subnet| subnet.body.vpc_id == id);
-        if has_subnet || self.gateway_of(id).is_some() || self.has_other_route_table(id) {
+        let has_other = self.has_other_route_table(id) || self.has_other_security_group(id);
+        if has_subnet || has_other || self.gateway_of(id).is_some() {
             let message = format!("The vpc '{id}' has dependencies and cannot be deleted.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
         self.remove_route_tables_of(id);
+        self.remove_security_groups_of(id);
         self.vpcs.remove(id);
         Ok(Answer::Done)
     }
 
-    /// Adds a VPC with its main route table, which is as old as the VPC.
+    /// Adds a VPC with its main route table and its default security group, which are as old as the VPC.
     fn insert_vpc(&mut self, id: &str, resource: Resource<Body>) {
         self.insert_main_table(id, resource.made_at);
+        self.insert_default_group(id, resource.made_at);
         self.vpcs.insert(id.to_owned(), resource);
     }
 
@@ -161,10 +164,12 @@ impl Ec2 {
         self.vpcs.get_mut(vpc).map(|resource| &mut resource.body.dns)
     }
 
-    /// Removes a VPC with its subnets, NAT gateways and route tables, and detaches its internet gateway.
+    /// Removes a VPC with its subnets, NAT gateways, route tables and security groups, and detaches its internet
+    /// gateway.
     pub(crate) fn remove_vpc(&mut self, id: &str) -> bool {
         self.forget_nat_gateways(|gateway| gateway.vpc_id == id);
         self.remove_route_tables_of(id);
+        self.remove_security_groups_of(id);
         self.subnets.retain(|_, subnet| subnet.body.vpc_id != id);
         for gateway in self.internet_gateways.values_mut() {
             gateway.body.vpc_id.take_if(|vpc| vpc == id);

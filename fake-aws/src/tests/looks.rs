@@ -47,6 +47,7 @@ fn a_look_by_tag_compares_key_and_value_whole() {
         assert_eq!(seen.subnets != Seen::NotAsked, is_seen, "{tags:?}");
         assert_eq!(seen.nat_gateways != Seen::NotAsked, is_seen, "{tags:?}");
         assert_eq!(seen.route_tables != Seen::NotAsked, is_seen, "{tags:?}");
+        assert_eq!(seen.security_groups != Seen::NotAsked, is_seen, "{tags:?}");
     }
 }
 
@@ -122,6 +123,7 @@ fn a_refused_describe_leaves_the_others() {
         "DescribeNatGateways",
         "DescribeAddresses",
         "DescribeRouteTables",
+        "DescribeSecurityGroups",
     ];
     for action in actions {
         account.set(|behaviour| behaviour.refused_describes = [action.to_owned()].into());
@@ -134,6 +136,7 @@ fn a_refused_describe_leaves_the_others() {
             seen.nat_gateways.answer().err().flatten(),
             seen.addresses.answer().err().flatten(),
             seen.route_tables.answer().err().flatten(),
+            seen.security_groups.answer().err().flatten(),
         ];
         let expected = actions.map(|known| known == action);
         assert_eq!(errors.map(|error| error.is_some()), expected, "{action}");
@@ -179,6 +182,7 @@ fn reads_are_counted_by_action() {
         ("DescribeInternetGateways", 2),
         ("DescribeNatGateways", 1),
         ("DescribeRouteTables", 1),
+        ("DescribeSecurityGroups", 1),
         ("DescribeSubnets", 1),
         ("DescribeVpcAttribute", 2),
         ("DescribeVpcs", 1),

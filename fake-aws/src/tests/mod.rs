@@ -6,6 +6,7 @@ mod internet_gateway;
 mod looks;
 mod nat_gateway;
 mod route_table;
+mod security_group;
 mod setup;
 mod subnet;
 mod vpc;

@@ -3,6 +3,7 @@
 mod internet_gateway;
 mod nat_gateway;
 mod route_table;
+mod security_group;
 mod subnet;
 mod vpc;
 
@@ -52,9 +53,10 @@ impl Ec2Calls {
         let nat_gateways = OptionFuture::from(id.map(|id| self.nat_gateways_in(id).boxed()));
         let route_tables = OptionFuture::from(id.map(|id| self.route_tables_in(id).boxed()));
         let addresses = self.addresses(tag, &scope.addresses).boxed();
-        let inside = join5(vpcs, dns, subnets, nat_gateways, route_tables);
+        let security_groups = OptionFuture::from(id.map(|id| self.security_groups_in(id).boxed()));
+        let inside = join5(vpcs, dns, subnets, nat_gateways, join(route_tables, security_groups));
         let (inside, (internet_gateways, addresses)) = join(inside, join(internet_gateways, addresses)).await;
-        let (vpcs, dns, subnets, nat_gateways, route_tables) = inside;
+        let (vpcs, dns, subnets, nat_gateways, (route_tables, security_groups)) = inside;
         Observed {
             dns: dns_of(&vpcs, asked(dns)),
             vpcs,
@@ -63,6 +65,7 @@ impl Ec2Calls {
             nat_gateways: asked(nat_gateways),
             addresses: addresses.into(),
             route_tables: asked(route_tables),
+            security_groups: asked(security_groups),
         }
     }
 
@@ -80,6 +83,7 @@ impl Ec2Calls {
             Call::InternetGateway(call) => self.internet_gateway_call(permit, call).await,
             Call::NatGateway(call) => self.nat_gateway_call(permit, call).await,
             Call::RouteTable(call) => self.route_table_call(permit, call).await,
+            Call::SecurityGroup(call) => self.security_group_call(permit, call).await,
         }
     }
 }

@@ -38,12 +38,30 @@ impl Ec2Calls {
                 table,
                 destination,
                 target,
-            } => self.create_route(permit, table, destination, target).await?,
+            } => {
+                let (gateway, nat_gateway) = gateways(target);
+                let request = self.client.create_route().route_table_id(table).set_gateway_id(gateway);
+                let request = request
+                    .set_nat_gateway_id(nat_gateway)
+                    .destination_cidr_block(destination);
+                self.runner.call(permit, request.send()).await?;
+            }
             Call::ReplaceRoute {
                 table,
                 destination,
                 target,
-            } => self.replace_route(permit, table, destination, target).await?,
+            } => {
+                let (gateway, nat_gateway) = gateways(target);
+                let request = self
+                    .client
+                    .replace_route()
+                    .route_table_id(table)
+                    .set_gateway_id(gateway);
+                let request = request
+                    .set_nat_gateway_id(nat_gateway)
+                    .destination_cidr_block(destination);
+                self.runner.call(permit, request.send()).await?;
+            }
             Call::AssociateRouteTable { table, subnet } => {
                 let request = self.client.associate_route_table().route_table_id(table);
                 self.runner.call(permit, request.subnet_id(subnet).send()).await?;
@@ -64,39 +82,13 @@ impl Ec2Calls {
         }
         Ok(Answer::Done)
     }
+}
 
-    async fn create_route(
-        &self,
-        permit: Permit,
-        table: &str,
-        destination: &str,
-        target: &RouteTarget<String>,
-    ) -> Result<(), CloudError> {
-        let request = self.client.create_route().route_table_id(table);
-        let request = request.destination_cidr_block(destination);
-        let request = match target {
-            RouteTarget::InternetGateway(gateway) => request.gateway_id(gateway),
-            RouteTarget::NatGateway(gateway) => request.nat_gateway_id(gateway),
-        };
-        self.runner.call(permit, request.send()).await?;
-        Ok(())
-    }
-
-    async fn replace_route(
-        &self,
-        permit: Permit,
-        table: &str,
-        destination: &str,
-        target: &RouteTarget<String>,
-    ) -> Result<(), CloudError> {
-        let request = self.client.replace_route().route_table_id(table);
-        let request = request.destination_cidr_block(destination);
-        let request = match target {
-            RouteTarget::InternetGateway(gateway) => request.gateway_id(gateway),
-            RouteTarget::NatGateway(gateway) => request.nat_gateway_id(gateway),
-        };
-        self.runner.call(permit, request.send()).await?;
-        Ok(())
+/// The ids of an internet gateway and of a NAT gateway, one of which is the target.
+fn gateways(target: &RouteTarget<String>) -> (Option<String>, Option<String>) {
+    match target {
+        RouteTarget::InternetGateway(gateway) => (Some(gateway.clone()), None),
+        RouteTarget::NatGateway(gateway) => (None, Some(gateway.clone())),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use capa_api::conditions::{ConditionUpdate, Reason};
 
+use super::ledger::Standing;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::planners::PLANNERS;
-use super::reference::Kind;
+use super::reference::{Kind, Ref};
 use super::taken::Taken;
 
 /// The conditions of all resources.
@@ -17,7 +18,8 @@ pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec
 impl Planner {
     /// Whether there is anything to say about the resource.
     fn applies(&self, scene: &Scene<'_>) -> bool {
-        let is_recorded = |kind: &Kind| scene.ledger.of_kind(*kind).next().is_some();
+        let may_be_there = |target: &Ref| scene.standing(target) != Standing::Absent;
+        let is_recorded = |kind: &Kind| scene.ledger.of_kind(*kind).any(may_be_there);
         !self.is_optional || !(self.wanted)(scene.inputs).is_empty() || self.kinds.iter().any(is_recorded)
     }
 
@@ -77,6 +79,8 @@ fn waiting_for(kind: Kind) -> Reason {
         | Kind::ElasticIp
         | Kind::RouteTable
         | Kind::Route
-        | Kind::RouteTableAssociation => Reason::Creating,
+        | Kind::RouteTableAssociation
+        | Kind::SecurityGroup
+        | Kind::SecurityGroupRules => Reason::Creating,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::cluster::subnet::{ASSOCIATION_TAG, SubnetSpec};
 use capa_api::cluster::vpc::VpcSpec;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
@@ -11,6 +12,7 @@ use capa_api::meta;
 use capa_cloud::ec2;
 use ipnet::Ipv4Net;
 
+use super::ingress::{self, WantedRule};
 use super::layout::{self, default_subnets};
 use super::names::{MOST_TAGS, Names};
 use super::problem::Problem;
@@ -19,6 +21,14 @@ use crate::tags;
 
 /// The prefixes that AWS accepts for a VPC and for a subnet.
 const PREFIXES: std::ops::RangeInclusive<u8> = 16..=28;
+
+/// The roles of the security groups of a cluster.
+const SECURITY_GROUP_ROLES: [SecurityGroupRole; 4] = [
+    SecurityGroupRole::ApiserverLb,
+    SecurityGroupRole::Lb,
+    SecurityGroupRole::ControlPlane,
+    SecurityGroupRole::Node,
+];
 
 /// A VPC that the cluster is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +58,16 @@ pub(crate) struct WantedNatGateway {
     pub(crate) address: Ref,
     /// The public subnet that it is in.
     pub(crate) subnet: Ref,
+    /// The private subnets that it serves.
+    pub(crate) private_subnets: Vec<Ref>,
+}
+
+/// A security group that the cluster is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedSecurityGroup {
+    pub(crate) target: Ref,
+    pub(crate) role: SecurityGroupRole,
+    pub(crate) rules: Vec<WantedRule>,
 }
 
 /// What the spec asks for.
@@ -61,6 +81,7 @@ pub(crate) struct Inputs {
     pub(crate) internet_gateway_tags: Tags,
     /// One for each zone with private subnets.
     pub(crate) nat_gateways: Vec<WantedNatGateway>,
+    pub(crate) security_groups: Vec<WantedSecurityGroup>,
     /// The zones of the default subnets; empty where the spec lists the subnets.
     pub(crate) zones: Vec<String>,
     /// What is wrong with the spec.
@@ -75,6 +96,8 @@ pub(crate) struct Known<'a> {
     pub(crate) recorded_zones: &'a [String],
     /// The subnets that AWS shows.
     pub(crate) subnets: &'a [ec2::Subnet],
+    /// Port of the API server.
+    pub(crate) api_server_port: i64,
 }
 
 impl Inputs {
@@ -96,6 +119,7 @@ impl Inputs {
             vpc,
             subnets: vec![],
             nat_gateways: vec![],
+            security_groups: vec![],
             zones: vec![],
             problems: vec![],
         };
@@ -103,6 +127,7 @@ impl Inputs {
             inputs.problems.push(problem);
         }
         inputs.add_nat_gateways();
+        inputs.add_security_groups(&cluster.spec, known.api_server_port);
         inputs.check_tags(cluster, &vpc_spec);
         inputs
     }
@@ -251,25 +276,38 @@ impl Inputs {
             self.subnets.iter().filter(is_used).partition(|subnet| subnet.is_public);
         let zones: BTreeSet<&String> = private.iter().map(|subnet| &subnet.zone).collect();
         for zone in zones {
+            let private = private.iter().filter(|subnet| subnet.zone == *zone);
             if let Some(subnet) = public.iter().find(|subnet| subnet.zone == *zone) {
                 self.nat_gateways.push(WantedNatGateway {
                     target: Ref::new(Kind::NatGateway, zone),
                     address: Ref::new(Kind::ElasticIp, zone),
                     subnet: subnet.target.clone(),
+                    private_subnets: private.map(|subnet| subnet.target.clone()).collect(),
                 });
                 continue;
             }
-            let mut private = private.iter().filter(|subnet| subnet.zone == *zone);
-            let name = private
-                .next()
-                .map(|subnet| subnet.target.name.as_str())
-                .unwrap_or_default();
+            // A public subnet may be missing because it is wrong.
+            if !self.problems.is_empty() {
+                continue;
+            }
+            let names: Vec<&str> = private.map(|subnet| subnet.target.name.as_str()).collect();
+            let name = names.join(", ");
             let message = format!(
                 "the private subnet {name} is in {zone}, where network.subnets has no public subnet for a NAT gateway: \
                  list one with isPublic: true in this zone"
             );
             self.problems
                 .push(problem(&self.vpc.target.part(Kind::Subnet), message));
+        }
+    }
+
+    fn add_security_groups(&mut self, spec: &AWSClusterSpec, port: i64) {
+        for role in SECURITY_GROUP_ROLES {
+            let target = Ref::new(Kind::SecurityGroup, role.as_str());
+            let (rules, problems) = ingress::rules(spec, role, port);
+            let problems = problems.into_iter().map(|message| problem(&target, message));
+            self.problems.extend(problems);
+            self.security_groups.push(WantedSecurityGroup { target, role, rules });
         }
     }
 

@@ -38,7 +38,7 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
     let names = (PLANNER.wanted)(inputs);
     for gateway in owned {
         ledger.found(&inputs.internet_gateway, &gateway.id, &names);
-        ledger.found(&Ref::new(Kind::InternetGateway, &gateway.id), &gateway.id, &names);
+        ledger.surplus(Kind::InternetGateway, &gateway.id);
     }
     ledger.settle(Kind::InternetGateway, |id| {
         let shown = gateways.iter().find(|gateway| gateway.id == id);

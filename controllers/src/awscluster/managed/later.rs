@@ -18,6 +18,12 @@ pub(super) fn not_offered(spec: &AWSClusterSpec) -> Option<String> {
         ("network.vpc.elasticIpPool", vpc.elastic_ip_pool.is_some()),
         ("network.vpc.secondaryCidrBlocks", !vpc.secondary_cidr_blocks.is_empty()),
         (
+            "network.securityGroupOverrides",
+            spec.network
+                .as_ref()
+                .is_some_and(|network| !network.security_group_overrides.is_empty()),
+        ),
+        (
             "network.subnets of yours",
             is_any(|subnet| subnet.effective_resource_id().is_some()),
         ),

@@ -2,7 +2,8 @@
 //!
 //! An entry is *open* from before the call that creates the resource until the answer. AWS may have made the resource of
 //! an open entry, and may not show it for `Timing::unseen_age`. So an open entry holds back a second call, through
-//! crashes and lost answers. After a lost status every resource counts as if it had just been asked for.
+//! crashes and lost answers, unless the entry has a client token: then the same call is made again, and AWS answers with
+//! the resource of the first one. After a lost status every resource counts as if it had just been asked for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -161,17 +162,23 @@ impl Ledger {
     /// cluster.
     pub(crate) fn settle(&mut self, kind: Kind, shown: impl Fn(&str) -> Option<IsOwned>) {
         let (now, unseen_age) = (self.now, self.unseen_age);
+        let is_young = |since: Timestamp| now < since + unseen_age;
         let entries = self.entries.iter_mut().filter(|(target, _)| target.kind == kind);
         for (_, entry) in entries {
             entry.shown = entry.id.as_deref().and_then(&shown);
             entry.requested_at = match (entry.shown, &entry.id) {
                 // A young resource may be hidden again after it was shown.
-                (Some(_), _) => entry.requested_at.filter(|since| now < *since + unseen_age),
+                (Some(_), _) => entry.requested_at.filter(|since| is_young(*since)),
                 // One look that lacks a resource proves nothing.
                 (None, Some(_)) => entry.requested_at.or(Some(now)),
                 (None, None) => entry.requested_at,
             };
         }
+        // A surplus resource that is gone leaves no trace.
+        self.entries.retain(|target, entry| {
+            let is_surplus = target.kind == kind && entry.id.as_ref() == Some(&target.name);
+            !is_surplus || entry.shown.is_some() || entry.requested_at.is_some_and(is_young)
+        });
     }
 
     /// How a resource stands after the look that the ledger was compared with.
@@ -233,6 +240,13 @@ impl Ledger {
             None => self.made(target, id),
             Some(recorded) if !wanted.contains(&recorded) => self.rename(&recorded, target),
             Some(_) => {}
+        }
+    }
+
+    /// Records what nobody asks for under its id, unless it has a name.
+    pub(crate) fn surplus(&mut self, kind: Kind, id: &str) {
+        if self.with_id(id).is_none() {
+            self.made(&Ref::new(kind, id), id);
         }
     }
 

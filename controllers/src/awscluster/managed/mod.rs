@@ -5,6 +5,7 @@
 //! module holds access to AWS that can write for a cluster.
 
 mod condition;
+mod ingress;
 mod inputs;
 mod internet_gateway;
 mod later;
@@ -20,6 +21,7 @@ mod planners;
 mod problem;
 mod reference;
 mod route_table;
+mod security_group;
 mod status;
 mod subnet;
 mod taken;
@@ -59,6 +61,9 @@ pub struct ManagedContext {
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
 }
+
+/// Port of the API server of Clusters that name none.
+const API_SERVER_PORT: i64 = 6443;
 
 /// Why a pass ends before it changes AWS: the conditions that say so.
 type Stopped = (Vec<ConditionUpdate>, Next);
@@ -100,6 +105,8 @@ struct Checked {
     account_id: String,
     /// The zones of the region, where they are needed.
     zones: Vec<String>,
+    /// Port of the API server.
+    api_server_port: i64,
 }
 
 /// Everything that can keep the provider from AWS: what is not offered yet, the owner, machines, region, identity,
@@ -140,7 +147,16 @@ async fn check(cluster: &AWSCluster, owner: Option<&Cluster>, context: &ManagedC
         cloud,
         account_id,
         zones,
+        api_server_port: api_server_port(owner),
     })
+}
+
+/// Port of the API server.
+fn api_server_port(owner: Option<&Cluster>) -> i64 {
+    let network = owner.and_then(|cluster| cluster.spec.cluster_network.as_ref());
+    network
+        .and_then(|network| network.api_server_port)
+        .unwrap_or(API_SERVER_PORT)
 }
 
 /// The region, which is that of the first pass: in another one, everything would look deleted.
@@ -240,6 +256,10 @@ impl Pass<'_> {
         let inputs = self.inputs(&cluster, &[]);
         if is_lost {
             pass::suspect_everything(&inputs, &mut ledger, now);
+            if self.is_deleted {
+                // Nobody asks for the zones of a deleted cluster, so that not all that it had is known by name.
+                pass::suspect_each_kind(&mut ledger, now);
+            }
         }
         let seen = match pass::look(cloud, &inputs, &ledger).await {
             Ok(seen) => seen,
@@ -286,6 +306,7 @@ impl Pass<'_> {
             zones: &self.checked.zones,
             recorded_zones: recorded.unwrap_or_default(),
             subnets,
+            api_server_port: self.checked.api_server_port,
         };
         Inputs::of(cluster, &self.checked.name, &known)
     }

@@ -2,6 +2,7 @@
 //! clusters (`pkg/cloud/services/network` and `api/v1beta2/tags.go` of CAPA v2.13). Pure.
 
 use capa_api::cluster::AWSCluster;
+use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::common::Tags;
 use capa_api::meta;
 
@@ -54,6 +55,17 @@ impl Names {
         format!("{}-rt-{}-{zone}", self.cluster, class(is_public))
     }
 
+    /// The name of the security group of a role. AWS takes a name that begins with `sg-` for an id.
+    pub(crate) fn security_group(&self, role: SecurityGroupRole) -> String {
+        let prefix = if self.cluster.starts_with("sg-") { "@" } else { "" };
+        format!("{prefix}{}-{}", self.cluster, role.as_str())
+    }
+
+    /// The description of the security group of a role.
+    pub(crate) fn security_group_description(&self, role: SecurityGroupRole) -> String {
+        format!("Kubernetes cluster {}: {}", self.cluster, role.as_str())
+    }
+
     /// The name of a default subnet.
     pub(crate) fn subnet(&self, is_public: bool, zone: &str) -> String {
         format!("{}-subnet-{}-{zone}", self.cluster, class(is_public))
@@ -69,6 +81,19 @@ impl Names {
         let mut tags = self.common_tags(name, &Tags::new());
         let kubernetes = meta::kubernetes_cluster_tag(&self.cluster);
         tags.insert(kubernetes, meta::OWNED_TAG_VALUE.to_owned());
+        tags
+    }
+
+    /// The tags of the security group of a role. Cloud controllers open the one group that has the cluster's tag of
+    /// Kubernetes, and refuse to choose between several.
+    pub(crate) fn security_group_tags(&self, role: SecurityGroupRole) -> Tags {
+        let mut tags = self.tags(&self.security_group(role), role.as_str(), &Tags::new());
+        let kubernetes = meta::kubernetes_cluster_tag(&self.cluster);
+        if role == SecurityGroupRole::Lb {
+            tags.insert(kubernetes, meta::OWNED_TAG_VALUE.to_owned());
+        } else {
+            tags.remove(&kubernetes);
+        }
         tags
     }
 

@@ -42,6 +42,13 @@ fn live(seen: &ec2::Observed) -> Option<impl Iterator<Item = &NatGateway> + Clon
     Some(gateways.filter(|gateway| gateway.state != NatGatewayState::Deleted))
 }
 
+/// The zone of the subnet of a gateway.
+fn zone_of<'a>(seen: &'a ec2::Observed, gateway: &NatGateway) -> Option<&'a str> {
+    let mut subnets = seen.subnets.got()?.iter();
+    let subnet = subnets.find(|subnet| subnet.id == gateway.subnet_id)?;
+    Some(&subnet.zone)
+}
+
 /// The gateway that uses an address.
 fn user_of<'a>(seen: &'a ec2::Observed, address: &str) -> Option<&'a NatGateway> {
     live(seen)?.find(|gateway| gateway.allocation_ids.iter().any(|id| id == address))
@@ -52,24 +59,34 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
     settle_addresses(inputs, seen, ledger);
 }
 
-/// Compares the ledger with the look. A gateway is the cluster's by its tag, and is the wanted one by its subnet. Others
-/// enter under their ids, and go with the cluster.
+/// How much a gateway is the one that a zone is to have: the less, the more.
+fn rank(gateway: &NatGateway, subnet: Option<&str>) -> (NatGatewayState, bool) {
+    let state = match gateway.state {
+        NatGatewayState::Pending => NatGatewayState::Available,
+        state => state,
+    };
+    (state, Some(gateway.subnet_id.as_str()) != subnet)
+}
+
+/// Compares the ledger with the look. A gateway is the cluster's by its tag, and is the wanted one by its zone. Others enter
+/// under their ids, and go with the cluster.
 fn settle_gateways(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
     let Some(live) = live(seen) else { return };
     let owned = live.clone().filter(|gateway| inputs.names.owns(&gateway.tags));
     let names = wanted(inputs);
     for wanted in &inputs.nat_gateways {
         let subnet = ledger.id(&wanted.subnet);
-        let mut works = owned.clone().filter(|gateway| {
-            matches!(gateway.state, NatGatewayState::Pending | NatGatewayState::Available)
-                && Some(gateway.subnet_id.as_str()) == subnet
-        });
-        if let Some(found) = works.next() {
-            ledger.found(&wanted.target, &found.id, &names);
+        let is_in_zone = |gateway: &&NatGateway| zone_of(seen, gateway) == Some(wanted.target.name.as_str());
+        let best = owned
+            .clone()
+            .filter(is_in_zone)
+            .min_by_key(|gateway| rank(gateway, subnet));
+        if let Some(best) = best {
+            ledger.found(&wanted.target, &best.id, &names);
         }
     }
     for gateway in owned {
-        ledger.found(&Ref::new(Kind::NatGateway, &gateway.id), &gateway.id, &names);
+        ledger.surplus(Kind::NatGateway, &gateway.id);
     }
     ledger.settle(Kind::NatGateway, |id| {
         let shown = live.clone().find(|gateway| gateway.id == id);
@@ -113,8 +130,7 @@ fn settle_addresses(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) 
         }
     }
     for address in owned {
-        let surplus = Ref::new(Kind::ElasticIp, &address.allocation_id);
-        ledger.found(&surplus, &address.allocation_id, &names);
+        ledger.surplus(Kind::ElasticIp, &address.allocation_id);
     }
     ledger.settle(Kind::ElasticIp, |id| {
         let shown = addresses.iter().find(|address| address.allocation_id == id);
@@ -142,26 +158,44 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     name_doubles(scene, plan);
 }
 
-/// A gateway of the cluster that its ledger does not have costs money and serves nobody.
+/// Two gateways of the cluster in one zone cost twice, and one of them serves nobody. One that has failed goes.
 fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
-    let wanted = wanted(scene.inputs);
-    let surplus = scene.ledger.of_kind(Kind::NatGateway);
-    for target in surplus.filter(|target| !wanted.contains(target)) {
-        let Standing::Shown(id) = scene.standing(target) else {
+    for target in scene.ledger.of_kind(Kind::NatGateway) {
+        let Some(gateway) = shown(scene, target).filter(|gateway| gateway.id == target.name) else {
             continue;
         };
-        let message = format!(
-            "{id} has the tag of the cluster, and no private subnet needs it: delete it, or it is deleted with the cluster"
-        );
-        plan.problem(target, Reason::Conflict, message);
+        let zone = zone_of(scene.seen, gateway).unwrap_or_default();
+        let other = scene.ledger.id(&Ref::new(Kind::NatGateway, zone));
+        match (gateway.state, other) {
+            (NatGatewayState::Failed, _) => {
+                let call = Call::DeleteNatGateway {
+                    gateway: Id::from(gateway.id.as_str()),
+                };
+                plan.step(target, Why::Unwanted, call);
+            }
+            (NatGatewayState::Pending | NatGatewayState::Available, Some(other)) => {
+                let message = format!(
+                    "{other} and {} in {zone} both have the tag of the cluster, which uses {other}: delete the other one",
+                    gateway.id
+                );
+                plan.problem(target, Reason::Conflict, message);
+            }
+            _ => {}
+        }
     }
+}
+
+/// The recorded gateway, if AWS shows it with the tag of the cluster, and has not deleted it.
+fn shown<'a>(scene: &Scene<'a>, target: &Ref) -> Option<&'a NatGateway> {
+    let Standing::Shown(id) = scene.standing(target) else {
+        return None;
+    };
+    live(scene.seen)?.find(|gateway| gateway.id == id)
 }
 
 fn keep(scene: &Scene<'_>, wanted: &WantedNatGateway, id: &str, plan: &mut Plan) {
     let target = &wanted.target;
-    let Some(gateway) = live(scene.seen).and_then(|mut live| live.find(|gateway| gateway.id == id)) else {
-        return;
-    };
+    let Some(gateway) = shown(scene, target) else { return };
     match gateway.state {
         NatGatewayState::Available | NatGatewayState::Deleted => {}
         NatGatewayState::Pending => plan.wait(target, Reason::Creating, format!("{id} is pending")),
@@ -188,7 +222,7 @@ fn words(gateway: &NatGateway) -> &str {
 
 /// Allocates the address, and makes the gateway with it.
 fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
-    allocate(scene, &wanted.address, plan);
+    allocate(scene, wanted, plan);
     let target = &wanted.target;
     let known_token = scene.ledger.client_token(target);
     if scene.standing(target) == Standing::Open && known_token.is_none() {
@@ -210,16 +244,17 @@ fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
             .common_tags(&scene.inputs.names.nat_gateway(), &Tags::new()),
     };
     // A gateway that is made before the VPC has a way out fails.
-    let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
-    plan.step_after(
-        target,
-        Why::Missing,
-        call,
-        [scene.inputs.internet_gateway.clone(), attachment],
-    );
+    let internet_gateway = &scene.inputs.internet_gateway;
+    let mut after = vec![
+        internet_gateway.clone(),
+        internet_gateway.part(Kind::InternetGatewayAttachment),
+    ];
+    after.extend(wanted.private_subnets.iter().cloned());
+    plan.step_after(target, Why::Missing, call, after);
 }
 
-fn allocate(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) {
+fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    let target = &wanted.address;
     match scene.standing(target) {
         Standing::Shown(_) => {}
         Standing::Open | Standing::Hidden(_) => {
@@ -233,7 +268,9 @@ fn allocate(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) {
             let names = &scene.inputs.names;
             let tags = names.common_tags(&names.elastic_ip(), &Tags::new());
             let call = Call::<Id>::AllocateAddress { tags };
-            plan.step_after(target, Why::Missing, call, [scene.inputs.vpc.target.clone()]);
+            let mut after = vec![scene.inputs.vpc.target.clone(), wanted.subnet.clone()];
+            after.extend(wanted.private_subnets.iter().cloned());
+            plan.step_after(target, Why::Missing, call, after);
         }
     }
 }
@@ -247,7 +284,8 @@ fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut P
     let subnet = scene.ledger.id(&wanted.subnet);
     let listed = scene.seen.nat_gateways.got().into_iter().flatten();
     let failed: Vec<&NatGateway> = listed
-        .filter(|gateway| Some(gateway.subnet_id.as_str()) == subnet && gateway.failure.is_some())
+        .filter(|gateway| gateway.state == NatGatewayState::Failed || gateway.failure.is_some())
+        .filter(|gateway| Some(gateway.subnet_id.as_str()) == subnet)
         .filter(|gateway| scene.inputs.names.owns(&gateway.tags))
         .collect();
     let Some(last) = failed.iter().max_by_key(|gateway| gateway.created_at) else {
@@ -282,8 +320,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         let Some(id) = scene.deletable(target, plan) else {
             continue;
         };
-        let shown = live(scene.seen).and_then(|mut live| live.find(|gateway| gateway.id == id));
-        if shown.is_some_and(|gateway| gateway.state == NatGatewayState::Deleting) {
+        if shown(scene, target).is_some_and(|gateway| gateway.state == NatGatewayState::Deleting) {
             plan.wait(target, Reason::Deleting, format!("{id} is being deleted"));
         } else {
             let call = Call::DeleteNatGateway { gateway: Id::from(id) };

@@ -6,20 +6,32 @@ use capa_cloud::{CloudError, ErrorClass, ec2};
 use capa_runtime::reconcile::EventDraft;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
+use strum::IntoEnumIterator as _;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
 use super::plan::{Plan, Step, Why};
 use super::planners;
-use super::reference::{Id, Kind};
+use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
+
+/// The name of what may be there after a lost status.
+const UNKNOWN: &str = "unknown";
 
 /// The most calls of one cluster at a time.
 const AT_ONCE: usize = 8;
 
 /// The ready steps of a plan with the calls that they make.
 pub(super) struct Wave {
-    steps: Vec<(Step, ec2::Call<String>)>,
+    steps: Vec<ReadyStep>,
+}
+
+/// A step with the call that it makes.
+struct ReadyStep {
+    step: Step,
+    call: ec2::Call<String>,
+    /// Whether the call was made before, without an answer.
+    is_repeat: bool,
 }
 
 impl Wave {
@@ -30,7 +42,14 @@ impl Wave {
             Id::Known(id) => Ok(id.clone()),
             Id::Of(target) => ledger.id(target).map(str::to_owned).ok_or(()),
         };
-        let steps = ready.filter_map(|step| Some((step.clone(), step.call.try_map(&mut id).ok()?)));
+        let steps = ready.filter_map(|step| {
+            let known_token = ledger.client_token(&step.target);
+            Some(ReadyStep {
+                step: step.clone(),
+                call: step.call.try_map(&mut id).ok()?,
+                is_repeat: known_token.is_some() && known_token == step.client_token(),
+            })
+        });
         Self { steps: steps.collect() }
     }
 
@@ -39,11 +58,14 @@ impl Wave {
         self.steps.is_empty()
     }
 
-    /// Records in the ledger what the wave is about to create. Returns whether that is anything.
+    /// Records in the ledger what the wave is about to create. Returns whether that is anything new.
     pub(super) fn open(&self, ledger: &mut Ledger, now: Timestamp) -> bool {
-        let creations = self.steps.iter().filter(|(step, _)| step.creates());
+        let creations = self
+            .steps
+            .iter()
+            .filter(|ready| ready.step.creates() && !ready.is_repeat);
         let mut opens = false;
-        for (step, _) in creations {
+        for ReadyStep { step, .. } in creations {
             ledger.open(&step.target, step.client_token(), now);
             opens = true;
         }
@@ -57,19 +79,20 @@ impl Wave {
         ledger: &mut Ledger,
         in_use: Reason,
     ) -> (Vec<Taken>, Vec<EventDraft>) {
-        let calls = self.steps.into_iter().map(|(step, call)| async move {
-            let answer = cloud.call(&call).await;
-            (step, answer)
+        let calls = self.steps.into_iter().map(|ready| async move {
+            let answer = cloud.call(&ready.call).await;
+            (ready, answer)
         });
         let answers: Vec<_> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
         let mut taken = Vec::new();
         let mut events = Vec::new();
-        for (step, answer) in answers {
-            let action = step.call.action();
+        for (ready, answer) in answers {
+            let action = ready.call.action();
             if let Ok(Answer::Made(id)) = &answer {
-                ledger.made(&step.target, id);
+                ledger.assign(&ready.step.target, id);
             }
-            let failure = answer.err().and_then(|error| failure(&step, &error, ledger, in_use));
+            let failure = answer.err().and_then(|error| failure(&ready, &error, ledger, in_use));
+            let step = ready.step;
             if failure.is_none() {
                 events.push(done(&step, ledger));
                 if step.call.effect() == Effect::Delete {
@@ -89,7 +112,8 @@ impl Wave {
 }
 
 /// What an error of a call means, and what the ledger learns from it. `None`: the call has nothing to do any more.
-fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason) -> Option<Failure> {
+fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: Reason) -> Option<Failure> {
+    let step = &ready.step;
     let effect = step.call.effect();
     let code = error.code.as_deref().unwrap_or_default();
     if effect == Effect::Delete && (error.class == ErrorClass::NotFound || code == "Gateway.NotAttached") {
@@ -97,23 +121,31 @@ fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason)
     }
     // AWS may not know a resource yet that it has made: the next look tells whether it is gone.
     let names_new = error.class == ErrorClass::NotFound && ledger.may_hide_others(&step.target);
-    // A refusal to create is certain. So is a throttle of a call that the SDK makes once.
+    // A refusal to create is certain, unless an earlier call with the same token may have created the resource. So is a
+    // throttle of a call that the SDK makes once.
     let is_certain = match step.call.repeat() {
         Repeat::Doubles => error.class.is_refusal() || error.class == ErrorClass::Throttled,
-        Repeat::Token(_) if code == "IdempotentParameterMismatch" => {
-            ledger.client_token_is_spent(&step.target);
-            false
+        Repeat::Token(_) => {
+            if code == "IdempotentParameterMismatch" {
+                ledger.client_token_is_spent(&step.target);
+            }
+            error.class.is_refusal() && !ready.is_repeat && code != "IdempotentParameterMismatch"
         }
-        Repeat::Token(_) | Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
+        Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
     };
     if effect == Effect::Create && is_certain {
         ledger.is_gone(&step.target);
     }
-    let is_attached = code == "Resource.AlreadyAssociated";
+    let is_there = [
+        "Resource.AlreadyAssociated",
+        "RouteAlreadyExists",
+        "InvalidPermission.Duplicate",
+    ]
+    .contains(&code);
     let is_in_use = effect == Effect::Delete && matches!(code, "DependencyViolation" | "InvalidIPAddress.InUse");
     let (reason, words) = match error.class {
         _ if is_in_use => (in_use, "AWS still finds something that uses it"),
-        _ if names_new || is_attached => (Reason::Creating, "AWS does not show yet what it has made"),
+        _ if names_new || is_there => (Reason::Creating, "AWS does not show yet what it has made"),
         ErrorClass::NoAnswer if effect == Effect::Create => (
             error.class.reason(),
             "no answer; the provider looks for what the call may have made",
@@ -128,7 +160,7 @@ fn failure(step: &Step, error: &CloudError, ledger: &mut Ledger, in_use: Reason)
     Some(Failure {
         reason,
         message,
-        is_transient: names_new || is_attached || (is_in_use && in_use == Reason::Deleting),
+        is_transient: names_new || is_there || (is_in_use && in_use == Reason::Deleting),
         is_unanswered: effect == Effect::Create && !is_certain,
         retry_after: error.retry_after,
     })
@@ -168,6 +200,13 @@ pub(super) fn suspect_everything(inputs: &Inputs, ledger: &mut Ledger, now: Time
     }
 }
 
+/// Opens an entry of each kind of resource, for what nobody knows by name.
+pub(super) fn suspect_each_kind(ledger: &mut Ledger, now: Timestamp) {
+    for kind in Kind::iter().filter(|kind| kind.is_resource()) {
+        ledger.open(&Ref::new(kind, UNKNOWN), None, now);
+    }
+}
+
 fn recorded_ids(ledger: &Ledger, kind: Kind) -> Vec<String> {
     let ids = ledger.of_kind(kind).filter_map(|target| ledger.id(target));
     ids.map(str::to_owned).collect()
@@ -181,6 +220,12 @@ fn quota(code: &str) -> Option<&'static str> {
         "AddressLimitExceeded" => "quota L-0263D0A3, EC2-VPC Elastic IPs (5 by default), is reached",
         "NatGatewayLimitExceeded" => "quota L-FE5A380F, NAT gateways per Availability Zone (5 by default), is reached",
         "RouteTableLimitExceeded" => "quota L-589F43AA, route tables per VPC (200 by default), is reached",
+        "SecurityGroupLimitExceeded" => {
+            "quota L-E79EC296, VPC security groups per Region (2,500 by default), is reached"
+        }
+        "RulesPerSecurityGroupLimitExceeded" => {
+            "quota L-0EA8095F, inbound or outbound rules per security group (60 by default), is reached"
+        }
         "SubnetLimitExceeded" => "quota L-407747CB, subnets per VPC (200 by default), is reached",
         _ => return None,
     })

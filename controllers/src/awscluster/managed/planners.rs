@@ -7,7 +7,7 @@ use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::reference::Ref;
-use super::{internet_gateway, nat_gateway, route_table, subnet, vpc};
+use super::{internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
 
 /// All planners. The ledger is compared in this order: what is in a VPC is found after the VPC.
 pub(super) const PLANNERS: &[Planner] = &[
@@ -16,6 +16,7 @@ pub(super) const PLANNERS: &[Planner] = &[
     internet_gateway::PLANNER,
     nat_gateway::PLANNER,
     route_table::PLANNER,
+    security_group::PLANNER,
 ];
 
 /// Everything that the spec asks for.

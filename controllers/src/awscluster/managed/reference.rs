@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use strum::{Display, EnumString, IntoStaticStr};
+use strum::{Display, EnumIter, EnumString, IntoStaticStr};
 
 /// A kind of resource, or of a part of a resource that has steps of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display, EnumString, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display, EnumIter, EnumString, IntoStaticStr)]
 pub(crate) enum Kind {
     /// The VPC.
     Vpc,
@@ -29,9 +29,32 @@ pub(crate) enum Kind {
     Route,
     /// The association of a subnet with a route table.
     RouteTableAssociation,
+    /// A security group.
+    SecurityGroup,
+    /// The rules of a security group.
+    SecurityGroupRules,
 }
 
 impl Kind {
+    /// Whether it is a resource of its own, which AWS gives an id.
+    pub(crate) fn is_resource(self) -> bool {
+        match self {
+            Self::Vpc
+            | Self::Subnet
+            | Self::InternetGateway
+            | Self::ElasticIp
+            | Self::NatGateway
+            | Self::RouteTable
+            | Self::SecurityGroup => true,
+            Self::VpcAttributes
+            | Self::SubnetAttributes
+            | Self::InternetGatewayAttachment
+            | Self::Route
+            | Self::RouteTableAssociation
+            | Self::SecurityGroupRules => false,
+        }
+    }
+
     /// What people call it.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
@@ -46,6 +69,8 @@ impl Kind {
             Self::RouteTable => "route table of subnet",
             Self::Route => "default route of subnet",
             Self::RouteTableAssociation => "association of subnet",
+            Self::SecurityGroup => "security group",
+            Self::SecurityGroupRules => "rules of security group",
         }
     }
 }

@@ -50,6 +50,9 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
     }
     for wanted in &inputs.subnets {
         let name = inputs.names.route_table(wanted.is_public, &wanted.zone);
+        if may_get_an_answer(inputs, &name, ledger) {
+            continue;
+        }
         let mut unused = owned.clone().filter(|table| {
             let recorded = ledger.with_id(&table.id);
             table.associations.is_empty()
@@ -61,12 +64,22 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         }
     }
     for table in owned {
-        ledger.found(&Ref::new(Kind::RouteTable, &table.id), &table.id, &names);
+        ledger.surplus(Kind::RouteTable, &table.id);
     }
     ledger.settle(Kind::RouteTable, |id| {
         let shown = tables.iter().find(|table| table.id == id);
         shown.map(|table| inputs.names.ownership(&table.tags))
     });
+}
+
+/// Whether a call may have created a table of this name, so that its repetition answers whose the table is. Subnets of one
+/// class and zone have tables of one name.
+fn may_get_an_answer(inputs: &Inputs, name: &str, ledger: &Ledger) -> bool {
+    let mut subnets = inputs.subnets.iter();
+    subnets.any(|subnet| {
+        let is_of_name = inputs.names.route_table(subnet.is_public, &subnet.zone) == name;
+        is_of_name && ledger.client_token(&table_of(subnet)).is_some()
+    })
 }
 
 /// The association of a subnet with a table.
@@ -168,7 +181,8 @@ fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mu
         }
     };
     let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
-    plan.step_after(&subnet.target.part(Kind::Route), why, call, [attachment]);
+    let after = [attachment, subnet.target.clone()];
+    plan.step_after(&subnet.target.part(Kind::Route), why, call, after);
 }
 
 fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
@@ -202,7 +216,7 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
         association: Id::from(association),
         table: Id::from(table.id.as_str()),
     };
-    plan.step(&target, why, call);
+    plan.step_after(&target, why, call, [subnet.target.clone()]);
 }
 
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
@@ -211,10 +225,16 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         let Some(id) = scene.deletable(target, plan) else {
             continue;
         };
-        let mut after = vec![];
         let of_table = tables.clone().filter(|table| table.id == id);
+        // AWS deletes the main table with the VPC, and never before.
+        if of_table.clone().any(|table| table.is_main) {
+            continue;
+        }
+        let mut after = vec![];
         for association in of_table.flat_map(|table| &table.associations) {
-            if scene.ledger.with_id(&association.subnet_id).is_none() {
+            let subnet = scene.ledger.with_id(&association.subnet_id);
+            let is_own = subnet.is_some_and(|subnet| !matches!(scene.standing(subnet), Standing::Foreign(_)));
+            if !is_own {
                 let message = format!(
                     "{id} is also that of {}, which is not this cluster's: remove the association",
                     association.subnet_id

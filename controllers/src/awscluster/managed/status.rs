@@ -114,9 +114,9 @@ fn ready(updates: &[ConditionUpdate], is_deleted: bool) -> ConditionUpdate {
     }
 }
 
-const NOT_YET: &str = "VPC, subnets, gateways and route tables are there; this release does not create the other parts of \
-                       a managed cluster yet: security groups and the load balancer. Set spec.unmanaged: true and bring \
-                       the infrastructure for a cluster that runs";
+const NOT_YET: &str = "VPC, subnets, gateways, route tables and security groups are there; this release does not create \
+                       the load balancer of a managed cluster yet. Set spec.unmanaged: true and bring the infrastructure \
+                       for a cluster that runs";
 
 /// `Ready` of an AWSCluster without a Cluster.
 pub(super) fn waiting_for_owner() -> Vec<ConditionUpdate> {

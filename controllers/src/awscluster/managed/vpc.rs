@@ -12,6 +12,9 @@ use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind};
 
+/// The security group that AWS creates and deletes with a VPC.
+const DEFAULT_GROUP: &str = "default";
+
 /// The planner of the VPC.
 pub(super) const PLANNER: Planner = Planner {
     kinds: &[Kind::Vpc, Kind::VpcAttributes],
@@ -132,7 +135,13 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::DeletionBlocked, message);
     }
-    let after = scene.recorded(&[Kind::Subnet, Kind::InternetGateway, Kind::NatGateway, Kind::RouteTable]);
+    let after = scene.recorded(&[
+        Kind::Subnet,
+        Kind::InternetGateway,
+        Kind::NatGateway,
+        Kind::RouteTable,
+        Kind::SecurityGroup,
+    ]);
     plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
 }
 
@@ -149,7 +158,10 @@ fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
     let tables = scene.seen.route_tables.got().into_iter().flatten();
     let tables = tables.filter(|table| !table.is_main);
     let tables = tables.map(|table| (table.id.as_str(), &table.tags));
-    let all = subnets.chain(gateways).chain(nat_gateways).chain(tables);
+    let groups = scene.seen.security_groups.got().into_iter().flatten();
+    let groups = groups.filter(|group| group.name != DEFAULT_GROUP);
+    let groups = groups.map(|group| (group.id.as_str(), &group.tags));
+    let all = subnets.chain(gateways).chain(nat_gateways).chain(tables).chain(groups);
     let is_foreign = |(id, tags): &(&str, &Tags)| !scene.inputs.names.owns(tags) && scene.ledger.with_id(id).is_none();
     all.filter(is_foreign).map(|(id, _)| id).collect()
 }

@@ -79,12 +79,13 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
         ConditionType::InternetGatewayReady,
         ConditionType::NatGatewaysReady,
         ConditionType::RouteTablesReady,
+        ConditionType::ClusterSecurityGroupsReady,
         ConditionType::IdentityReady,
     ] {
         assert_eq!(world.says(condition), "True/Ready", "{condition}");
     }
     assert_eq!(world.says(ConditionType::Ready), "False/NotManagedYet");
-    assert!(world.message(ConditionType::Ready).contains("security groups"));
+    assert!(world.message(ConditionType::Ready).contains("load balancer"));
     assert!(!world.status().provisioned());
     let created = |reason: &str| world.reasons().iter().filter(|event| **event == reason).count();
     assert_eq!(created("SuccessfulCreateVpc"), 1);
@@ -93,7 +94,7 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
     let status = world.status();
     assert_eq!(status.account_id.as_deref(), Some("111122223333"));
     assert_eq!(status.zones, ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
-    assert_eq!(status.resources.len(), 20);
+    assert_eq!(status.resources.len(), 24);
     assert!(
         status
             .resources

@@ -8,5 +8,6 @@ mod guards;
 mod nat_gateways;
 mod properties;
 mod route_tables;
+mod security_groups;
 mod sweep;
 mod world;

@@ -90,6 +90,7 @@ fn a_failed_gateway_is_replaced_later_and_later_and_keeps_its_address() {
         }
         assert!(world.account.addresses().len() <= 1);
         assert!(live(world).len() <= 1);
+        assert_ne!(world.says(ConditionType::NatGatewaysReady), "False/Conflict");
     });
     assert!(told.contains("nat-") && told.contains("could not be created"), "{told}");
     assert_eq!(made(&world, "CreateNatGateway"), 4);
@@ -249,6 +250,68 @@ fn a_second_gateway_with_the_tags_of_the_cluster_is_named() {
     world.pass();
     assert_eq!(world.says(ConditionType::NatGatewaysReady), "False/Conflict");
     assert!(world.message(ConditionType::NatGatewaysReady).contains(&second));
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn a_failed_gateway_is_replaced_with_its_address_after_a_lost_status() {
+    let mut world = World::new(ONE_ZONE);
+    world.account.fail_nat_gateways(1, "InternalError", "no capacity");
+    let mut is_lost = false;
+    world.rest_watched(|world, _| {
+        let has_failed = live(world).iter().any(|gateway| gateway.failure.is_some());
+        if has_failed && !is_lost {
+            is_lost = true;
+            world.lose_status();
+        }
+        assert!(world.account.addresses().len() <= 1);
+    });
+    assert!(is_lost);
+    assert_eq!(live(&world).len(), 1);
+    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+}
+
+#[test]
+fn a_gateway_stays_in_its_subnet_when_the_list_changes_and_the_status_is_lost() {
+    let subnet = |id: &str, part: u8, more: &str| {
+        format!("{{id: {id}, cidrBlock: 10.0.{part}.0/24, availabilityZone: eu-west-1a{more}}}")
+    };
+    let public = ", isPublic: true";
+    let [one, two, back] = [
+        subnet("one", 0, public),
+        subnet("two", 1, public),
+        subnet("back", 2, ""),
+    ];
+    let mut world = World::aged(&format!(
+        "region: eu-west-1, network: {{subnets: [{one}, {two}, {back}]}}"
+    ));
+    let before = world.account.contents();
+    world.set_spec(&format!(
+        "region: eu-west-1, network: {{subnets: [{two}, {one}, {back}]}}"
+    ));
+    world.lose_status();
+    world.rest();
+    assert_eq!(world.account.contents(), before);
+}
+
+#[test]
+fn a_gateway_whose_subnets_left_the_spec_is_no_conflict() {
+    let spec = |back: &str| {
+        format!(
+            "region: eu-west-1, network: {{subnets: [{{id: front, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, \
+             isPublic: true}}{back}]}}"
+        )
+    };
+    let mut world = World::aged(&spec(
+        ", {id: back, cidrBlock: 10.0.1.0/24, availabilityZone: eu-west-1a}",
+    ));
+    let before = world.account.contents();
+    world.set_spec(&spec(""));
+    world.rest();
+    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.account.contents(), before);
     world.delete();
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());

@@ -14,6 +14,10 @@ enum Foreign {
     Gateway(&'static str),
     SubnetOfVpc(usize),
     GatewayOfVpc(usize),
+    Address(&'static str),
+    TableOfVpc(usize, &'static str),
+    GroupOfVpc(usize, &'static str),
+    NatGatewayOfSubnet(usize, &'static str),
 }
 
 fn foreign() -> impl Strategy<Value = Foreign> {
@@ -24,6 +28,10 @@ fn foreign() -> impl Strategy<Value = Foreign> {
         tags().prop_map(Foreign::Gateway),
         any::<usize>().prop_map(Foreign::SubnetOfVpc),
         any::<usize>().prop_map(Foreign::GatewayOfVpc),
+        tags().prop_map(Foreign::Address),
+        (any::<usize>(), tags()).prop_map(|(index, text)| Foreign::TableOfVpc(index, text)),
+        (any::<usize>(), tags()).prop_map(|(index, text)| Foreign::GroupOfVpc(index, text)),
+        (any::<usize>(), tags()).prop_map(|(index, text)| Foreign::NatGatewayOfSubnet(index, text)),
     ]
 }
 
@@ -41,8 +49,8 @@ fn tags(text: &str) -> Tags {
 fn add(world: &World, foreign: &[Foreign]) {
     world
         .account
-        .set(|account| (account.vpc_quota, account.internet_gateway_quota) = (50, 50));
-    let mut vpcs = vec![];
+        .set(|account| (account.vpc_quota, account.internet_gateway_quota, account.address_quota) = (50, 50, 50));
+    let (mut vpcs, mut subnets) = (vec![], vec![]);
     for thing in foreign {
         match thing {
             Foreign::Vpc(text) => vpcs.push(world.account.add_vpc("10.0.0.0/16", tags(text))),
@@ -50,13 +58,28 @@ fn add(world: &World, foreign: &[Foreign]) {
             Foreign::SubnetOfVpc(index) if !vpcs.is_empty() => {
                 let vpc = &vpcs[index % vpcs.len()];
                 let range = format!("10.0.{}.0/24", index % 200);
-                world.account.add_subnet(vpc, &range, "eu-west-1a", Tags::new());
+                subnets.push(world.account.add_subnet(vpc, &range, "eu-west-1a", Tags::new()));
+            }
+            Foreign::Address(text) => drop(world.account.add_address(tags(text))),
+            Foreign::TableOfVpc(index, text) if !vpcs.is_empty() => {
+                world.account.add_route_table(&vpcs[index % vpcs.len()], tags(text));
+            }
+            Foreign::GroupOfVpc(index, text) if !vpcs.is_empty() => {
+                let name = format!("dev-node{index}");
+                world
+                    .account
+                    .add_security_group(&vpcs[index % vpcs.len()], &name, tags(text));
+            }
+            Foreign::NatGatewayOfSubnet(index, text) if !subnets.is_empty() => {
+                world
+                    .account
+                    .add_nat_gateway(&subnets[index % subnets.len()], tags(text));
             }
             Foreign::GatewayOfVpc(index) if !vpcs.is_empty() => {
                 let vpc = &vpcs[index % vpcs.len()];
                 world.account.add_internet_gateway(Some(vpc), Tags::new());
             }
-            Foreign::SubnetOfVpc(_) | Foreign::GatewayOfVpc(_) => {}
+            _ => {}
         }
     }
 }

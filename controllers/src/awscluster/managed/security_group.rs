@@ -1,0 +1,249 @@
+//! Security groups and their rules for incoming traffic. Pure.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::security_group::SecurityGroupRole;
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
+use capa_cloud::ec2::{self, SecurityGroup};
+use ipnet::IpNet;
+
+use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule};
+use super::inputs::{Inputs, WantedSecurityGroup};
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The planner of the security groups.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::SecurityGroup, Kind::SecurityGroupRules],
+    condition: ConditionType::ClusterSecurityGroupsReady,
+    waiting: Reason::WaitingForVpc,
+    is_optional: false,
+    wanted: |inputs| {
+        inputs
+            .security_groups
+            .iter()
+            .map(|group| group.target.clone())
+            .collect()
+    },
+    look: |seen| seen.security_groups.answer(),
+    settle,
+    plan,
+};
+
+/// Compares the ledger with the look. A group is the cluster's by its tag, and is the wanted one by its name. Others enter
+/// under their ids, and go with the cluster.
+fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+    let Some(groups) = seen.security_groups.got() else {
+        return;
+    };
+    let owned = groups.iter().filter(|group| inputs.names.owns(&group.tags));
+    let names = (PLANNER.wanted)(inputs);
+    for wanted in &inputs.security_groups {
+        let name = inputs.names.security_group(wanted.role);
+        if let Some(group) = owned.clone().find(|group| group.name == name) {
+            ledger.found(&wanted.target, &group.id, &names);
+        }
+    }
+    for group in owned {
+        ledger.surplus(Kind::SecurityGroup, &group.id);
+    }
+    ledger.settle(Kind::SecurityGroup, |id| {
+        let shown = groups.iter().find(|group| group.id == id);
+        shown.map(|group| inputs.names.ownership(&group.tags))
+    });
+}
+
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.seen.security_groups.got().is_none() && scene.ledger.id(&scene.inputs.vpc.target).is_some() {
+        return;
+    }
+    if scene.is_deleted {
+        return delete(scene, plan);
+    }
+    for wanted in &scene.inputs.security_groups {
+        let target = &wanted.target;
+        match scene.standing(target) {
+            Standing::Open | Standing::Hidden(_) => {
+                plan.wait(target, Reason::Creating, "AWS does not show the security group");
+            }
+            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
+            Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
+            Standing::Shown(id) => keep_rules(scene, wanted, id, plan),
+        }
+    }
+}
+
+fn shown<'a>(scene: &Scene<'a>, is: impl Fn(&SecurityGroup) -> bool) -> Option<&'a SecurityGroup> {
+    scene.seen.security_groups.got()?.iter().find(|group| is(group))
+}
+
+fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
+    let names = &scene.inputs.names;
+    let name = names.security_group(wanted.role);
+    if let Some(taken) = shown(scene, |group| group.name == name) {
+        let message = format!(
+            "{} has the name {name} that a security group of the cluster is to have, and does not have the cluster's tag: \
+             rename or delete it",
+            taken.id
+        );
+        return plan.problem(&wanted.target, Reason::Conflict, message);
+    }
+    let call = Call::CreateSecurityGroup {
+        vpc: Id::from(&scene.inputs.vpc.target),
+        name,
+        description: names.security_group_description(wanted.role),
+        tags: names.security_group_tags(wanted.role),
+    };
+    plan.step(&wanted.target, Why::Missing, call);
+}
+
+/// Admits what is missing, and then removes what the spec does not name: nothing is closed in between.
+fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &mut Plan) {
+    let Some(group) = shown(scene, |group| group.id == id) else {
+        return;
+    };
+    // Without its ranges, nobody knows which rules are those of the VPC.
+    if scene.seen.vpcs.got().is_none() {
+        return;
+    }
+    let target = wanted.target.part(Kind::SecurityGroupRules);
+    let rules = resolved(scene, wanted, &target, plan);
+    let is_there = |rule: &Rule<Id>| {
+        let same = |shown: &Rule<String>| shown.traffic == rule.traffic && is_from(scene, shown, rule);
+        group.ingress.iter().any(same)
+    };
+    let missing: Vec<Rule<Id>> = rules.iter().filter(|rule| !is_there(rule)).cloned().collect();
+    let group_id = Id::from(id);
+    if !missing.is_empty() {
+        let call = Call::AuthorizeSecurityGroupIngress {
+            group: group_id,
+            rules: missing,
+        };
+        return plan.step(&target, Why::Missing, call);
+    }
+    let is_wanted = |shown: &&Rule<String>| {
+        let same = |rule: &Rule<Id>| shown.traffic == rule.traffic && is_from(scene, shown, rule);
+        rules.iter().any(same)
+    };
+    let is_ours = |shown: &&Rule<String>| {
+        wanted.role != SecurityGroupRole::Lb || shown.description.starts_with(LOAD_BALANCER_TRAFFIC)
+    };
+    let extra = group.ingress.iter().filter(|rule| !is_wanted(rule) && is_ours(rule));
+    let rules: Vec<Rule<Id>> = extra.map(known).collect();
+    // A source that is not known may be that of a rule which is there.
+    let is_known = scene.seen.addresses.got().is_some() && plan.waits.iter().all(|wait| wait.target != target);
+    if !rules.is_empty() && is_known {
+        let call = Call::RevokeSecurityGroupIngress { group: group_id, rules };
+        plan.step(&target, Why::Unwanted, call);
+    }
+}
+
+/// Whether a rule that AWS shows has the source of a wanted one.
+fn is_from(scene: &Scene<'_>, shown: &Rule<String>, wanted: &Rule<Id>) -> bool {
+    match (&shown.source, &wanted.source) {
+        (Source::Cidr(is), Source::Cidr(wanted))
+        | (Source::Ipv6Cidr(is), Source::Ipv6Cidr(wanted))
+        | (Source::PrefixList(is), Source::PrefixList(wanted))
+        | (Source::Group(is), Source::Group(Id::Known(wanted))) => is == wanted,
+        (Source::Group(is), Source::Group(Id::Of(wanted))) => scene.ledger.id(wanted) == Some(is),
+        _ => false,
+    }
+}
+
+/// A rule that AWS shows, for a call.
+fn known(rule: &Rule<String>) -> Rule<Id> {
+    let Ok(rule) = rule.try_map(&mut |id: &String| Ok::<Id, std::convert::Infallible>(Id::Known(id.clone())));
+    rule
+}
+
+/// The wanted rules with one source each. What is not known yet is waited for: nothing is opened wider in its place.
+fn resolved(scene: &Scene<'_>, wanted: &WantedSecurityGroup, target: &Ref, plan: &mut Plan) -> Vec<Rule<Id>> {
+    let mut rules: Vec<Rule<Id>> = vec![];
+    for rule in &wanted.rules {
+        for source in sources(scene, rule, target, plan) {
+            let is_there = |other: &Rule<Id>| other.traffic == rule.traffic && other.source == source;
+            if !rules.iter().any(is_there) {
+                let (traffic, description): (Traffic, String) = (rule.traffic.clone(), rule.description.clone());
+                rules.push(Rule {
+                    traffic,
+                    source,
+                    description,
+                });
+            }
+        }
+    }
+    rules
+}
+
+fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
+    match &wish.from {
+        Origin::Range(IpNet::V4(range)) => vec![Source::Cidr(range.to_string())],
+        Origin::Range(IpNet::V6(range)) => vec![Source::Ipv6Cidr(range.to_string())],
+        Origin::Group(id) => vec![Source::Group(Id::Known(id.clone()))],
+        Origin::Role(role) => vec![Source::Group(Id::Of(Ref::new(Kind::SecurityGroup, role.as_str())))],
+        Origin::Vpc => {
+            let id = scene.ledger.id(&scene.inputs.vpc.target);
+            let shown = scene.seen.vpcs.got().into_iter().flatten();
+            let own = shown.filter(|vpc| Some(vpc.id.as_str()) == id);
+            own.flat_map(|vpc| vpc.cidr_blocks.iter().cloned().map(Source::Cidr))
+                .collect()
+        }
+        Origin::NatGateways => {
+            let mut found = vec![];
+            for address in addresses(scene) {
+                if let Some(public_ip) = public_ip(scene, address) {
+                    found.push(Source::Cidr(format!("{public_ip}/32")));
+                } else if scene.seen.addresses.got().is_some() {
+                    let message = format!("the {address} is not known yet");
+                    plan.wait(target, Reason::WaitingForNatGateways, message);
+                }
+            }
+            found
+        }
+    }
+}
+
+/// The addresses of the NAT gateways: those that the spec asks for, and those of zones that left it, where machines may live.
+fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
+    let wanted = scene.inputs.nat_gateways.iter().map(|gateway| &gateway.address);
+    let recorded = scene.ledger.of_kind(Kind::ElasticIp);
+    let recorded = recorded.filter(|address| scene.ledger.id(address).is_some_and(|id| id != address.name));
+    wanted.chain(recorded).collect()
+}
+
+fn public_ip<'a>(scene: &Scene<'a>, address: &Ref) -> Option<&'a str> {
+    let id = scene.ledger.id(address)?;
+    let mut addresses = scene.seen.addresses.got()?.iter();
+    let shown = addresses.find(|address| address.allocation_id == id);
+    shown.map(|address| address.public_ip.as_str())
+}
+
+/// Groups that name each other cannot be deleted, so that such rules go first.
+fn delete(scene: &Scene<'_>, plan: &mut Plan) {
+    let rules: Vec<Ref> = scene
+        .recorded(&[Kind::SecurityGroup])
+        .iter()
+        .map(|group| group.part(Kind::SecurityGroupRules))
+        .collect();
+    for target in scene.ledger.of_kind(Kind::SecurityGroup) {
+        let Some(id) = scene.deletable(target, plan) else {
+            continue;
+        };
+        let group = shown(scene, |group| group.id == id);
+        let of_groups = group.into_iter().flat_map(|group| &group.ingress);
+        let of_groups = of_groups.filter(|rule| matches!(&rule.source, Source::Group(source) if source != id));
+        let of_groups: Vec<Rule<Id>> = of_groups.map(known).collect();
+        if !of_groups.is_empty() {
+            let call = Call::RevokeSecurityGroupIngress {
+                group: Id::from(id),
+                rules: of_groups,
+            };
+            plan.step(&target.part(Kind::SecurityGroupRules), Why::Unwanted, call);
+        }
+        let call = Call::DeleteSecurityGroup { group: Id::from(id) };
+        plan.step_after(target, Why::Unwanted, call, rules.clone());
+    }
+}
