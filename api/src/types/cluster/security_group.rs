@@ -80,13 +80,13 @@ pub enum IngressProtocol {
     Esp,
 }
 
-/// One ingress rule of a security group in a managed cluster. A rule admits all of its sources: a rule with two ranges
-/// and a security group admits all three. A rule without a source admits the control plane's security group.
+/// One ingress rule of a security group in a managed cluster. A rule admits all of its sources, which are of one kind:
+/// ranges, security groups, or the NAT gateways. A rule without a source admits the control plane's security group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressRule {
-    /// Description of the rule in AWS, e.g. `Prometheus scrapes`. The description is part of the rule's identity:
-    /// changing it replaces the rule. AWS allows 255 characters of letters, digits, spaces and `._-:/()#,@[]+=&;{}!$*`.
+    /// Description of the rule in AWS, e.g. `Prometheus scrapes`. A changed description has no effect on a rule that is
+    /// there. AWS allows 255 characters of letters, digits, spaces and `._-:/()#,@[]+=&;{}!$*`.
     pub description: String,
 
     /// Protocol to admit: `tcp`, `udp`, `icmp`, or a number as a string: `-1` for all protocols, `4` for IP in IP, `50`
@@ -142,7 +142,8 @@ pub struct CniSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CniIngressRule {
-    /// Description of the rule between the nodes in AWS, e.g. `VXLAN (cilium)`. Changing it replaces the rule.
+    /// Description of the rule between the nodes in AWS, e.g. `VXLAN (cilium)`. A changed description has no effect
+    /// on a rule that is there.
     pub description: String,
 
     /// Protocol between the nodes: a name (`tcp`, `udp`, `icmp`) or any IANA number as a string, e.g. `4` for IP in IP;

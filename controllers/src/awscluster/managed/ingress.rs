@@ -1,5 +1,5 @@
-//! The rules for incoming traffic that the security groups of a managed cluster have: the same as CAPA's for the same spec.
-//! Pure.
+//! The rules for incoming traffic that the security groups of a managed cluster have. They are CAPA's, but for what
+//! `docs/managed.md` lists. Pure.
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerScheme, LoadBalancerSpec, LoadBalancerType};
@@ -13,6 +13,13 @@ use ipnet::IpNet;
 pub(super) const LOAD_BALANCER_TRAFFIC: &str = "Allow NLB traffic to the control plane instances.";
 const API: &str = "Kubernetes API";
 const ANY: &str = "0.0.0.0/0";
+/// The roles of the security groups of a cluster.
+pub(super) const HAVE_GROUPS: [SecurityGroupRole; 4] = [
+    SecurityGroupRole::ApiserverLb,
+    SecurityGroupRole::Lb,
+    SecurityGroupRole::ControlPlane,
+    SecurityGroupRole::Node,
+];
 
 /// A rule that a security group is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +45,17 @@ pub(crate) enum Origin {
 }
 
 /// The rules of the group of a role, and what is wrong with the spec. `port` is that of the API server.
-pub(super) fn rules(spec: &AWSClusterSpec, role: SecurityGroupRole, port: i64) -> (Vec<WantedRule>, Vec<String>) {
-    let mut rules = Rules::default();
+pub(super) fn rules(
+    spec: &AWSClusterSpec,
+    role: SecurityGroupRole,
+    port: i64,
+    has_nat_gateways: bool,
+) -> (Vec<WantedRule>, Vec<String>) {
+    let mut rules = Rules {
+        has_nat_gateways,
+        wanted: vec![],
+        problems: vec![],
+    };
     let network = spec.network.clone().unwrap_or_default();
     match role {
         SecurityGroupRole::ControlPlane => control_plane(&network, port, &mut rules),
@@ -48,22 +64,22 @@ pub(super) fn rules(spec: &AWSClusterSpec, role: SecurityGroupRole, port: i64) -
         SecurityGroupRole::Lb => load_balancer_traffic(spec, port, &mut rules),
         SecurityGroupRole::Bastion | SecurityGroupRole::NodeEksAdditional => {}
     }
-    (rules.rules, rules.problems)
+    (rules.wanted, rules.problems)
 }
 
 /// The rules of one group so far.
-#[derive(Default)]
 struct Rules {
-    rules: Vec<WantedRule>,
+    has_nat_gateways: bool,
+    wanted: Vec<WantedRule>,
     problems: Vec<String>,
 }
 
 impl Rules {
     /// Adds a rule, unless there is one for the same traffic from the same source: AWS has it once.
     fn add(&mut self, description: &str, traffic: &Traffic, from: Origin) {
-        let mut rules = self.rules.iter();
+        let mut rules = self.wanted.iter();
         if !rules.any(|rule| rule.traffic == *traffic && rule.from == from) {
-            self.rules.push(WantedRule {
+            self.wanted.push(WantedRule {
                 traffic: traffic.clone(),
                 from,
                 description: description.to_owned(),
@@ -72,62 +88,95 @@ impl Rules {
     }
 
     fn add_range(&mut self, path: &str, description: &str, traffic: &Traffic, text: &str) {
-        match text.parse::<IpNet>() {
-            // AWS shows a range by its first address.
-            Ok(range) => self.add(description, traffic, Origin::Range(range.trunc())),
-            Err(_) => self
-                .problems
-                .push(format!("{path}: {text:?} is no range, such as 10.0.0.0/16")),
+        match range(text) {
+            Ok(range) => self.add(description, traffic, range),
+            Err(problem) => self.problems.push(format!("{path}: {problem}")),
         }
     }
 
-    /// Adds the rules of the spec at this path. One without a source admits the control plane.
+    /// Adds the rules of the spec at this path. One that is wrong in any part adds nothing.
     fn add_all(&mut self, path: &str, rules: &[IngressRule]) {
         for rule in rules {
-            let traffic = Traffic::new(protocol(rule.protocol), rule.from_port, rule.to_port);
-            let before = self.rules.len() + self.problems.len();
-            for range in rule.cidr_blocks.iter().chain(&rule.ipv6_cidr_blocks) {
-                self.add_range(path, &rule.description, &traffic, range);
-            }
-            for id in &rule.source_security_group_ids {
-                self.add(&rule.description, &traffic, Origin::Group(id.clone()));
-            }
-            for role in &rule.source_security_group_roles {
-                if matches!(role, SecurityGroupRole::Bastion | SecurityGroupRole::NodeEksAdditional) {
-                    let role = role.as_str();
-                    self.problems
-                        .push(format!("{path}: the cluster has no security group of the role {role}"));
-                } else {
-                    self.add(&rule.description, &traffic, Origin::Role(*role));
+            match self.sources(rule).and_then(|sources| Ok((sources, traffic(rule)?))) {
+                Ok((sources, traffic)) => {
+                    for source in sources {
+                        self.add(&rule.description, &traffic, source);
+                    }
+                }
+                Err(problem) => {
+                    let name = &rule.description;
+                    self.problems.push(format!("{path} {name:?}: {problem}"));
                 }
             }
-            if rule.nat_gateways_ips_source {
-                self.add(&rule.description, &traffic, Origin::NatGateways);
-            }
-            let has_source = !rule.cidr_blocks.is_empty()
-                || !rule.ipv6_cidr_blocks.is_empty()
-                || !rule.source_security_group_ids.is_empty()
-                || !rule.source_security_group_roles.is_empty()
-                || rule.nat_gateways_ips_source;
-            if !has_source && before == self.rules.len() + self.problems.len() {
-                self.add(
-                    &rule.description,
-                    &traffic,
-                    Origin::Role(SecurityGroupRole::ControlPlane),
-                );
-            }
+        }
+    }
+
+    /// The sources of a rule, which are of one kind. A rule without a source admits the control plane.
+    fn sources(&self, rule: &IngressRule) -> Result<Vec<Origin>, String> {
+        let ranges = rule.cidr_blocks.iter().chain(&rule.ipv6_cidr_blocks);
+        let ranges: Vec<Origin> = ranges.map(|text| range(text)).collect::<Result<_, _>>()?;
+        let ids = rule.source_security_group_ids.iter().cloned().map(Origin::Group);
+        let roles = rule.source_security_group_roles.iter();
+        if let Some(role) = roles.clone().find(|role| !HAVE_GROUPS.contains(role)) {
+            return Err(format!(
+                "the cluster has no security group of the role {}",
+                role.as_str()
+            ));
+        }
+        let groups: Vec<Origin> = ids.chain(roles.copied().map(Origin::Role)).collect();
+        match (ranges.is_empty(), groups.is_empty(), rule.nat_gateways_ips_source) {
+            (true, true, false) => Ok(vec![Origin::Role(SecurityGroupRole::ControlPlane)]),
+            (false, true, false) => Ok(ranges),
+            (true, false, false) => Ok(groups),
+            (true, true, true) if self.has_nat_gateways => Ok(vec![Origin::NatGateways]),
+            (true, true, true) => Err("the cluster has no NAT gateways to admit".to_owned()),
+            _ => Err("ranges, security groups and NAT gateways exclude each other: list a rule for each".to_owned()),
         }
     }
 
     /// The traffic of the pod network, between all nodes.
     fn add_pod_network(&mut self, network: &NetworkSpec) {
         for rule in network.effective_cni_ingress_rules() {
+            // Protocols without ports are written with any.
             let traffic = Traffic::new(&rule.protocol, rule.from_port, rule.to_port);
+            if traffic.ports.is_some()
+                && let Err(problem) = ports(rule.from_port, rule.to_port)
+            {
+                let name = &rule.description;
+                self.problems
+                    .push(format!("network.cni.cniIngressRules {name:?}: {problem}"));
+                continue;
+            }
             for role in [SecurityGroupRole::ControlPlane, SecurityGroupRole::Node] {
                 self.add(&rule.description, &traffic, Origin::Role(role));
             }
         }
     }
+}
+
+/// The traffic of a rule of the spec.
+fn traffic(rule: &IngressRule) -> Result<Traffic, String> {
+    let traffic = Traffic::new(protocol(rule.protocol), rule.from_port, rule.to_port);
+    if traffic.ports.is_some() {
+        ports(rule.from_port, rule.to_port)?;
+    }
+    Ok(traffic)
+}
+
+/// Whether these are ports, or type and code of ICMP.
+fn ports(first: i64, last: i64) -> Result<(), String> {
+    let is_port = |port: i64| (-1..=65_535).contains(&port);
+    if is_port(first) && is_port(last) && (first <= last || last == -1) {
+        return Ok(());
+    }
+    Err(format!("{first} to {last} is no range of ports, which are 0 to 65535"))
+}
+
+/// A range, in the form in which AWS shows it: by its first address.
+fn range(text: &str) -> Result<Origin, String> {
+    let range = text.parse::<IpNet>();
+    let range = range.map_err(|_| format!("{text:?} is no range, such as 10.0.0.0/16"))?;
+    Ok(Origin::Range(range.trunc()))
 }
 
 fn tcp(port: i64) -> Traffic {
@@ -230,7 +279,7 @@ mod tests {
 
     /// The rules of a role in text.
     fn shown(spec: &str, role: SecurityGroupRole) -> Vec<String> {
-        let (rules, problems) = rules(&read(&format!("{{region: eu-west-1, {spec}}}")), role, 6443);
+        let (rules, problems) = rules(&read(&format!("{{region: eu-west-1, {spec}}}")), role, 6443, true);
         assert_eq!(problems, [""; 0]);
         let text = |rule: &WantedRule| {
             let ports = match rule.traffic.ports {
@@ -316,10 +365,13 @@ mod tests {
         ("cidrBlocks", "cidrBlocks: [10.0.0.0/8]"),
     ];
 
-    /// [`RULE`] with this field in place of its own, or beside the others.
+    /// [`RULE`] with this field in place of its own, or beside the others. A source takes the place of the range.
     fn rule_with(field: &str) -> String {
         let name = field.split(':').next().unwrap_or_default();
-        let others = RULE.iter().filter(|(other, _)| *other != name);
+        let is_source = |field: &str| field.contains("ource") || field.ends_with("CidrBlocks");
+        let others = RULE
+            .iter()
+            .filter(|(other, _)| *other != name && !(*other == "cidrBlocks" && is_source(name)));
         let fields: Vec<&str> = others.map(|(_, text)| *text).chain([field]).collect();
         format!("[{{{}}}]", fields.join(", "))
     }
@@ -428,8 +480,9 @@ mod tests {
         let rules = "network: {cni: {cniIngressRules: [{description: vxlan, protocol: udp, fromPort: 8472, toPort: 8472}]}, \
                      nodePortIngressRuleCidrBlocks: [10.1.2.3/16], additionalNodeIngressRules: [{description: metrics, \
                      protocol: tcp, fromPort: 9100, toPort: 9100, cidrBlocks: [10.0.0.7/8, 10.0.0.0/8], ipv6CidrBlocks: \
-                     ['2001:DB8::/32'], sourceSecurityGroupIds: [sg-1], sourceSecurityGroupRoles: [lb], \
-                     natGatewaysIPsSource: true}, {description: again, protocol: tcp, fromPort: 9100, toPort: 9100, \
+                     ['2001:DB8::/32']}, {description: groups, protocol: tcp, fromPort: 9100, toPort: 9100, \
+                     sourceSecurityGroupIds: [sg-1], sourceSecurityGroupRoles: [lb]}, {description: nat, protocol: \
+                     tcp, fromPort: 9100, toPort: 9100, natGatewaysIPsSource: true}, {description: again, protocol: tcp, fromPort: 9100, toPort: 9100, \
                      cidrBlocks: [10.0.0.0/8]}, {description: bare, protocol: '-1', fromPort: -1, toPort: -1}]}";
         let expected = [
             "udp 8472 from controlplane: vxlan",
@@ -439,12 +492,26 @@ mod tests {
             "tcp 10250 from node: Kubelet API",
             "tcp 9100 from 10.0.0.0/8: metrics",
             "tcp 9100 from 2001:db8::/32: metrics",
-            "tcp 9100 from sg-1: metrics",
-            "tcp 9100 from lb: metrics",
-            "tcp 9100 from NatGateways: metrics",
+            "tcp 9100 from sg-1: groups",
+            "tcp 9100 from lb: groups",
+            "tcp 9100 from NatGateways: nat",
             "-1 from controlplane: bare",
         ];
         assert_eq!(shown(rules, SecurityGroupRole::Node), expected);
+    }
+
+    #[test]
+    fn ports_beyond_their_range_are_named() {
+        for (first, last, is_right) in [
+            (1, 65_535, true),
+            (8, -1, true),
+            (-1, -1, true),
+            (2, 1, false),
+            (0, 65_536, false),
+            (5_000_000_000, 5_000_000_000, false),
+        ] {
+            assert_eq!(ports(first, last).is_ok(), is_right, "{first} to {last}");
+        }
     }
 
     #[test]
@@ -458,8 +525,11 @@ mod tests {
         for (more, named) in [
             ("cidrBlocks: [10.0.0.0]", "10.0.0.0"),
             ("sourceSecurityGroupRoles: [bastion]", "bastion"),
+            ("natGatewaysIPsSource: true", "NAT gateways"),
+            ("cidrBlocks: [10.0.0.0/8], sourceSecurityGroupRoles: [node]", "exclude"),
+            ("cidrBlocks: [10.0.0.0/8], natGatewaysIPsSource: true", "exclude"),
         ] {
-            let (rules, problems) = rules(&read(&rule(more)), SecurityGroupRole::ControlPlane, 6443);
+            let (rules, problems) = rules(&read(&rule(more)), SecurityGroupRole::ControlPlane, 6443, false);
             let [problem] = &problems[..] else {
                 panic!("{problems:?}")
             };

@@ -22,14 +22,6 @@ use crate::tags;
 /// The prefixes that AWS accepts for a VPC and for a subnet.
 const PREFIXES: std::ops::RangeInclusive<u8> = 16..=28;
 
-/// The roles of the security groups of a cluster.
-const SECURITY_GROUP_ROLES: [SecurityGroupRole; 4] = [
-    SecurityGroupRole::ApiserverLb,
-    SecurityGroupRole::Lb,
-    SecurityGroupRole::ControlPlane,
-    SecurityGroupRole::Node,
-];
-
 /// A VPC that the cluster is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WantedVpc {
@@ -302,9 +294,11 @@ impl Inputs {
     }
 
     fn add_security_groups(&mut self, spec: &AWSClusterSpec, port: i64) {
-        for role in SECURITY_GROUP_ROLES {
+        // Without the subnets, nobody knows whether there are any.
+        let has_nat_gateways = !self.nat_gateways.is_empty() || !self.problems.is_empty();
+        for role in ingress::HAVE_GROUPS {
             let target = Ref::new(Kind::SecurityGroup, role.as_str());
-            let (rules, problems) = ingress::rules(spec, role, port);
+            let (rules, problems) = ingress::rules(spec, role, port, has_nat_gateways);
             let problems = problems.into_iter().map(|message| problem(&target, message));
             self.problems.extend(problems);
             self.security_groups.push(WantedSecurityGroup { target, role, rules });

@@ -50,7 +50,7 @@ fn zone_of<'a>(seen: &'a ec2::Observed, gateway: &NatGateway) -> Option<&'a str>
 }
 
 /// The gateway that uses an address.
-fn user_of<'a>(seen: &'a ec2::Observed, address: &str) -> Option<&'a NatGateway> {
+pub(super) fn user_of<'a>(seen: &'a ec2::Observed, address: &str) -> Option<&'a NatGateway> {
     live(seen)?.find(|gateway| gateway.allocation_ids.iter().any(|id| id == address))
 }
 

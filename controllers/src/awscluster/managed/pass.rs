@@ -15,6 +15,14 @@ use super::planners;
 use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
 
+/// The codes by which AWS says that something is there already: the next look shows it.
+const IS_THERE: [&str; 4] = [
+    "Resource.AlreadyAssociated",
+    "RouteAlreadyExists",
+    "InvalidGroup.Duplicate",
+    "InvalidPermission.Duplicate",
+];
+
 /// The name of what may be there after a lost status.
 const UNKNOWN: &str = "unknown";
 
@@ -131,17 +139,14 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
             }
             error.class.is_refusal() && !ready.is_repeat && code != "IdempotentParameterMismatch"
         }
+        // The SDK may have made the call before: then this is the resource.
+        Repeat::Harmless if code == "InvalidGroup.Duplicate" => false,
         Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
     };
     if effect == Effect::Create && is_certain {
         ledger.is_gone(&step.target);
     }
-    let is_there = [
-        "Resource.AlreadyAssociated",
-        "RouteAlreadyExists",
-        "InvalidPermission.Duplicate",
-    ]
-    .contains(&code);
+    let is_there = IS_THERE.contains(&code);
     let is_in_use = effect == Effect::Delete && matches!(code, "DependencyViolation" | "InvalidIPAddress.InUse");
     let (reason, words) = match error.class {
         _ if is_in_use => (in_use, "AWS still finds something that uses it"),

@@ -11,9 +11,13 @@ use ipnet::IpNet;
 use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule};
 use super::inputs::{Inputs, WantedSecurityGroup};
 use super::ledger::{Ledger, Standing};
+use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind, Ref};
+
+/// The most rules of a group, unless AWS has raised the quota.
+const MOST_RULES: usize = 60;
 
 /// The planner of the security groups.
 pub(super) const PLANNER: Planner = Planner {
@@ -54,6 +58,15 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         let shown = groups.iter().find(|group| group.id == id);
         shown.map(|group| inputs.names.ownership(&group.tags))
     });
+    // A name is unique in a VPC: the group that has it now takes the place of one that is gone.
+    for wanted in &inputs.security_groups {
+        let name = inputs.names.security_group(wanted.role);
+        let is_gone = matches!(ledger.standing(&wanted.target), Standing::Vanished(_));
+        let current = groups.iter().find(|group| group.name == name);
+        if let Some(group) = current.filter(|group| is_gone && inputs.names.owns(&group.tags)) {
+            ledger.assign(&wanted.target, &group.id);
+        }
+    }
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
@@ -100,45 +113,58 @@ fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
     plan.step(&wanted.target, Why::Missing, call);
 }
 
-/// Admits what is missing, and then removes what the spec does not name: nothing is closed in between.
+/// Admits what is missing, and removes what the spec does not name. What a missing rule replaces is removed after that, so
+/// that nothing is closed in between.
 fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &mut Plan) {
     let Some(group) = shown(scene, |group| group.id == id) else {
         return;
     };
-    // Without its ranges, nobody knows which rules are those of the VPC.
-    if scene.seen.vpcs.got().is_none() {
-        return;
-    }
     let target = wanted.target.part(Kind::SecurityGroupRules);
     let rules = resolved(scene, wanted, &target, plan);
-    let is_there = |rule: &Rule<Id>| {
-        let same = |shown: &Rule<String>| shown.traffic == rule.traffic && is_from(scene, shown, rule);
-        group.ingress.iter().any(same)
-    };
-    let missing: Vec<Rule<Id>> = rules.iter().filter(|rule| !is_there(rule)).cloned().collect();
-    let group_id = Id::from(id);
-    if !missing.is_empty() {
-        let call = Call::AuthorizeSecurityGroupIngress {
-            group: group_id,
-            rules: missing,
-        };
-        return plan.step(&target, Why::Missing, call);
+    let is_same = |shown: &Rule<String>, rule: &Rule<Id>| shown.traffic == rule.traffic && is_from(scene, shown, rule);
+    let is_missing = |rule: &&Rule<Id>| !group.ingress.iter().any(|shown| is_same(shown, rule));
+    let missing: Vec<&Rule<Id>> = rules.iter().filter(is_missing).collect();
+    // AWS refuses all rules of a call for one group that it does not know.
+    let (of_user, others): (Vec<_>, Vec<_>) = missing.iter().copied().cloned().partition(names_group_of_user);
+    for rules in [others, of_user] {
+        if !rules.is_empty() {
+            let group = Id::from(id);
+            plan.step(
+                &target,
+                Why::Missing,
+                Call::AuthorizeSecurityGroupIngress { group, rules },
+            );
+        }
     }
-    let is_wanted = |shown: &&Rule<String>| {
-        let same = |rule: &Rule<Id>| shown.traffic == rule.traffic && is_from(scene, shown, rule);
-        rules.iter().any(same)
-    };
-    let is_ours = |shown: &&Rule<String>| {
+    let is_full = group.ingress.len() + missing.len() > MOST_RULES;
+    let is_replaced = |shown: &Rule<String>| !is_full && missing.iter().any(|rule| rule.traffic == shown.traffic);
+    let is_ours = |shown: &Rule<String>| {
         wanted.role != SecurityGroupRole::Lb || shown.description.starts_with(LOAD_BALANCER_TRAFFIC)
     };
-    let extra = group.ingress.iter().filter(|rule| !is_wanted(rule) && is_ours(rule));
-    let rules: Vec<Rule<Id>> = extra.map(known).collect();
-    // A source that is not known may be that of a rule which is there.
-    let is_known = scene.seen.addresses.got().is_some() && plan.waits.iter().all(|wait| wait.target != target);
-    if !rules.is_empty() && is_known {
-        let call = Call::RevokeSecurityGroupIngress { group: group_id, rules };
-        plan.step(&target, Why::Unwanted, call);
+    let is_wanted = |shown: &Rule<String>| rules.iter().any(|rule| is_same(shown, rule));
+    let extra = group.ingress.iter();
+    let extra = extra.filter(|shown| !is_wanted(shown) && !is_replaced(shown) && is_ours(shown));
+    let extra: Vec<Rule<Id>> = extra.map(known).collect();
+    if !extra.is_empty() && is_certain(scene, wanted, &target, plan) {
+        let group = Id::from(id);
+        plan.step(
+            &target,
+            Why::Unwanted,
+            Call::RevokeSecurityGroupIngress { group, rules: extra },
+        );
     }
+}
+
+/// Whether all wanted rules are known. What is wrong in the spec, and a source that is not known yet, may be those of a
+/// rule which is there.
+fn is_certain(scene: &Scene<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan: &Plan) -> bool {
+    let is_wrong = plan.problems.iter().any(|problem| problem.target == wanted.target);
+    let is_waiting = plan.waits.iter().any(|wait| wait.target == *rules);
+    !is_wrong && !is_waiting && scene.seen.addresses.got().is_some() && scene.seen.vpcs.got().is_some()
+}
+
+fn names_group_of_user(rule: &Rule<Id>) -> bool {
+    matches!(rule.source, Source::Group(Id::Known(_)))
 }
 
 /// Whether a rule that AWS shows has the source of a wanted one.
@@ -182,14 +208,25 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
     match &wish.from {
         Origin::Range(IpNet::V4(range)) => vec![Source::Cidr(range.to_string())],
         Origin::Range(IpNet::V6(range)) => vec![Source::Ipv6Cidr(range.to_string())],
-        Origin::Group(id) => vec![Source::Group(Id::Known(id.clone()))],
+        // A group of the cluster has the same form, whether the spec names its id or its role.
+        Origin::Group(id) => {
+            let own = scene.ledger.with_id(id).map(Id::from);
+            vec![Source::Group(own.unwrap_or_else(|| Id::Known(id.clone())))]
+        }
         Origin::Role(role) => vec![Source::Group(Id::Of(Ref::new(Kind::SecurityGroup, role.as_str())))],
         Origin::Vpc => {
             let id = scene.ledger.id(&scene.inputs.vpc.target);
-            let shown = scene.seen.vpcs.got().into_iter().flatten();
-            let own = shown.filter(|vpc| Some(vpc.id.as_str()) == id);
-            own.flat_map(|vpc| vpc.cidr_blocks.iter().cloned().map(Source::Cidr))
-                .collect()
+            let mut shown = scene.seen.vpcs.got().into_iter().flatten();
+            let own = shown.find(|vpc| Some(vpc.id.as_str()) == id);
+            if own.is_none() {
+                plan.wait(
+                    target,
+                    Reason::Creating,
+                    "AWS does not show the VPC, whose ranges are admitted",
+                );
+            }
+            let ranges = own.into_iter().flat_map(|vpc| vpc.cidr_blocks.iter().cloned());
+            ranges.map(Source::Cidr).collect()
         }
         Origin::NatGateways => {
             let mut found = vec![];
@@ -209,8 +246,13 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
 /// The addresses of the NAT gateways: those that the spec asks for, and those of zones that left it, where machines may live.
 fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
     let wanted = scene.inputs.nat_gateways.iter().map(|gateway| &gateway.address);
-    let recorded = scene.ledger.of_kind(Kind::ElasticIp);
-    let recorded = recorded.filter(|address| scene.ledger.id(address).is_some_and(|id| id != address.name));
+    let is_in_use = |address: &&Ref| {
+        let Standing::Shown(id) = scene.standing(address) else {
+            return false;
+        };
+        nat_gateway::user_of(scene.seen, id).is_some()
+    };
+    let recorded = scene.ledger.of_kind(Kind::ElasticIp).filter(is_in_use);
     wanted.chain(recorded).collect()
 }
 

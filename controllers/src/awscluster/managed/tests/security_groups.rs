@@ -240,6 +240,78 @@ fn rules_that_are_there_already_are_looked_at_again() {
     world
         .account
         .fail(call.unwrap(), Fault::Refused("InvalidPermission.Duplicate"));
-    world.rest();
+    world.rest_watched(|world, _| assert_ne!(world.says(READY), "False/InvalidSpec"));
     assert_eq!(world.account.contents(), undisturbed.account.contents());
+}
+
+#[test]
+fn a_wrong_rule_in_the_spec_closes_nothing() {
+    let spec = |ranges: &str| {
+        format!(
+            "region: eu-west-1, network: {{vpc: {{availabilityZoneUsageLimit: 1}}, nodePortIngressRuleCidrBlocks: {ranges}}}"
+        )
+    };
+    let mut world = World::aged(&spec("[10.0.0.0/8]"));
+    let calls = world.account.calls();
+    world.set_spec(&spec("[10.0.0.0]"));
+    for _ in 0..3 {
+        world.pass();
+        world.advance(Duration::from_secs(30));
+    }
+    assert_eq!(world.says(READY), "False/InvalidSpec");
+    assert_eq!(world.account.calls(), calls);
+}
+
+#[test]
+fn a_refused_rule_keeps_no_other_one_from_being_admitted_or_removed() {
+    let rule_of_group = "additionalNodeIngressRules: [{description: a, protocol: tcp, fromPort: 80, toPort: 80, \
+                         sourceSecurityGroupIds: [sg-typo]}]";
+    let spec = format!("region: eu-west-1, network: {{vpc: {{availabilityZoneUsageLimit: 1}}, {rule_of_group}}}");
+    let mut world = World::new(&spec);
+    for _ in 0..20 {
+        world.pass();
+        world.advance(Duration::from_secs(30));
+    }
+    assert_eq!(world.says(READY), "False/NotFound");
+    let node = group(&world, "dev-node");
+    assert!(!node.ingress.is_empty());
+    assert!(world.account.add_rule(&node.id, rule(22, "0.0.0.0/0", "by hand")));
+    world.pass();
+    assert_eq!(ranges(&group(&world, "dev-node"), 22), [""; 0]);
+}
+
+#[test]
+fn more_rules_than_fit_beside_the_old_ones_take_their_place() {
+    let spec = |part: u8| {
+        let ranges: Vec<String> = (0..40).map(|number| format!("10.{part}.{number}.0/24")).collect();
+        let network = format!("nodePortIngressRuleCidrBlocks: [{}]", ranges.join(", "));
+        format!("region: eu-west-1, network: {{vpc: {{availabilityZoneUsageLimit: 1}}, {network}}}")
+    };
+    let mut world = World::aged(&spec(1));
+    world.set_spec(&spec(2));
+    world.rest();
+    assert_eq!(world.says(READY), "True/Ready");
+    let node = group(&world, "dev-node");
+    let of_first = |rule: &&Rule<String>| matches!(&rule.source, Source::Cidr(range) if range.starts_with("10.1."));
+    assert_eq!(node.ingress.iter().filter(of_first).count(), 0);
+}
+
+#[test]
+fn a_group_made_again_by_hand_takes_the_place_of_the_old_one() {
+    let mut world = World::aged(ONE_ZONE);
+    let before = world.account.contents();
+    let node = group(&world, "dev-node");
+    assert!(world.account.remove_security_group(&node.id));
+    let again = world
+        .account
+        .add_security_group(&node.vpc_id, "dev-node", node.tags.clone());
+    world.rest();
+    world.advance(Duration::from_secs(60));
+    world.rest();
+    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(group(&world, "dev-node").id, again);
+    assert_eq!(
+        world.account.contents().vpcs[0].security_groups.len(),
+        before.vpcs[0].security_groups.len()
+    );
 }
