@@ -97,7 +97,8 @@ impl Rules {
     /// Adds the rules of the spec at this path. One that is wrong in any part adds nothing.
     fn add_all(&mut self, path: &str, rules: &[IngressRule]) {
         for rule in rules {
-            match self.sources(rule).and_then(|sources| Ok((sources, traffic(rule)?))) {
+            let traffic = || traffic(protocol(rule.protocol), rule.from_port, rule.to_port);
+            match self.sources(rule).and_then(|sources| Ok((sources, traffic()?))) {
                 Ok((sources, traffic)) => {
                     for source in sources {
                         self.add(&rule.description, &traffic, source);
@@ -137,28 +138,26 @@ impl Rules {
     /// The traffic of the pod network, between all nodes.
     fn add_pod_network(&mut self, network: &NetworkSpec) {
         for rule in network.effective_cni_ingress_rules() {
-            // Protocols without ports are written with any.
-            let traffic = Traffic::new(&rule.protocol, rule.from_port, rule.to_port);
-            if traffic.ports.is_some()
-                && let Err(problem) = ports(rule.from_port, rule.to_port)
-            {
-                let name = &rule.description;
-                self.problems
-                    .push(format!("network.cni.cniIngressRules {name:?}: {problem}"));
-                continue;
-            }
-            for role in [SecurityGroupRole::ControlPlane, SecurityGroupRole::Node] {
-                self.add(&rule.description, &traffic, Origin::Role(role));
+            let name = &rule.description;
+            match traffic(&rule.protocol, rule.from_port, rule.to_port) {
+                Ok(traffic) => {
+                    for role in [SecurityGroupRole::ControlPlane, SecurityGroupRole::Node] {
+                        self.add(name, &traffic, Origin::Role(role));
+                    }
+                }
+                Err(problem) => self
+                    .problems
+                    .push(format!("network.cni.cniIngressRules {name:?}: {problem}")),
             }
         }
     }
 }
 
-/// The traffic of a rule of the spec.
-fn traffic(rule: &IngressRule) -> Result<Traffic, String> {
-    let traffic = Traffic::new(protocol(rule.protocol), rule.from_port, rule.to_port);
+/// The traffic of a rule of the spec. Protocols without ports may be written with any.
+fn traffic(protocol: &str, first_port: i64, last_port: i64) -> Result<Traffic, String> {
+    let traffic = Traffic::new(protocol, first_port, last_port);
     if traffic.ports.is_some() {
-        ports(rule.from_port, rule.to_port)?;
+        ports(first_port, last_port)?;
     }
     Ok(traffic)
 }

@@ -243,6 +243,11 @@ impl Ledger {
         }
     }
 
+    /// Whether no wanted resource has this id.
+    pub(crate) fn is_free(&self, id: &str, wanted: &[Ref]) -> bool {
+        self.with_id(id).is_none_or(|recorded| !wanted.contains(recorded))
+    }
+
     /// Records what nobody asks for under its id, unless it has a name.
     pub(crate) fn surplus(&mut self, kind: Kind, id: &str) {
         if self.with_id(id).is_none() {

@@ -37,7 +37,7 @@ fn wanted(inputs: &Inputs) -> Vec<Ref> {
 }
 
 /// The gateways that AWS has not deleted. It lists others for an hour.
-fn live(seen: &ec2::Observed) -> Option<impl Iterator<Item = &NatGateway> + Clone> {
+pub(super) fn live(seen: &ec2::Observed) -> Option<impl Iterator<Item = &NatGateway> + Clone> {
     let gateways = seen.nat_gateways.got()?.iter();
     Some(gateways.filter(|gateway| gateway.state != NatGatewayState::Deleted))
 }
@@ -120,10 +120,9 @@ fn settle_addresses(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) 
     }
     for wanted in &inputs.nat_gateways {
         let mut free = owned.clone().filter(|address| {
-            let recorded = ledger.with_id(&address.allocation_id);
             // AWS may show an association later than the gateway.
             let is_used = address.association_id.is_some() || user_of(seen, &address.allocation_id).is_some();
-            !is_used && recorded.is_none_or(|recorded| !names.contains(recorded))
+            !is_used && ledger.is_free(&address.allocation_id, &names)
         });
         if let Some(address) = free.next() {
             ledger.found(&wanted.address, &address.allocation_id, &names);
@@ -139,7 +138,7 @@ fn settle_addresses(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) 
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.seen.nat_gateways.got().is_none() && scene.ledger.id(&scene.inputs.vpc.target).is_some() {
+    if scene.is_unseen(&scene.seen.nat_gateways) {
         return;
     }
     if scene.is_deleted {
@@ -224,20 +223,18 @@ fn words(gateway: &NatGateway) -> &str {
 fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     allocate(scene, wanted, plan);
     let target = &wanted.target;
-    let known_token = scene.ledger.client_token(target);
-    if scene.standing(target) == Standing::Open && known_token.is_none() {
+    let is_repeat = scene.ledger.client_token(target).is_some();
+    if scene.standing(target) == Standing::Open && !is_repeat {
         return plan.wait(target, Reason::Creating, "AWS does not show the NAT gateway");
     }
-    if known_token.is_none() {
+    if !is_repeat {
         wait_after_failure(scene, wanted, plan);
         wait_for_address(scene, wanted, plan);
     }
-    let vpc = scene.ledger.id(&scene.inputs.vpc.target).unwrap_or_default();
-    let client_token = known_token.map(str::to_owned);
     let call = Call::CreateNatGateway {
         subnet: Id::from(&wanted.subnet),
         address: Id::from(&wanted.address),
-        client_token: client_token.unwrap_or_else(|| scene.ledger.new_client_token(target, vpc)),
+        client_token: scene.client_token(target),
         tags: scene
             .inputs
             .names

@@ -6,7 +6,7 @@
 
 use capa_api::conditions::Reason;
 use capa_cloud::ec2;
-use capa_cloud::managed::{Effect, Repeat};
+use capa_cloud::managed::{Effect, Repeat, Seen};
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
@@ -82,6 +82,18 @@ impl Scene<'_> {
     /// How a resource stands.
     pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
         self.ledger.standing(target)
+    }
+
+    /// Whether AWS did not show what is in the VPC, which may be there. Without a VPC, nothing is.
+    pub(crate) fn is_unseen<T>(&self, seen: &Seen<T>) -> bool {
+        seen.got().is_none() && self.ledger.id(&self.inputs.vpc.target).is_some()
+    }
+
+    /// The client token of the call that creates a resource: that of a call without an answer, or else a new one.
+    pub(crate) fn client_token(&self, target: &Ref) -> String {
+        let known = self.ledger.client_token(target).map(str::to_owned);
+        let vpc = self.ledger.id(&self.inputs.vpc.target).unwrap_or_default();
+        known.unwrap_or_else(|| self.ledger.new_client_token(target, vpc))
     }
 
     /// All recorded resources of these kinds.

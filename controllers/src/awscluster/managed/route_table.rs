@@ -54,10 +54,9 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
             continue;
         }
         let mut unused = owned.clone().filter(|table| {
-            let recorded = ledger.with_id(&table.id);
             table.associations.is_empty()
                 && table.tags.get(meta::NAME_TAG) == Some(&name)
-                && recorded.is_none_or(|recorded| !names.contains(recorded))
+                && ledger.is_free(&table.id, &names)
         });
         if let Some(table) = unused.next() {
             ledger.found(&table_of(wanted), &table.id, &names);
@@ -90,7 +89,7 @@ fn association<'a>(table: &'a RouteTable, subnet: &str) -> Option<&'a str> {
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.seen.route_tables.got().is_none() && scene.ledger.id(&scene.inputs.vpc.target).is_some() {
+    if scene.is_unseen(&scene.seen.route_tables) {
         return;
     }
     if scene.is_deleted {
@@ -113,12 +112,10 @@ fn not_shown(target: &Ref, plan: &mut Plan) {
 }
 
 fn create(scene: &Scene<'_>, subnet: &WantedSubnet, target: &Ref, plan: &mut Plan) {
-    let vpc = scene.ledger.id(&scene.inputs.vpc.target).unwrap_or_default();
     let names = &scene.inputs.names;
-    let known_token = scene.ledger.client_token(target).map(str::to_owned);
     let call = Call::CreateRouteTable {
         vpc: Id::from(&scene.inputs.vpc.target),
-        client_token: known_token.unwrap_or_else(|| scene.ledger.new_client_token(target, vpc)),
+        client_token: scene.client_token(target),
         tags: names.route_table_tags(&names.route_table(subnet.is_public, &subnet.zone)),
     };
     plan.step(target, Why::Missing, call);

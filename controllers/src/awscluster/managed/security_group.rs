@@ -70,7 +70,7 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.seen.security_groups.got().is_none() && scene.ledger.id(&scene.inputs.vpc.target).is_some() {
+    if scene.is_unseen(&scene.seen.security_groups) {
         return;
     }
     if scene.is_deleted {

@@ -56,8 +56,7 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    let may_have_subnets = scene.ledger.id(&scene.inputs.vpc.target).is_some();
-    if scene.seen.subnets.got().is_none() && may_have_subnets {
+    if scene.is_unseen(&scene.seen.subnets) {
         return;
     }
     if scene.is_deleted {

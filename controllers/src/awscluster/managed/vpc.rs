@@ -3,11 +3,11 @@
 use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::ec2;
-use capa_cloud::ec2::NatGatewayState;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
+use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind};
@@ -152,8 +152,7 @@ fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
     let gateways = scene.seen.internet_gateways.got().into_iter().flatten();
     let gateways = gateways.filter(|gateway| gateway.vpc_id.as_deref() == Some(vpc));
     let gateways = gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
-    let nat_gateways = scene.seen.nat_gateways.got().into_iter().flatten();
-    let nat_gateways = nat_gateways.filter(|gateway| gateway.state != NatGatewayState::Deleted);
+    let nat_gateways = nat_gateway::live(scene.seen).into_iter().flatten();
     let nat_gateways = nat_gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
     let tables = scene.seen.route_tables.got().into_iter().flatten();
     let tables = tables.filter(|table| !table.is_main);
