@@ -155,11 +155,11 @@ impl Rules {
 
 /// The traffic of a rule of the spec. Protocols without ports may be written with any.
 fn traffic(protocol: &str, first_port: i64, last_port: i64) -> Result<Traffic, String> {
-    let traffic = Traffic::new(protocol, first_port, last_port);
-    if traffic.ports.is_some() {
+    let has_ports = Traffic::new(protocol, 0, 0).ports.is_some();
+    if has_ports {
         ports(first_port, last_port)?;
     }
-    Ok(traffic)
+    Ok(Traffic::new(protocol, first_port, last_port))
 }
 
 /// Whether these are ports, or type and code of ICMP.
@@ -510,6 +510,8 @@ mod tests {
             (5_000_000_000, 5_000_000_000, false),
         ] {
             assert_eq!(ports(first, last).is_ok(), is_right, "{first} to {last}");
+            assert_eq!(traffic("icmpv6", first, last).is_ok(), is_right, "{first} to {last}");
+            assert!(traffic("4", first, last).is_ok(), "a protocol without ports");
         }
     }
 
