@@ -41,40 +41,6 @@ async fn has_ipv6(s: &Scenario, name: &str, expected: bool) -> anyhow::Result<()
     Ok(())
 }
 
-#[test]
-fn a_machine_has_a_name_in_the_domain_of_its_vpc() -> anyhow::Result<()> {
-    story("dhcp-domain", async |s| {
-        let ec2 = s.user.ec2();
-        let domain = NewDhcpConfiguration::builder()
-            .key("domain-name")
-            .values("corp.example.com");
-        let options = ec2.create_dhcp_options().dhcp_configurations(domain.build());
-        let options = options.send().await?;
-        let id = options.dhcp_options().and_then(DhcpOptions::dhcp_options_id);
-        let associate = ec2.associate_dhcp_options().vpc_id(&s.network.vpc_id);
-        associate.set_dhcp_options_id(id.map(str::to_owned)).send().await?;
-
-        s.cluster("dev").await?;
-        s.machine("dev-w0", "dev", INLINE).await?;
-        eventually(WITHIN, "both names of the machine", async || {
-            let machine = s.get(OURS, "AWSMachine", "dev-w0").await?;
-            let addresses = machine.data["status"]["addresses"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            let names = addresses.iter().filter(|address| address["type"] == "InternalDNS");
-            let names: Vec<&str> = names.filter_map(|address| address["address"].as_str()).collect();
-            let [of_ec2, of_domain] = names[..] else {
-                bail!("the names are {names:?}");
-            };
-            let host = of_ec2.split('.').next().unwrap_or_default();
-            ensure!(of_domain == format!("{host}.corp.example.com"), "{names:?}");
-            Ok(())
-        })
-        .await
-    })
-}
-
 mod long_stories {
     use super::*;
 
@@ -142,6 +108,40 @@ mod long_stories {
                 }
             }
             Ok(())
+        })
+    }
+
+    #[test]
+    fn a_machine_has_a_name_in_the_domain_of_its_vpc() -> anyhow::Result<()> {
+        story("dhcp-domain", async |s| {
+            let ec2 = s.user.ec2();
+            let domain = NewDhcpConfiguration::builder()
+                .key("domain-name")
+                .values("corp.example.com");
+            let options = ec2.create_dhcp_options().dhcp_configurations(domain.build());
+            let options = options.send().await?;
+            let id = options.dhcp_options().and_then(DhcpOptions::dhcp_options_id);
+            let associate = ec2.associate_dhcp_options().vpc_id(&s.network.vpc_id);
+            associate.set_dhcp_options_id(id.map(str::to_owned)).send().await?;
+
+            s.cluster("dev").await?;
+            s.machine("dev-w0", "dev", INLINE).await?;
+            eventually(WITHIN, "both names of the machine", async || {
+                let machine = s.get(OURS, "AWSMachine", "dev-w0").await?;
+                let addresses = machine.data["status"]["addresses"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                let names = addresses.iter().filter(|address| address["type"] == "InternalDNS");
+                let names: Vec<&str> = names.filter_map(|address| address["address"].as_str()).collect();
+                let [of_ec2, of_domain] = names[..] else {
+                    bail!("the names are {names:?}");
+                };
+                let host = of_ec2.split('.').next().unwrap_or_default();
+                ensure!(of_domain == format!("{host}.corp.example.com"), "{names:?}");
+                Ok(())
+            })
+            .await
         })
     }
 }

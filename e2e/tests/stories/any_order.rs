@@ -66,43 +66,6 @@ fn an_awscluster_that_is_deleted_first_waits_for_its_machines() -> anyhow::Resul
     })
 }
 
-#[test]
-fn a_deletion_waits_for_an_identity_that_was_deleted_first() -> anyhow::Result<()> {
-    story("identity-first", async |s| {
-        let identity = format!("{}-key", s.namespace());
-        let key = s.aws().another_key();
-        s.static_identity(&identity, "{}", &key).await?;
-        s.owned_with_identity("dev", "AWSClusterStaticIdentity", &identity)
-            .await?;
-        s.infrastructure_provisioned("dev").await?;
-        s.machine("dev-w0", "dev", INLINE).await?;
-        s.machine_ready("dev-w0").await?;
-
-        let secrets: Api<Secret> = Api::namespaced(s.environment.client(), IDENTITY_NAMESPACE);
-        secrets.delete(&identity, &DeleteParams::default()).await?;
-        s.delete(OURS, "AWSClusterStaticIdentity", &identity).await?;
-        for object in OBJECTS {
-            s.delete_of("dev", object).await?;
-        }
-        eventually(WITHIN, "the AWSMachine to name the identity", async || {
-            let machine = s.get(OURS, "AWSMachine", "dev-w0").await?;
-            let found = objects::condition(&machine, "IdentityReady").context("no IdentityReady yet")?;
-            ensure!(
-                found.status == "False" && found.message.contains(&identity),
-                "{found:?}"
-            );
-            Ok(())
-        })
-        .await?;
-        assert_eq!(s.user.live_instances().await?.len(), 1, "nobody may end it");
-
-        s.static_identity(&identity, "{}", &key).await?;
-        s.nothing_left_of("dev").await?;
-        assert_eq!(s.user.live_instances().await?, []);
-        Ok(())
-    })
-}
-
 mod long_stories {
     use super::*;
 
@@ -131,6 +94,43 @@ mod long_stories {
             for name in clusters {
                 s.nothing_left_of(name).await?;
             }
+            assert_eq!(s.user.live_instances().await?, []);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_deletion_waits_for_an_identity_that_was_deleted_first() -> anyhow::Result<()> {
+        story("identity-first", async |s| {
+            let identity = format!("{}-key", s.namespace());
+            let key = s.aws().another_key();
+            s.static_identity(&identity, "{}", &key).await?;
+            s.owned_with_identity("dev", "AWSClusterStaticIdentity", &identity)
+                .await?;
+            s.infrastructure_provisioned("dev").await?;
+            s.machine("dev-w0", "dev", INLINE).await?;
+            s.machine_ready("dev-w0").await?;
+
+            let secrets: Api<Secret> = Api::namespaced(s.environment.client(), IDENTITY_NAMESPACE);
+            secrets.delete(&identity, &DeleteParams::default()).await?;
+            s.delete(OURS, "AWSClusterStaticIdentity", &identity).await?;
+            for object in OBJECTS {
+                s.delete_of("dev", object).await?;
+            }
+            eventually(WITHIN, "the AWSMachine to name the identity", async || {
+                let machine = s.get(OURS, "AWSMachine", "dev-w0").await?;
+                let found = objects::condition(&machine, "IdentityReady").context("no IdentityReady yet")?;
+                ensure!(
+                    found.status == "False" && found.message.contains(&identity),
+                    "{found:?}"
+                );
+                Ok(())
+            })
+            .await?;
+            assert_eq!(s.user.live_instances().await?.len(), 1, "nobody may end it");
+
+            s.static_identity(&identity, "{}", &key).await?;
+            s.nothing_left_of("dev").await?;
             assert_eq!(s.user.live_instances().await?, []);
             Ok(())
         })

@@ -61,33 +61,6 @@ fn a_zone_without_capacity_is_left_unless_a_machine_is_bound() -> anyhow::Result
 }
 
 #[test]
-fn an_instance_dead_in_pending_is_replaced_if_ec2_is_to_blame() -> anyhow::Result<()> {
-    story("dead-in-pending", async |s| {
-        s.cluster("dev").await?;
-        let dying = |reason| {
-            Fault::on("RunInstances")
-                .dies_in_pending(reason, Duration::from_millis(300))
-                .times(1)
-        };
-        s.aws().fault(dying("Server.InternalError"));
-        s.machine("lucky", "dev", INLINE).await?;
-        let lucky = s.machine_ready("lucky").await?;
-        let uid = lucky.metadata.uid.clone().context("no uid")?;
-        assert_eq!(tokens(s)?, [format!("{uid}-1"), format!("{uid}-2")]);
-        assert_eq!(at(&lucky, "/status/launch/attempt"), 2);
-
-        s.aws().fault(dying("Client.VolumeLimitExceeded"));
-        s.machine("hopeless", "dev", INLINE).await?;
-        let message = s.machine_lacks("hopeless", "InstanceReady", "Failed").await?;
-        assert!(message.contains("Client.VolumeLimitExceeded"), "{message}");
-        s.looked_again("hopeless").await?;
-        s.assert_mutating(&[("RunInstances", 3)]);
-        assert_eq!(s.user.live_instances().await?.len(), 1);
-        Ok(())
-    })
-}
-
-#[test]
 fn an_open_attempt_blocks_a_move_until_abandoned_by_its_token() -> anyhow::Result<()> {
     story("abandoned", async |s| {
         s.cluster("dev").await?;
@@ -127,4 +100,35 @@ fn an_open_attempt_blocks_a_move_until_abandoned_by_its_token() -> anyhow::Resul
         assert_eq!(live, [text(&settled, "/spec/instanceID")]);
         Ok(())
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn an_instance_dead_in_pending_is_replaced_if_ec2_is_to_blame() -> anyhow::Result<()> {
+        story("dead-in-pending", async |s| {
+            s.cluster("dev").await?;
+            let dying = |reason| {
+                Fault::on("RunInstances")
+                    .dies_in_pending(reason, Duration::from_millis(300))
+                    .times(1)
+            };
+            s.aws().fault(dying("Server.InternalError"));
+            s.machine("lucky", "dev", INLINE).await?;
+            let lucky = s.machine_ready("lucky").await?;
+            let uid = lucky.metadata.uid.clone().context("no uid")?;
+            assert_eq!(tokens(s)?, [format!("{uid}-1"), format!("{uid}-2")]);
+            assert_eq!(at(&lucky, "/status/launch/attempt"), 2);
+
+            s.aws().fault(dying("Client.VolumeLimitExceeded"));
+            s.machine("hopeless", "dev", INLINE).await?;
+            let message = s.machine_lacks("hopeless", "InstanceReady", "Failed").await?;
+            assert!(message.contains("Client.VolumeLimitExceeded"), "{message}");
+            s.looked_again("hopeless").await?;
+            s.assert_mutating(&[("RunInstances", 3)]);
+            assert_eq!(s.user.live_instances().await?.len(), 1);
+            Ok(())
+        })
+    }
 }

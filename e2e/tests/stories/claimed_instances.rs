@@ -41,30 +41,6 @@ fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result
     })
 }
 
-#[test]
-fn a_machine_whose_status_was_lost_finds_its_instance_again() -> anyhow::Result<()> {
-    story("lost-status", async |s| {
-        s.cluster("dev").await?;
-        s.machine("forgetful", "dev", INLINE).await?;
-        let before = s.machine_ready("forgetful").await?;
-        let id = text(&before, "/spec/instanceID").to_owned();
-        s.manager().stop().await?;
-        s.lose_status("forgetful").await?;
-
-        s.start_manager().await?;
-        let after = s.machine_ready("forgetful").await?;
-        for field in ["accountID", "region", "availabilityZone", "subnetID", "clusterTag"] {
-            let field = format!("/status/network/{field}");
-            assert_eq!(text(&after, &field), text(&before, &field), "{field}");
-        }
-        assert_eq!(s.launches().len(), 1, "{}", s.launches());
-        s.begin_deletion(CORE, "Machine", "forgetful").await?;
-        s.gone(OURS, "AWSMachine", &["forgetful"]).await?;
-        assert!(s.has_terminated(&id));
-        Ok(())
-    })
-}
-
 /// An instance of the user, without any of the provider's tags.
 pub(super) async fn launch_by_hand(scenario: &Scenario) -> anyhow::Result<String> {
     let zone = scenario.network.zones.first().context("no zone")?;
@@ -78,4 +54,32 @@ pub(super) async fn launch_by_hand(scenario: &Scenario) -> anyhow::Result<String
         .await?;
     let instance = launched.instances().first().context("no instance")?;
     Ok(instance.instance_id().context("no id")?.to_owned())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_machine_whose_status_was_lost_finds_its_instance_again() -> anyhow::Result<()> {
+        story("lost-status", async |s| {
+            s.cluster("dev").await?;
+            s.machine("forgetful", "dev", INLINE).await?;
+            let before = s.machine_ready("forgetful").await?;
+            let id = text(&before, "/spec/instanceID").to_owned();
+            s.manager().stop().await?;
+            s.lose_status("forgetful").await?;
+
+            s.start_manager().await?;
+            let after = s.machine_ready("forgetful").await?;
+            for field in ["accountID", "region", "availabilityZone", "subnetID", "clusterTag"] {
+                let field = format!("/status/network/{field}");
+                assert_eq!(text(&after, &field), text(&before, &field), "{field}");
+            }
+            assert_eq!(s.launches().len(), 1, "{}", s.launches());
+            s.begin_deletion(CORE, "Machine", "forgetful").await?;
+            s.gone(OURS, "AWSMachine", &["forgetful"]).await?;
+            assert!(s.has_terminated(&id));
+            Ok(())
+        })
+    }
 }

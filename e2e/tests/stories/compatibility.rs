@@ -27,54 +27,6 @@ impl Scenario {
 }
 
 #[test]
-fn values_that_ask_for_what_happens_anyway_are_accepted() -> anyhow::Result<()> {
-    story("redundant", async |s| {
-        let own = "kubernetes.io/cluster/dev";
-        let tags = format!("  additionalTags: {{{own}: owned}}");
-        s.owned("dev", &s.unmanaged("dev", &tags)).await?;
-        s.infrastructure_provisioned("dev").await?;
-
-        // Each template of HyperShift names a backend beside inline data.
-        let launch = s
-            .launched_as_written(
-                "hypershift",
-                &format!(
-                    "cloudInit: {{insecureSkipSecretsManager: true, secureSecretsBackend: secrets-manager}}, \
-                     uncompressedUserData: true, subnet: {{id: {}}}, additionalSecurityGroups: [{{id: {}}}], \
-                     rootVolume: {{size: 120, type: gp3}}, \
-                     instanceMetadataOptions: {{httpEndpoint: enabled, httpTokens: optional, \
-                     httpPutResponseHopLimit: 2, instanceMetadataTags: disabled}}",
-                    s.network.zones[0].private_subnet_id, s.network.node_security_group_id,
-                ),
-            )
-            .await?;
-        assert!(launch.parameter("UserData").is_some(), "{launch:?}");
-        let calls = s.aws().manager_journal();
-        assert!(calls.of("CreateSecret").is_empty(), "{calls}");
-
-        // OpenShift writes the own tag of the cluster, and zero for what it does not set.
-        let launch = s
-            .launched_as_written(
-                "openshift",
-                &format!(
-                    "cloudInit: {{insecureSkipSecretsManager: true}}, additionalTags: {{{own}: owned, Name: openshift}}, \
-                     rootVolume: {{size: 120, type: gp3, iops: 0, throughput: 0, encrypted: true}}, \
-                     nonRootVolumes: [{{deviceName: /dev/sdf, size: 50, type: '', iops: 0}}]"
-                ),
-            )
-            .await?;
-        assert_eq!(launch.tags("instance").get(own), Some(&"owned"));
-        let volume = |number: u8, field: &str| launch.parameter(&format!("BlockDeviceMapping.{number}.Ebs.{field}"));
-        assert_eq!(volume(1, "VolumeType"), Some("gp3"));
-        assert_eq!(volume(2, "VolumeSize"), Some("50"));
-        for (number, field) in [(1, "Iops"), (1, "Throughput"), (2, "Iops"), (2, "VolumeType")] {
-            assert_eq!(volume(number, field), None, "{field} of volume {number}");
-        }
-        Ok(())
-    })
-}
-
-#[test]
 fn a_secret_of_ranchers_bootstrap_object_is_delivered() -> anyhow::Result<()> {
     story("rancher", async |s| {
         s.cluster("dev").await?;
@@ -135,6 +87,55 @@ mod long_stories {
             let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
             let sent = fixtures::user_data(script);
             assert_eq!(launch.parameter("UserData"), Some(digest(sent.as_bytes()).as_str()));
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn values_that_ask_for_what_happens_anyway_are_accepted() -> anyhow::Result<()> {
+        story("redundant", async |s| {
+            let own = "kubernetes.io/cluster/dev";
+            let tags = format!("  additionalTags: {{{own}: owned}}");
+            s.owned("dev", &s.unmanaged("dev", &tags)).await?;
+            s.infrastructure_provisioned("dev").await?;
+
+            // Each template of HyperShift names a backend beside inline data.
+            let launch = s
+                .launched_as_written(
+                    "hypershift",
+                    &format!(
+                        "cloudInit: {{insecureSkipSecretsManager: true, secureSecretsBackend: secrets-manager}}, \
+                         uncompressedUserData: true, subnet: {{id: {}}}, additionalSecurityGroups: [{{id: {}}}], \
+                         rootVolume: {{size: 120, type: gp3}}, \
+                         instanceMetadataOptions: {{httpEndpoint: enabled, httpTokens: optional, \
+                         httpPutResponseHopLimit: 2, instanceMetadataTags: disabled}}",
+                        s.network.zones[0].private_subnet_id, s.network.node_security_group_id,
+                    ),
+                )
+                .await?;
+            assert!(launch.parameter("UserData").is_some(), "{launch:?}");
+            let calls = s.aws().manager_journal();
+            assert!(calls.of("CreateSecret").is_empty(), "{calls}");
+
+            // OpenShift writes the own tag of the cluster, and zero for what it does not set.
+            let launch = s
+                .launched_as_written(
+                    "openshift",
+                    &format!(
+                        "cloudInit: {{insecureSkipSecretsManager: true}}, additionalTags: {{{own}: owned, Name: openshift}}, \
+                         rootVolume: {{size: 120, type: gp3, iops: 0, throughput: 0, encrypted: true}}, \
+                         nonRootVolumes: [{{deviceName: /dev/sdf, size: 50, type: '', iops: 0}}]"
+                    ),
+                )
+                .await?;
+            assert_eq!(launch.tags("instance").get(own), Some(&"owned"));
+            let volume =
+                |number: u8, field: &str| launch.parameter(&format!("BlockDeviceMapping.{number}.Ebs.{field}"));
+            assert_eq!(volume(1, "VolumeType"), Some("gp3"));
+            assert_eq!(volume(2, "VolumeSize"), Some("50"));
+            for (number, field) in [(1, "Iops"), (1, "Throughput"), (2, "Iops"), (2, "VolumeType")] {
+                assert_eq!(volume(number, field), None, "{field} of volume {number}");
+            }
             Ok(())
         })
     }

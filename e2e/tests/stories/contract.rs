@@ -59,29 +59,6 @@ fn defaults_are_the_same_in_every_dry_run() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_removed_finalizer_is_added_again() -> anyhow::Result<()> {
-    story("finalizer", async |s| {
-        s.cluster("dev").await?;
-        s.machine("held", "dev", INLINE).await?;
-        s.machine_ready("held").await?;
-        s.patch(OURS, "AWSMachine", "held", json!({"metadata": {"finalizers": null}}))
-            .await?;
-        eventually(WITHIN, "our finalizer to be back", async || {
-            let finalizers = s.get(OURS, "AWSMachine", "held").await?.metadata.finalizers;
-            ensure!(
-                finalizers == Some(vec![FINALIZER.to_owned()]),
-                "there are {finalizers:?}"
-            );
-            Ok(())
-        })
-        .await?;
-        s.assert_mutating(&[("RunInstances", 1)]);
-        s.begin_deletion(CORE, "Machine", "held").await?;
-        s.gone(OURS, "AWSMachine", &["held"]).await
-    })
-}
-
-#[test]
 fn paused_has_the_generation_that_it_was_observed_at() -> anyhow::Result<()> {
     story("paused-generation", async |s| {
         s.cluster("dev").await?;
@@ -179,4 +156,31 @@ fn a_failure_domain_is_named_once() -> anyhow::Result<()> {
         );
         Ok(())
     })
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_removed_finalizer_is_added_again() -> anyhow::Result<()> {
+        story("finalizer", async |s| {
+            s.cluster("dev").await?;
+            s.machine("held", "dev", INLINE).await?;
+            s.machine_ready("held").await?;
+            s.patch(OURS, "AWSMachine", "held", json!({"metadata": {"finalizers": null}}))
+                .await?;
+            eventually(WITHIN, "our finalizer to be back", async || {
+                let finalizers = s.get(OURS, "AWSMachine", "held").await?.metadata.finalizers;
+                ensure!(
+                    finalizers == Some(vec![FINALIZER.to_owned()]),
+                    "there are {finalizers:?}"
+                );
+                Ok(())
+            })
+            .await?;
+            s.assert_mutating(&[("RunInstances", 1)]);
+            s.begin_deletion(CORE, "Machine", "held").await?;
+            s.gone(OURS, "AWSMachine", &["held"]).await
+        })
+    }
 }

@@ -37,68 +37,6 @@ fn machines_that_were_never_launched_go_without_a_call() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn a_pending_machine_is_terminated_and_waited_for() -> anyhow::Result<()> {
-    story("delete-pending", async |s| {
-        let aws = s.aws();
-        aws.set_pending(HOUR);
-        aws.set_shutting_down(HOUR);
-        s.cluster("dev").await?;
-        s.machine("slow", "dev", INLINE).await?;
-        s.machine_lacks("slow", "InstanceReady", "Pending").await?;
-        let id = s.launched("slow").await?;
-        s.begin_deletion(CORE, "Machine", "slow").await?;
-        s.machine_lacks("slow", "InstanceReady", "Terminating").await?;
-        // The condition says that the termination is submitted: the call follows.
-        eventually(WITHIN, "the instance to shut down", async || {
-            let state = s.state_of(&id).await?;
-            ensure!(state == "shutting-down", "the instance is {state}");
-            Ok(())
-        })
-        .await?;
-        // A second pass waits as well.
-        s.looked_again("slow").await?;
-        assert_eq!(s.state_of(&id).await?, "shutting-down");
-        assert!(s.has_terminated(&id));
-
-        aws.set_shutting_down(Duration::ZERO);
-        s.gone(OURS, "AWSMachine", &["slow"]).await?;
-        s.gone(CORE, "Machine", &["slow"]).await?;
-        s.assert_mutating(&[("RunInstances", 1), ("TerminateInstances", 1)]);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_machine_is_deleted_without_its_awscluster_or_cluster() -> anyhow::Result<()> {
-    story("orphans", async |s| {
-        for cluster in ["bare", "removed"] {
-            s.cluster(cluster).await?;
-            s.machine(cluster, cluster, INLINE).await?;
-        }
-        let mut ids = Vec::new();
-        for name in ["bare", "removed"] {
-            let ready = s.machine_ready(name).await?;
-            ids.push(text(&ready, "/spec/instanceID").to_owned());
-        }
-        remove_by_force(s, OURS, "AWSCluster", "bare").await?;
-        s.begin_deletion(CORE, "Machine", "bare").await?;
-        s.gone(OURS, "AWSMachine", &["bare"]).await?;
-        s.gone(CORE, "Machine", &["bare"]).await?;
-
-        remove_by_force(s, OURS, "AWSCluster", "removed").await?;
-        remove_by_force(s, CORE, "Cluster", "removed").await?;
-        remove_by_force(s, CORE, "Machine", "removed").await?;
-        s.gone(OURS, "AWSMachine", &["removed"]).await?;
-        for id in &ids {
-            assert_eq!(s.state_of(id).await?, "terminated");
-            assert!(s.has_terminated(id));
-        }
-        s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 2)]);
-        Ok(())
-    })
-}
-
 /// Deletes an object without waiting for the controllers of its finalizers.
 pub(super) async fn remove_by_force(
     scenario: &Scenario,
@@ -147,6 +85,68 @@ mod long_stories {
             s.launched_once()?;
             assert!(s.user.live_instances().await?.is_empty());
             assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_machine_is_deleted_without_its_awscluster_or_cluster() -> anyhow::Result<()> {
+        story("orphans", async |s| {
+            for cluster in ["bare", "removed"] {
+                s.cluster(cluster).await?;
+                s.machine(cluster, cluster, INLINE).await?;
+            }
+            let mut ids = Vec::new();
+            for name in ["bare", "removed"] {
+                let ready = s.machine_ready(name).await?;
+                ids.push(text(&ready, "/spec/instanceID").to_owned());
+            }
+            remove_by_force(s, OURS, "AWSCluster", "bare").await?;
+            s.begin_deletion(CORE, "Machine", "bare").await?;
+            s.gone(OURS, "AWSMachine", &["bare"]).await?;
+            s.gone(CORE, "Machine", &["bare"]).await?;
+
+            remove_by_force(s, OURS, "AWSCluster", "removed").await?;
+            remove_by_force(s, CORE, "Cluster", "removed").await?;
+            remove_by_force(s, CORE, "Machine", "removed").await?;
+            s.gone(OURS, "AWSMachine", &["removed"]).await?;
+            for id in &ids {
+                assert_eq!(s.state_of(id).await?, "terminated");
+                assert!(s.has_terminated(id));
+            }
+            s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 2)]);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_pending_machine_is_terminated_and_waited_for() -> anyhow::Result<()> {
+        story("delete-pending", async |s| {
+            let aws = s.aws();
+            aws.set_pending(HOUR);
+            aws.set_shutting_down(HOUR);
+            s.cluster("dev").await?;
+            s.machine("slow", "dev", INLINE).await?;
+            s.machine_lacks("slow", "InstanceReady", "Pending").await?;
+            let id = s.launched("slow").await?;
+            s.begin_deletion(CORE, "Machine", "slow").await?;
+            s.machine_lacks("slow", "InstanceReady", "Terminating").await?;
+            // The condition says that the termination is submitted: the call follows.
+            eventually(WITHIN, "the instance to shut down", async || {
+                let state = s.state_of(&id).await?;
+                ensure!(state == "shutting-down", "the instance is {state}");
+                Ok(())
+            })
+            .await?;
+            // A second pass waits as well.
+            s.looked_again("slow").await?;
+            assert_eq!(s.state_of(&id).await?, "shutting-down");
+            assert!(s.has_terminated(&id));
+
+            aws.set_shutting_down(Duration::ZERO);
+            s.gone(OURS, "AWSMachine", &["slow"]).await?;
+            s.gone(CORE, "Machine", &["slow"]).await?;
+            s.assert_mutating(&[("RunInstances", 1), ("TerminateInstances", 1)]);
             Ok(())
         })
     }

@@ -67,77 +67,6 @@ fn a_host_is_allocated_for_a_machine_and_released_with_it() -> anyhow::Result<()
     })
 }
 
-#[test]
-fn a_lost_answer_allocates_no_second_host() -> anyhow::Result<()> {
-    story("lost-host", async |s| {
-        s.cluster("dev").await?;
-        let lost = s.aws().fault(Fault::on("AllocateHosts").dropped_after_effect());
-        s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
-        eventually(WITHIN, "the record of a host", async || {
-            let machine = s.get(OURS, "AWSMachine", "one").await?;
-            let phase = at(&machine, "/status/dedicatedHost/phase");
-            ensure!(phase == "Requested", "the phase is {phase}");
-            ensure!(hosts(s).await?.len() == 1, "no call has reached EC2");
-            Ok(())
-        })
-        .await?;
-        s.manager().kill().await?;
-        lost.lift();
-        s.start_manager().await?;
-        let ready = s.machine_ready("one").await?;
-        let allocated = hosts(s).await?;
-        assert_eq!(allocated.len(), 1, "{allocated:?}");
-        assert_eq!(allocated[0].host_id(), Some(text(&ready, "/status/dedicatedHost/id")));
-        s.delete(CORE, "Machine", "one").await?;
-        s.gone(OURS, "AWSMachine", &["one"]).await?;
-        assert_eq!(live_hosts(s).await?, [""; 0]);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_machine_goes_to_the_zone_of_its_reservation_or_host() -> anyhow::Result<()> {
-    story("capacity-zones", async |s| {
-        s.cluster("dev").await?;
-        let zones: Vec<&str> = s.network.zones.iter().map(|zone| zone.name.as_str()).collect();
-        let [_, of_host, of_reservation] = zones[..] else {
-            bail!("the network has the zones {zones:?}");
-        };
-        let allocate = s.user.ec2().allocate_hosts().instance_type("t3.large").quantity(1);
-        let allocated = allocate.availability_zone(of_host).send().await?;
-        let host = allocated.host_ids().first().context("no host was allocated")?;
-        let reservation = "cr-0123456789abcdef0";
-        s.aws().reserve_capacity(reservation, of_reservation);
-        for (name, zone, capacity) in [
-            ("host", of_host, format!("tenancy: host, hostID: {host}")),
-            (
-                "reservation",
-                of_reservation,
-                format!("capacityReservationId: {reservation}"),
-            ),
-        ] {
-            s.machine(name, "dev", &format!("{INLINE}, {capacity}")).await?;
-            let ready = s.machine_ready(name).await?;
-            assert_eq!(text(&ready, "/status/failureDomain"), zone, "{name}");
-        }
-
-        let elsewhere = "cr-0123456789abcdef1";
-        s.aws().reserve_capacity(elsewhere, "eu-west-1x");
-        s.machine(
-            "nowhere",
-            "dev",
-            &format!("{INLINE}, capacityReservationId: {elsewhere}"),
-        )
-        .await?;
-        let network = "NetworkReady";
-        let said = s.condition("AWSMachine", "nowhere", network, "False", "NoSubnetInFailureDomain");
-        let said = said.await?.message;
-        let expected = format!("is in eu-west-1x, the zone of capacity reservation {elsewhere}");
-        assert!(said.contains(&expected), "{said}");
-        Ok(())
-    })
-}
-
 mod long_stories {
     use super::*;
 
@@ -217,6 +146,77 @@ mod long_stories {
             s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
             s.machine_ready("one").await?;
             s.lose_status("one").await?;
+            s.delete(CORE, "Machine", "one").await?;
+            s.gone(OURS, "AWSMachine", &["one"]).await?;
+            assert_eq!(live_hosts(s).await?, [""; 0]);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_machine_goes_to_the_zone_of_its_reservation_or_host() -> anyhow::Result<()> {
+        story("capacity-zones", async |s| {
+            s.cluster("dev").await?;
+            let zones: Vec<&str> = s.network.zones.iter().map(|zone| zone.name.as_str()).collect();
+            let [_, of_host, of_reservation] = zones[..] else {
+                bail!("the network has the zones {zones:?}");
+            };
+            let allocate = s.user.ec2().allocate_hosts().instance_type("t3.large").quantity(1);
+            let allocated = allocate.availability_zone(of_host).send().await?;
+            let host = allocated.host_ids().first().context("no host was allocated")?;
+            let reservation = "cr-0123456789abcdef0";
+            s.aws().reserve_capacity(reservation, of_reservation);
+            for (name, zone, capacity) in [
+                ("host", of_host, format!("tenancy: host, hostID: {host}")),
+                (
+                    "reservation",
+                    of_reservation,
+                    format!("capacityReservationId: {reservation}"),
+                ),
+            ] {
+                s.machine(name, "dev", &format!("{INLINE}, {capacity}")).await?;
+                let ready = s.machine_ready(name).await?;
+                assert_eq!(text(&ready, "/status/failureDomain"), zone, "{name}");
+            }
+
+            let elsewhere = "cr-0123456789abcdef1";
+            s.aws().reserve_capacity(elsewhere, "eu-west-1x");
+            s.machine(
+                "nowhere",
+                "dev",
+                &format!("{INLINE}, capacityReservationId: {elsewhere}"),
+            )
+            .await?;
+            let network = "NetworkReady";
+            let said = s.condition("AWSMachine", "nowhere", network, "False", "NoSubnetInFailureDomain");
+            let said = said.await?.message;
+            let expected = format!("is in eu-west-1x, the zone of capacity reservation {elsewhere}");
+            assert!(said.contains(&expected), "{said}");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_lost_answer_allocates_no_second_host() -> anyhow::Result<()> {
+        story("lost-host", async |s| {
+            s.cluster("dev").await?;
+            let lost = s.aws().fault(Fault::on("AllocateHosts").dropped_after_effect());
+            s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
+            eventually(WITHIN, "the record of a host", async || {
+                let machine = s.get(OURS, "AWSMachine", "one").await?;
+                let phase = at(&machine, "/status/dedicatedHost/phase");
+                ensure!(phase == "Requested", "the phase is {phase}");
+                ensure!(hosts(s).await?.len() == 1, "no call has reached EC2");
+                Ok(())
+            })
+            .await?;
+            s.manager().kill().await?;
+            lost.lift();
+            s.start_manager().await?;
+            let ready = s.machine_ready("one").await?;
+            let allocated = hosts(s).await?;
+            assert_eq!(allocated.len(), 1, "{allocated:?}");
+            assert_eq!(allocated[0].host_id(), Some(text(&ready, "/status/dedicatedHost/id")));
             s.delete(CORE, "Machine", "one").await?;
             s.gone(OURS, "AWSMachine", &["one"]).await?;
             assert_eq!(live_hosts(s).await?, [""; 0]);

@@ -80,50 +80,54 @@ fn machines_without_an_image_launch_the_newest_with_the_name() -> anyhow::Result
 /// The parameter of the image for machines of Kubernetes v1.36.3 on an instance type for x86_64.
 const PARAMETER: &str = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id";
 
-#[test]
-fn machines_launch_the_image_that_eks_recommends() -> anyhow::Result<()> {
-    story("eks-images", async |s| {
-        s.cluster("dev").await?;
-        let apply = async |name: &str| {
-            s.bootstrap_secret(name).await?;
-            let yaml = machine(name, "dev", INLINE);
-            let by_id = format!("{{id: {}}}", moto::IMAGE_ID);
-            s.apply(&yaml.replace(&by_id, "{eksLookupType: AmazonLinux2023}")).await
-        };
-        let names = ["one", "two", "three"];
-        for name in names {
-            apply(name).await?;
-        }
-        for name in names {
-            let message = s.machine_lacks(name, "InstanceReady", "NotFound").await?;
-            assert!(message.contains(PARAMETER) && message.contains(REGION), "{message}");
-        }
-        assert!(s.launches().is_empty(), "{}", s.launches());
+mod long_stories {
+    use super::*;
 
-        let (first, _) = publish(s, "amazon-eks-node-al2023-x86_64-standard-1.36-1").await?;
-        s.user.publish_parameter(PARAMETER, &first).await?;
-        for name in names {
-            let ready = s.machine_ready(name).await?;
-            assert_eq!(text(&ready, "/status/launch/imageID"), first);
-            assert_eq!(
-                s.launch_of(text(&ready, "/spec/instanceID"))?.parameter("ImageId"),
-                Some(first.as_str())
-            );
-        }
-        let (second, _) = publish(s, "amazon-eks-node-al2023-x86_64-standard-1.36-2").await?;
-        s.user.publish_parameter(PARAMETER, &second).await?;
-        eventually(WITHIN, "a machine with the image that is recommended now", async || {
-            // The value of a parameter is shared for a while.
-            let name = format!("late-{}", s.machines().await?.len());
-            apply(&name).await?;
-            let ready = s.machine_ready(&name).await?;
-            let used = text(&ready, "/status/launch/imageID").to_owned();
-            ensure!(used == second, "{name} uses {used}, and {second} is recommended");
+    #[test]
+    fn machines_launch_the_image_that_eks_recommends() -> anyhow::Result<()> {
+        story("eks-images", async |s| {
+            s.cluster("dev").await?;
+            let apply = async |name: &str| {
+                s.bootstrap_secret(name).await?;
+                let yaml = machine(name, "dev", INLINE);
+                let by_id = format!("{{id: {}}}", moto::IMAGE_ID);
+                s.apply(&yaml.replace(&by_id, "{eksLookupType: AmazonLinux2023}")).await
+            };
+            let names = ["one", "two", "three"];
+            for name in names {
+                apply(name).await?;
+            }
+            for name in names {
+                let message = s.machine_lacks(name, "InstanceReady", "NotFound").await?;
+                assert!(message.contains(PARAMETER) && message.contains(REGION), "{message}");
+            }
+            assert!(s.launches().is_empty(), "{}", s.launches());
+
+            let (first, _) = publish(s, "amazon-eks-node-al2023-x86_64-standard-1.36-1").await?;
+            s.user.publish_parameter(PARAMETER, &first).await?;
+            for name in names {
+                let ready = s.machine_ready(name).await?;
+                assert_eq!(text(&ready, "/status/launch/imageID"), first);
+                assert_eq!(
+                    s.launch_of(text(&ready, "/spec/instanceID"))?.parameter("ImageId"),
+                    Some(first.as_str())
+                );
+            }
+            let (second, _) = publish(s, "amazon-eks-node-al2023-x86_64-standard-1.36-2").await?;
+            s.user.publish_parameter(PARAMETER, &second).await?;
+            eventually(WITHIN, "a machine with the image that is recommended now", async || {
+                // The value of a parameter is shared for a while.
+                let name = format!("late-{}", s.machines().await?.len());
+                apply(&name).await?;
+                let ready = s.machine_ready(&name).await?;
+                let used = text(&ready, "/status/launch/imageID").to_owned();
+                ensure!(used == second, "{name} uses {used}, and {second} is recommended");
+                Ok(())
+            })
+            .await?;
+            let one = s.get(OURS, "AWSMachine", "one").await?;
+            assert_eq!(text(&one, "/status/launch/imageID"), first, "a launch keeps its image");
             Ok(())
         })
-        .await?;
-        let one = s.get(OURS, "AWSMachine", "one").await?;
-        assert_eq!(text(&one, "/status/launch/imageID"), first, "a launch keeps its image");
-        Ok(())
-    })
+    }
 }

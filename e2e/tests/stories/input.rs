@@ -54,24 +54,6 @@ fn ids_that_are_patterns_are_refused_before_any_call() -> anyhow::Result<()> {
 }
 
 #[test]
-fn regions_that_are_none_leave_nothing_behind() -> anyhow::Result<()> {
-    story("no-regions", async |s| {
-        for (number, region) in NO_REGIONS.iter().enumerate() {
-            let name = format!("nowhere-{number}");
-            let yaml = s.unmanaged(&name, "").replace("eu-west-1", &format!("\"{region}\""));
-            s.owned(&name, &yaml).await?;
-            let message = s.says(&name, "NetworkReady", "False", "InvalidSpec").await?;
-            ensure!(message.contains("spec.region"), "{message}");
-        }
-        assert!(s.calls().is_empty());
-        let metrics = s.manager().scrape().await?;
-        let series = metrics.lines().filter(|line| line.contains("region=\""));
-        assert_eq!(series.collect::<Vec<_>>(), [""; 0]);
-        Ok(())
-    })
-}
-
-#[test]
 fn only_bootstrap_data_is_delivered_to_instances() -> anyhow::Result<()> {
     story("no-bootstrap-data", async |s| {
         s.cluster("dev").await?;
@@ -195,4 +177,26 @@ async fn nobody_is_told_the_caller(scenario: &Scenario) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn regions_that_are_none_leave_nothing_behind() -> anyhow::Result<()> {
+        story("no-regions", async |s| {
+            for (number, region) in NO_REGIONS.iter().enumerate() {
+                let name = format!("nowhere-{number}");
+                let yaml = s.unmanaged(&name, "").replace("eu-west-1", &format!("\"{region}\""));
+                s.owned(&name, &yaml).await?;
+                let message = s.says(&name, "NetworkReady", "False", "InvalidSpec").await?;
+                ensure!(message.contains("spec.region"), "{message}");
+            }
+            assert!(s.calls().is_empty());
+            let metrics = s.manager().scrape().await?;
+            let series = metrics.lines().filter(|line| line.contains("region=\""));
+            assert_eq!(series.collect::<Vec<_>>(), [""; 0]);
+            Ok(())
+        })
+    }
 }

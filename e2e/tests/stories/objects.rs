@@ -36,52 +36,6 @@ fn an_object_is_recorded_then_stored_and_deleted_at_last() -> anyhow::Result<()>
     })
 }
 
-#[test]
-fn an_object_that_may_not_be_deleted_holds_the_machine() -> anyhow::Result<()> {
-    story("objects-denied", async |s| {
-        let bucket = s.cluster_with_bucket("dev").await?;
-        s.ignition_machine("one", "dev").await?;
-        s.machine_ready("one").await?;
-        let [key] = <[String; 1]>::try_from(s.user.objects(&bucket).await?).unwrap_or_default();
-        s.aws().fault(Fault::on("DeleteObject").error("AccessDenied"));
-        s.begin_deletion(CORE, "Machine", "one").await?;
-        let waits = format!("the bootstrap data {key} in the S3 bucket {bucket} cannot be deleted");
-        s.deletion_says("one", &waits).await?;
-        let lets_go = json!({"spec": {"s3Bucket": {"bestEffortDeleteObjects": true}}});
-        s.patch(OURS, "AWSCluster", "dev", lets_go).await?;
-        s.gone(OURS, "AWSMachine", &["one"]).await?;
-        s.event("AWSMachine", "one", "BootstrapDataAbandoned").await?;
-        assert_eq!(s.user.objects(&bucket).await?, [key]);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_machine_waits_for_the_bucket_of_its_cluster() -> anyhow::Result<()> {
-    story("objects-awaited", async |s| {
-        s.cluster("dev").await?;
-        s.ignition_machine("one", "dev").await?;
-        let message = s
-            .machine_lacks("one", "BootstrapDataReady", "StorageNotSupported")
-            .await?;
-        assert!(message.contains("set spec.s3Bucket"), "{message}");
-        let bucket = s.bucket().await?;
-        let named = json!({"spec": {"s3Bucket": {"name": bucket, "presignedURLDuration": "8 days"}}});
-        s.patch(OURS, "AWSCluster", "dev", named).await?;
-        let message = s.machine_lacks("one", "BootstrapDataReady", "InvalidSpec").await?;
-        assert!(message.contains("presignedURLDuration"), "{message}");
-        let mended = json!({"spec": {"s3Bucket": {"presignedURLDuration": "168h"}}});
-        s.patch(OURS, "AWSCluster", "dev", mended).await?;
-        s.machine_ready("one").await?;
-        eventually(WITHIN, "one object", async || {
-            let objects = s.user.objects(&bucket).await?;
-            ensure!(objects.len() == 1, "{objects:?}");
-            Ok(())
-        })
-        .await
-    })
-}
-
 impl Scenario {
     /// Makes a bucket of the story's own.
     async fn bucket(&self) -> anyhow::Result<String> {
@@ -105,5 +59,55 @@ impl Scenario {
         self.apply(&data.replace("format: cloud-config", "format: ignition"))
             .await?;
         self.apply(&machine(name, cluster, "publicIP: false")).await
+    }
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn an_object_that_may_not_be_deleted_holds_the_machine() -> anyhow::Result<()> {
+        story("objects-denied", async |s| {
+            let bucket = s.cluster_with_bucket("dev").await?;
+            s.ignition_machine("one", "dev").await?;
+            s.machine_ready("one").await?;
+            let [key] = <[String; 1]>::try_from(s.user.objects(&bucket).await?).unwrap_or_default();
+            s.aws().fault(Fault::on("DeleteObject").error("AccessDenied"));
+            s.begin_deletion(CORE, "Machine", "one").await?;
+            let waits = format!("the bootstrap data {key} in the S3 bucket {bucket} cannot be deleted");
+            s.deletion_says("one", &waits).await?;
+            let lets_go = json!({"spec": {"s3Bucket": {"bestEffortDeleteObjects": true}}});
+            s.patch(OURS, "AWSCluster", "dev", lets_go).await?;
+            s.gone(OURS, "AWSMachine", &["one"]).await?;
+            s.event("AWSMachine", "one", "BootstrapDataAbandoned").await?;
+            assert_eq!(s.user.objects(&bucket).await?, [key]);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_machine_waits_for_the_bucket_of_its_cluster() -> anyhow::Result<()> {
+        story("objects-awaited", async |s| {
+            s.cluster("dev").await?;
+            s.ignition_machine("one", "dev").await?;
+            let message = s
+                .machine_lacks("one", "BootstrapDataReady", "StorageNotSupported")
+                .await?;
+            assert!(message.contains("set spec.s3Bucket"), "{message}");
+            let bucket = s.bucket().await?;
+            let named = json!({"spec": {"s3Bucket": {"name": bucket, "presignedURLDuration": "8 days"}}});
+            s.patch(OURS, "AWSCluster", "dev", named).await?;
+            let message = s.machine_lacks("one", "BootstrapDataReady", "InvalidSpec").await?;
+            assert!(message.contains("presignedURLDuration"), "{message}");
+            let mended = json!({"spec": {"s3Bucket": {"presignedURLDuration": "168h"}}});
+            s.patch(OURS, "AWSCluster", "dev", mended).await?;
+            s.machine_ready("one").await?;
+            eventually(WITHIN, "one object", async || {
+                let objects = s.user.objects(&bucket).await?;
+                ensure!(objects.len() == 1, "{objects:?}");
+                Ok(())
+            })
+            .await
+        })
     }
 }

@@ -78,44 +78,48 @@ async fn interface(s: &Scenario) -> anyhow::Result<(String, String)> {
     Ok((id.context("the interface has an id")?.to_owned(), subnet))
 }
 
-#[test]
-fn a_machine_takes_its_place_from_its_own_network_interface() -> anyhow::Result<()> {
-    story("interfaces", async |s| {
-        s.owned("dev", &s.unmanaged("dev", "")).await?;
-        s.infrastructure_provisioned("dev").await?;
-        let wanted = format!("{INLINE}, networkInterfaces: [eni-00000000000000bad]");
-        s.machine("lost", "dev", &wanted).await?;
-        let message = s.machine_lacks("lost", "NetworkReady", "NotFound").await?;
-        assert!(message.contains("eni-00000000000000bad"), "{message}");
+mod long_stories {
+    use super::*;
 
-        let (id, subnet) = interface(s).await?;
-        let brought = format!("{INLINE}, networkInterfaces: [{id}]");
-        s.machine("one", "dev", &brought).await?;
-        let ready = s.machine_ready("one").await?;
-        assert_eq!(text(&ready, "/status/network/subnetID"), subnet);
-        let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
-        assert_eq!(
-            launch.parameter("NetworkInterface.1.NetworkInterfaceId"),
-            Some(id.as_str())
-        );
-        assert_eq!(launch.parameter("NetworkInterface.1.SecurityGroupId.1"), None);
+    #[test]
+    fn a_machine_takes_its_place_from_its_own_network_interface() -> anyhow::Result<()> {
+        story("interfaces", async |s| {
+            s.owned("dev", &s.unmanaged("dev", "")).await?;
+            s.infrastructure_provisioned("dev").await?;
+            let wanted = format!("{INLINE}, networkInterfaces: [eni-00000000000000bad]");
+            s.machine("lost", "dev", &wanted).await?;
+            let message = s.machine_lacks("lost", "NetworkReady", "NotFound").await?;
+            assert!(message.contains("eni-00000000000000bad"), "{message}");
 
-        s.machine("two", "dev", &brought).await?;
-        let message = s.machine_lacks("two", "NetworkReady", "Conflict").await?;
-        assert!(message.contains(text(&ready, "/spec/instanceID")), "{message}");
+            let (id, subnet) = interface(s).await?;
+            let brought = format!("{INLINE}, networkInterfaces: [{id}]");
+            s.machine("one", "dev", &brought).await?;
+            let ready = s.machine_ready("one").await?;
+            assert_eq!(text(&ready, "/status/network/subnetID"), subnet);
+            let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
+            assert_eq!(
+                launch.parameter("NetworkInterface.1.NetworkInterfaceId"),
+                Some(id.as_str())
+            );
+            assert_eq!(launch.parameter("NetworkInterface.1.SecurityGroupId.1"), None);
 
-        for name in ["one", "two", "lost"] {
-            s.delete(CORE, "Machine", name).await?;
-        }
-        let described = s.user.ec2().describe_network_interfaces().network_interface_ids(&id);
-        let described = described.send().await?;
-        let interface = described
-            .network_interfaces()
-            .first()
-            .context("the interface is there")?;
-        let groups: Vec<_> = interface.groups().iter().filter_map(|group| group.group_id()).collect();
-        assert_eq!(groups, [&s.network.node_security_group_id]);
-        assert!(interface.tag_set().is_empty(), "{:?}", interface.tag_set());
-        Ok(())
-    })
+            s.machine("two", "dev", &brought).await?;
+            let message = s.machine_lacks("two", "NetworkReady", "Conflict").await?;
+            assert!(message.contains(text(&ready, "/spec/instanceID")), "{message}");
+
+            for name in ["one", "two", "lost"] {
+                s.delete(CORE, "Machine", name).await?;
+            }
+            let described = s.user.ec2().describe_network_interfaces().network_interface_ids(&id);
+            let described = described.send().await?;
+            let interface = described
+                .network_interfaces()
+                .first()
+                .context("the interface is there")?;
+            let groups: Vec<_> = interface.groups().iter().filter_map(|group| group.group_id()).collect();
+            assert_eq!(groups, [&s.network.node_security_group_id]);
+            assert!(interface.tag_set().is_empty(), "{:?}", interface.tag_set());
+            Ok(())
+        })
+    }
 }

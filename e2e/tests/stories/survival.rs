@@ -76,6 +76,68 @@ mod long_stories {
     fn aws_out_of_reach_is_waited_out_and_nothing_is_doubled() -> anyhow::Result<()> {
         outage("outage", Duration::from_secs(6), 4)
     }
+
+    #[test]
+    fn a_rotated_secret_replaces_the_old_key_at_the_next_pass() -> anyhow::Result<()> {
+        tell(Story::new("rotation"), async |s| {
+            let aws = s.aws();
+            let (old, new) = (aws.another_key(), aws.another_key());
+            let name = s.namespace();
+            s.static_identity(name, "{}", &old).await?;
+            let manager = s.start_manager().await?;
+            s.owned_with_identity("dev", "AWSClusterStaticIdentity", name).await?;
+            s.infrastructure_provisioned("dev").await?;
+            for machine in ["one", "two"] {
+                s.machine(machine, "dev", INLINE).await?;
+            }
+            for machine in ["one", "two"] {
+                s.machine_ready(machine).await?;
+            }
+            assert!(aws.manager_journal().by(&new.access_key_id).is_empty());
+
+            s.identity_secret(name, &new).await?;
+            for machine in ["one", "two"] {
+                s.looked_again(machine).await?;
+            }
+            let listings = aws.mark();
+            eventually(WITHIN, "three listings with the new key", async || {
+                let listings = aws
+                    .journal_since(listings)
+                    .by(&new.access_key_id)
+                    .of("DescribeInstances");
+                ensure!(listings.len() >= 3, "{} so far", listings.len());
+                Ok(())
+            })
+            .await?;
+            // The old key may be revoked as soon as no call uses it: from here on any call with it would be an error.
+            aws.revoke(&old.access_key_id);
+            let mark = aws.mark();
+            let one = s.get(OURS, "AWSMachine", "one").await?;
+            s.begin_deletion(CORE, "Machine", "one").await?;
+            s.gone(OURS, "AWSMachine", &["one"]).await?;
+            let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            assert!(
+                since.except(&new.access_key_id).is_empty(),
+                "{}",
+                since.except(&new.access_key_id)
+            );
+            assert!(since.matching(|call| call.error.is_some()).is_empty(), "{since}");
+            eventually(
+                WITHIN,
+                "one informer with the other and the terminated instance",
+                async || {
+                    let metrics = manager.metrics().await?;
+                    let followed = metrics.sum("capa_instance_store_instances", &[("region", REGION)]);
+                    ensure!(followed == Some(2.0), "{followed:?}");
+                    Ok(())
+                },
+            )
+            .await?;
+            s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 1)]);
+            assert!(s.has_terminated(text(&one, "/spec/instanceID")));
+            Ok(())
+        })
+    }
 }
 
 /// Tests an outage of AWS while `machines` run: meanwhile as many are created, and one is deleted.
@@ -119,66 +181,4 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
 
 fn is_ready(machine: &kube::api::DynamicObject) -> bool {
     capa_e2e::objects::condition(machine, "Ready").is_some_and(|ready| ready.status == "True")
-}
-
-#[test]
-fn a_rotated_secret_replaces_the_old_key_at_the_next_pass() -> anyhow::Result<()> {
-    tell(Story::new("rotation"), async |s| {
-        let aws = s.aws();
-        let (old, new) = (aws.another_key(), aws.another_key());
-        let name = s.namespace();
-        s.static_identity(name, "{}", &old).await?;
-        let manager = s.start_manager().await?;
-        s.owned_with_identity("dev", "AWSClusterStaticIdentity", name).await?;
-        s.infrastructure_provisioned("dev").await?;
-        for machine in ["one", "two"] {
-            s.machine(machine, "dev", INLINE).await?;
-        }
-        for machine in ["one", "two"] {
-            s.machine_ready(machine).await?;
-        }
-        assert!(aws.manager_journal().by(&new.access_key_id).is_empty());
-
-        s.identity_secret(name, &new).await?;
-        for machine in ["one", "two"] {
-            s.looked_again(machine).await?;
-        }
-        let listings = aws.mark();
-        eventually(WITHIN, "three listings with the new key", async || {
-            let listings = aws
-                .journal_since(listings)
-                .by(&new.access_key_id)
-                .of("DescribeInstances");
-            ensure!(listings.len() >= 3, "{} so far", listings.len());
-            Ok(())
-        })
-        .await?;
-        // The old key may be revoked as soon as no call uses it: from here on any call with it would be an error.
-        aws.revoke(&old.access_key_id);
-        let mark = aws.mark();
-        let one = s.get(OURS, "AWSMachine", "one").await?;
-        s.begin_deletion(CORE, "Machine", "one").await?;
-        s.gone(OURS, "AWSMachine", &["one"]).await?;
-        let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-        assert!(
-            since.except(&new.access_key_id).is_empty(),
-            "{}",
-            since.except(&new.access_key_id)
-        );
-        assert!(since.matching(|call| call.error.is_some()).is_empty(), "{since}");
-        eventually(
-            WITHIN,
-            "one informer with the other and the terminated instance",
-            async || {
-                let metrics = manager.metrics().await?;
-                let followed = metrics.sum("capa_instance_store_instances", &[("region", REGION)]);
-                ensure!(followed == Some(2.0), "{followed:?}");
-                Ok(())
-            },
-        )
-        .await?;
-        s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 1)]);
-        assert!(s.has_terminated(text(&one, "/spec/instanceID")));
-        Ok(())
-    })
 }

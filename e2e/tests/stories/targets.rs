@@ -202,36 +202,6 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
 }
 
 #[test]
-fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
-    tell(Story::new("no-targets"), async |s| {
-        let balancer = s.balancer().await?;
-        s.start_manager().await?;
-        let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
-        s.cluster_with_targets("dev", &targets).await?;
-        s.machine("worker", "dev", INLINE).await?;
-        // Other tools store this value in every AWSCluster.
-        let bare = s.unmanaged("hosted", "  controlPlaneLoadBalancer: {loadBalancerType: classic}");
-        s.owned("hosted", &bare).await?;
-        s.infrastructure_provisioned("hosted").await?;
-        s.control_plane_machine("hosted", "hosted").await?;
-        for name in ["worker", "hosted"] {
-            let ready = s.machine_ready(name).await?;
-            assert!(capa_e2e::objects::condition(&ready, TARGETS).is_none());
-            s.begin_deletion(CORE, "Machine", name).await?;
-        }
-        s.gone(OURS, "AWSMachine", &["worker", "hosted"]).await?;
-        // The cluster looks the group up. A machine would read its tags first.
-        let calls = s.balancing();
-        assert_eq!(
-            calls.counts().into_keys().collect::<Vec<_>>(),
-            ["DescribeTargetGroups"],
-            "{calls}"
-        );
-        Ok(())
-    })
-}
-
-#[test]
 fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
     story("named-balancer", async |s| {
         let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
@@ -423,6 +393,36 @@ mod long_stories {
             }
             let looks = since.matching(|call| call.action == "DescribeTargetHealth" && call.at < register.at);
             assert!(!looks.is_empty(), "{since}");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
+        tell(Story::new("no-targets"), async |s| {
+            let balancer = s.balancer().await?;
+            s.start_manager().await?;
+            let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);
+            s.cluster_with_targets("dev", &targets).await?;
+            s.machine("worker", "dev", INLINE).await?;
+            // Other tools store this value in every AWSCluster.
+            let bare = s.unmanaged("hosted", "  controlPlaneLoadBalancer: {loadBalancerType: classic}");
+            s.owned("hosted", &bare).await?;
+            s.infrastructure_provisioned("hosted").await?;
+            s.control_plane_machine("hosted", "hosted").await?;
+            for name in ["worker", "hosted"] {
+                let ready = s.machine_ready(name).await?;
+                assert!(capa_e2e::objects::condition(&ready, TARGETS).is_none());
+                s.begin_deletion(CORE, "Machine", name).await?;
+            }
+            s.gone(OURS, "AWSMachine", &["worker", "hosted"]).await?;
+            // The cluster looks the group up. A machine would read its tags first.
+            let calls = s.balancing();
+            assert_eq!(
+                calls.counts().into_keys().collect::<Vec<_>>(),
+                ["DescribeTargetGroups"],
+                "{calls}"
+            );
             Ok(())
         })
     }

@@ -31,62 +31,6 @@ fn a_machine_waits_for_infrastructure_then_for_bootstrap_data() -> anyhow::Resul
     })
 }
 
-#[test]
-fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result<()> {
-    story("undeliverable", async |s| {
-        let environment = &s.environment;
-        s.cluster("dev").await?;
-        for name in ["ignition", "bottlerocket"] {
-            let secret = fixtures::bootstrap_secret(name, "{}").replace("cloud-config", name);
-            environment.apply(&secret).await?;
-        }
-        let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
-        environment.apply(&fixtures::bootstrap_secret("large", &large)).await?;
-        for (name, spec, reason, words) in [
-            ("ignition", INLINE, "StorageNotSupported", "spec.s3Bucket"),
-            (
-                "bottlerocket",
-                "ignition: {}",
-                "UnsupportedFormat",
-                "Secret bottlerocket",
-            ),
-            ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
-        ] {
-            environment.apply(&machine(name, "dev", spec)).await?;
-            let found = s.machine_lacks(name, "BootstrapDataReady", reason).await?;
-            assert!(found.contains(words), "{found}");
-        }
-        assert!(s.launches().is_empty(), "{}", s.launches());
-
-        for name in ["ignition", "large"] {
-            environment
-                .apply(&fixtures::bootstrap_secret(name, "#cloud-config"))
-                .await?;
-            s.machine_ready(name).await?;
-        }
-        s.assert_mutating(&[("RunInstances", 2)]);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_missing_instance_profile_is_named_with_its_remedy() -> anyhow::Result<()> {
-    story("profile", async |s| {
-        s.cluster("dev").await?;
-        let spec = format!("{INLINE}, iamInstanceProfile: nope");
-        s.machine("profile", "dev", &spec).await?;
-        let message = s.machine_lacks("profile", "InstanceReady", "InvalidSpec").await?;
-        for part in [
-            "spec.iamInstanceProfile: nope does not exist in account ",
-            ": create it, or make a new AWSMachine in place of this one; RunInstances: InvalidParameterValue: ",
-            "Value (nope)",
-        ] {
-            assert!(message.contains(part), "{part} is not in: {message}");
-        }
-        s.event("AWSMachine", "profile", "InvalidSpec").await
-    })
-}
-
 mod long_stories {
     use super::*;
 
@@ -121,6 +65,62 @@ mod long_stories {
             }
             s.assert_mutating(&[("RunInstances", 2)]);
             Ok(())
+        })
+    }
+
+    #[test]
+    fn undeliverable_bootstrap_data_is_not_launched_until_mended() -> anyhow::Result<()> {
+        story("undeliverable", async |s| {
+            let environment = &s.environment;
+            s.cluster("dev").await?;
+            for name in ["ignition", "bottlerocket"] {
+                let secret = fixtures::bootstrap_secret(name, "{}").replace("cloud-config", name);
+                environment.apply(&secret).await?;
+            }
+            let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
+            environment.apply(&fixtures::bootstrap_secret("large", &large)).await?;
+            for (name, spec, reason, words) in [
+                ("ignition", INLINE, "StorageNotSupported", "spec.s3Bucket"),
+                (
+                    "bottlerocket",
+                    "ignition: {}",
+                    "UnsupportedFormat",
+                    "Secret bottlerocket",
+                ),
+                ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
+            ] {
+                environment.apply(&machine(name, "dev", spec)).await?;
+                let found = s.machine_lacks(name, "BootstrapDataReady", reason).await?;
+                assert!(found.contains(words), "{found}");
+            }
+            assert!(s.launches().is_empty(), "{}", s.launches());
+
+            for name in ["ignition", "large"] {
+                environment
+                    .apply(&fixtures::bootstrap_secret(name, "#cloud-config"))
+                    .await?;
+                s.machine_ready(name).await?;
+            }
+            s.assert_mutating(&[("RunInstances", 2)]);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_missing_instance_profile_is_named_with_its_remedy() -> anyhow::Result<()> {
+        story("profile", async |s| {
+            s.cluster("dev").await?;
+            let spec = format!("{INLINE}, iamInstanceProfile: nope");
+            s.machine("profile", "dev", &spec).await?;
+            let message = s.machine_lacks("profile", "InstanceReady", "InvalidSpec").await?;
+            for part in [
+                "spec.iamInstanceProfile: nope does not exist in account ",
+                ": create it, or make a new AWSMachine in place of this one; RunInstances: InvalidParameterValue: ",
+                "Value (nope)",
+            ] {
+                assert!(message.contains(part), "{part} is not in: {message}");
+            }
+            s.event("AWSMachine", "profile", "InvalidSpec").await
         })
     }
 }

@@ -89,36 +89,40 @@ pub(super) async fn put(
     scenario.patch(&kind.api_version(), &kind.name, name, labelled).await
 }
 
-#[test]
-fn ack_objects_by_name_and_selector_place_a_machine() -> anyhow::Result<()> {
-    story("ack", async |s| {
-        let foreign = Kind::new("ack.example.org", "AckCluster");
-        foreign_cluster(s, &foreign, "dev").await?;
-        let [subnet, group] = kinds(s).await?;
-        machine(s, "composed", "dev", ENTRIES).await?;
-        s.machine_lacks("composed", "NetworkReady", "NotFound").await?;
-        put_nodes(s, &group, "False").await?;
-        put_subnets(s, &subnet).await?;
-        let message = s.machine_lacks("composed", "NetworkReady", "NotReady").await?;
-        assert!(message.contains("SecurityGroup/nodes"), "{message}");
-        assert!(s.launches().is_empty(), "{}", s.launches());
+mod long_stories {
+    use super::*;
 
-        put_nodes(s, &group, "True").await?;
-        let ready = s.machine_ready("composed").await?;
-        let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
-        assert_eq!(launch.region, REGION);
-        assert_eq!(
-            launch.values("NetworkInterface.1.SecurityGroupId"),
-            [&s.network.node_security_group_id]
-        );
-        assert_eq!(
-            ready.data["status"]["network"]["sources"]["securityGroups.all"],
-            "SecurityGroup/nodes"
-        );
-        s.assert_mutating(&[("RunInstances", 1)]);
-        for kind in [&foreign, &subnet, &group] {
-            kind.forget(s).await?;
-        }
-        Ok(())
-    })
+    #[test]
+    fn ack_objects_by_name_and_selector_place_a_machine() -> anyhow::Result<()> {
+        story("ack", async |s| {
+            let foreign = Kind::new("ack.example.org", "AckCluster");
+            foreign_cluster(s, &foreign, "dev").await?;
+            let [subnet, group] = kinds(s).await?;
+            machine(s, "composed", "dev", ENTRIES).await?;
+            s.machine_lacks("composed", "NetworkReady", "NotFound").await?;
+            put_nodes(s, &group, "False").await?;
+            put_subnets(s, &subnet).await?;
+            let message = s.machine_lacks("composed", "NetworkReady", "NotReady").await?;
+            assert!(message.contains("SecurityGroup/nodes"), "{message}");
+            assert!(s.launches().is_empty(), "{}", s.launches());
+
+            put_nodes(s, &group, "True").await?;
+            let ready = s.machine_ready("composed").await?;
+            let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
+            assert_eq!(launch.region, REGION);
+            assert_eq!(
+                launch.values("NetworkInterface.1.SecurityGroupId"),
+                [&s.network.node_security_group_id]
+            );
+            assert_eq!(
+                ready.data["status"]["network"]["sources"]["securityGroups.all"],
+                "SecurityGroup/nodes"
+            );
+            s.assert_mutating(&[("RunInstances", 1)]);
+            for kind in [&foreign, &subnet, &group] {
+                kind.forget(s).await?;
+            }
+            Ok(())
+        })
+    }
 }

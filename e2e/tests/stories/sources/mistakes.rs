@@ -100,38 +100,6 @@ spec:
 }
 
 #[test]
-fn mistakes_of_an_awscluster_of_another_controller_are_named() -> anyhow::Result<()> {
-    story("managed-by-mistakes", async |s| {
-        let yaml = s.unmanaged("dev", "").replace("  unmanaged: true\n", "");
-        let yaml = yaml.replace(
-            "metadata: {name: dev}",
-            "metadata: {name: dev, annotations: {cluster.x-k8s.io/managed-by: terraform}}",
-        );
-        // Without group overrides, which count where the status has no groups.
-        let lines = yaml.lines().filter(|line| !line.contains("securityGroupOverrides"));
-        s.apply(&lines.collect::<Vec<_>>().join("\n")).await?;
-        s.apply(&fixtures::cluster("dev", Some("AWSCluster"))).await?;
-        let api = s.api(OURS, "AWSCluster").await?;
-        let write = async |status: Value| {
-            let patch = Patch::Merge(json!({"status": status}));
-            api.patch_status("dev", &PatchParams::default(), &patch).await
-        };
-        write(json!({"initialization": {"provisioned": true}})).await?;
-        s.infrastructure_provisioned("dev").await?;
-        s.machine(MACHINE, "dev", INLINE).await?;
-        waits(s, "NoSecurityGroup", "").await?;
-        write(json!({"networkStatus": {"securityGroups": {"node": {"id": 5}}}})).await?;
-        waits(s, "WrongType", "securityGroups").await?;
-        write(json!({"networkStatus": {"securityGroups": {"node": {"id": s.network.node_security_group_id}}}})).await?;
-        s.machine_ready(MACHINE).await?;
-
-        // The other controller has put no finalizer on it, and this provider puts none on what it does not reconcile.
-        s.delete(OURS, "AWSCluster", "dev").await?;
-        outlives(s).await
-    })
-}
-
-#[test]
 fn mistakes_without_an_infrastructure_object_are_named() -> anyhow::Result<()> {
     story("no-object-mistakes", async |s| {
         s.apply(&fixtures::cluster("dev", None)).await?;
@@ -351,6 +319,39 @@ mod long_stories {
             outlives(s).await?;
             balancer.forget(s).await?;
             kind.forget(s).await
+        })
+    }
+
+    #[test]
+    fn mistakes_of_an_awscluster_of_another_controller_are_named() -> anyhow::Result<()> {
+        story("managed-by-mistakes", async |s| {
+            let yaml = s.unmanaged("dev", "").replace("  unmanaged: true\n", "");
+            let yaml = yaml.replace(
+                "metadata: {name: dev}",
+                "metadata: {name: dev, annotations: {cluster.x-k8s.io/managed-by: terraform}}",
+            );
+            // Without group overrides, which count where the status has no groups.
+            let lines = yaml.lines().filter(|line| !line.contains("securityGroupOverrides"));
+            s.apply(&lines.collect::<Vec<_>>().join("\n")).await?;
+            s.apply(&fixtures::cluster("dev", Some("AWSCluster"))).await?;
+            let api = s.api(OURS, "AWSCluster").await?;
+            let write = async |status: Value| {
+                let patch = Patch::Merge(json!({"status": status}));
+                api.patch_status("dev", &PatchParams::default(), &patch).await
+            };
+            write(json!({"initialization": {"provisioned": true}})).await?;
+            s.infrastructure_provisioned("dev").await?;
+            s.machine(MACHINE, "dev", INLINE).await?;
+            waits(s, "NoSecurityGroup", "").await?;
+            write(json!({"networkStatus": {"securityGroups": {"node": {"id": 5}}}})).await?;
+            waits(s, "WrongType", "securityGroups").await?;
+            write(json!({"networkStatus": {"securityGroups": {"node": {"id": s.network.node_security_group_id}}}}))
+                .await?;
+            s.machine_ready(MACHINE).await?;
+
+            // The other controller has put no finalizer on it, and this provider puts none on what it does not reconcile.
+            s.delete(OURS, "AWSCluster", "dev").await?;
+            outlives(s).await
         })
     }
 }
