@@ -19,7 +19,7 @@ use crate::service_quotas::ServiceQuotasCalls;
 use crate::sts::StsCalls;
 
 /// The time within which a name server that can be reached has answered.
-const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most encryption keys of one machine template that are looked at: each is a call.
 const MOST_KEYS: usize = 2;

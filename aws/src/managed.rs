@@ -1,12 +1,20 @@
 //! One identity in one region for a pass over a managed cluster.
 
 use async_trait::async_trait;
-use capa_cloud::managed::{Answer, ManagedCloud, Observed, Scope};
+use capa_cloud::limits::{CallRequest, Priority};
+use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Observed, Scope};
 use capa_cloud::session::{SessionDriver, confirmed_account};
-use capa_cloud::{CloudError, ec2};
+use capa_cloud::{CloudError, elb};
+use futures::FutureExt;
+use futures::future::join;
 use parking_lot::Mutex;
 
+use crate::ec2::only_vpc;
+use crate::facts::RESOLVER_TIMEOUT;
 use crate::session::ControllerSession;
+
+/// The port with which names are looked up; any would do.
+const HTTPS: u16 = 443;
 
 /// The session of one pass over a managed cluster.
 pub(crate) struct ManagedSession {
@@ -33,6 +41,29 @@ impl ManagedSession {
             _ => Ok(()),
         }
     }
+
+    /// Both services are looked at together where the id of the VPC is known. Otherwise the look at EC2 finds it first.
+    async fn look(&self, scope: &Scope) -> Observed {
+        let (ec2, elb) = (self.session.ec2().observe(scope).boxed(), self.session.elb());
+        match &scope.vpc {
+            _ if scope.load_balancers.is_empty() => Observed {
+                ec2: ec2.await,
+                elb: elb::Observed::default(),
+            },
+            Some(vpc) => {
+                let (ec2, elb) = join(ec2, elb.observe(scope, vpc)).await;
+                Observed { ec2, elb }
+            }
+            None => {
+                let ec2 = ec2.await;
+                let elb = match only_vpc(&ec2.vpcs) {
+                    Some(vpc) => elb.observe(scope, vpc).await,
+                    None => elb::Observed::default(),
+                };
+                Observed { ec2, elb }
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -48,13 +79,31 @@ impl ManagedCloud for ManagedSession {
     }
 
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError> {
-        let ec2 = self.session.ec2().observe(scope).await;
+        let seen = self.look(scope).await;
         self.check_credentials("DescribeVpcs")?;
-        Ok(Observed { ec2 })
+        Ok(seen)
     }
 
-    async fn call(&self, call: &ec2::Call<String>) -> Result<Answer, CloudError> {
+    async fn resolves(&self, host: &str) -> bool {
+        let lookup = tokio::net::lookup_host((host, HTTPS));
+        // The resolver may repeat its question for half a minute.
+        let found = tokio::time::timeout(RESOLVER_TIMEOUT, lookup).await;
+        found.is_ok_and(|found| found.is_ok_and(|mut addresses| addresses.next().is_some()))
+    }
+
+    /// Only the leader makes the call. Calls that differ wait for turns of their own.
+    async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
         self.check_credentials(call.action())?;
-        self.session.ec2().managed_call(call).await
+        let priority = match call.effect() {
+            Effect::Create | Effect::Change => Priority::Launch,
+            Effect::Delete => Priority::Terminate,
+        };
+        let runner = self.session.ec2().runner();
+        let turn = CallRequest::of_cluster(call.action(), runner.flow(), &format!("{call:?}"), priority);
+        let permit = runner.write_permit(&turn).await?;
+        match call {
+            Call::Ec2(call) => self.session.ec2().managed_call(permit, call).await,
+            Call::Elb(call) => self.session.elb().managed_call(permit, call).await,
+        }
     }
 }

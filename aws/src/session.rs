@@ -295,6 +295,11 @@ impl ControllerSession {
         &self.calls.ec2
     }
 
+    /// The calls of Elastic Load Balancing.
+    pub(crate) fn elb(&self) -> &ElbCalls {
+        &self.calls.elb
+    }
+
     /// The names of the zones that the account can use without opting in; asked once a day.
     pub(crate) async fn zones(&self) -> Result<Vec<String>, CloudError> {
         let ask = async |ec2: Ec2Calls, (): ()| ec2.zone_names().await;
@@ -504,7 +509,7 @@ impl ClusterCloud for ControllerSession {
     }
 
     async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {
-        self.calls.elb.target_group_tags(arns).await
+        self.calls.elb.tags_by_arn(arns).await
     }
 }
 

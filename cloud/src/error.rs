@@ -255,6 +255,9 @@ pub fn classify(code: &str) -> ErrorClass {
         | "DefaultVpcDoesNotExist"
         | "DependencyViolation"
         | "DisallowedForDedicatedTenancyNetwork"
+        | "DuplicateListener"
+        | "DuplicateLoadBalancerName"
+        | "DuplicateTargetGroupName"
         | "EncryptedVolumesNotSupported"
         | "Gateway.NotAttached"
         | "InaccessibleStorageLocation"
@@ -265,7 +268,9 @@ pub fn classify(code: &str) -> ErrorClass {
         | "PermanentRedirect"
         | "Resource.AlreadyAssigned"
         | "Resource.AlreadyAssociated"
+        | "ResourceInUse"
         | "TagPolicyViolation"
+        | "TargetGroupAssociationLimit"
         | "VPCIdNotSpecified"
         | "VPCResourceNotSpecified"
         | "VolumeInUse"
@@ -284,7 +289,11 @@ pub fn classify(code: &str) -> ErrorClass {
         {
             ErrorClass::QuotaExceeded
         }
-        "TooManyTargets" | "TooManyRegistrationsForTargetId" => ErrorClass::QuotaExceeded,
+        "TooManyTargets"
+        | "TooManyRegistrationsForTargetId"
+        | "TooManyLoadBalancers"
+        | "TooManyTargetGroups"
+        | "TooManyListeners" => ErrorClass::QuotaExceeded,
         // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`; those of S3 and IAM begin with the
         // words: `NoSuchBucket`.
         _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") || code.starts_with("NoSuch") => {
@@ -336,6 +345,14 @@ mod tests {
             ("CustomerKeyHasBeenRevoked", ErrorClass::Invalid),
             ("DefaultVpcDoesNotExist", ErrorClass::Invalid),
             ("DependencyViolation", ErrorClass::Invalid),
+            ("DuplicateListener", ErrorClass::Invalid),
+            ("DuplicateLoadBalancerName", ErrorClass::Invalid),
+            ("DuplicateTargetGroupName", ErrorClass::Invalid),
+            ("ResourceInUse", ErrorClass::Invalid),
+            ("TargetGroupAssociationLimit", ErrorClass::Invalid),
+            ("TooManyLoadBalancers", ErrorClass::QuotaExceeded),
+            ("TooManyTargetGroups", ErrorClass::QuotaExceeded),
+            ("TooManyListeners", ErrorClass::QuotaExceeded),
             ("DisallowedForDedicatedTenancyNetwork", ErrorClass::Invalid),
             ("EncryptedVolumesNotSupported", ErrorClass::Invalid),
             ("Gateway.NotAttached", ErrorClass::Invalid),

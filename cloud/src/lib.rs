@@ -6,6 +6,7 @@
 
 mod api;
 pub mod ec2;
+pub mod elb;
 mod error;
 mod error_text;
 pub mod informer;

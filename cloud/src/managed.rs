@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 pub use crate::resource::{Answer, Effect, Repeat, Seen};
-use crate::{CloudError, ResolvedIdentity, ec2};
+use crate::{CloudError, ResolvedIdentity, ec2, elb};
 
 /// Whose resources a look asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,10 @@ pub struct Scope {
     pub internet_gateway: Option<String>,
     /// Ids of the Elastic IPs that are known.
     pub addresses: Vec<String>,
+    /// Names of the load balancers of the cluster. Without any, the look does not ask for load balancers.
+    pub load_balancers: Vec<String>,
+    /// Names of the target groups of the cluster.
+    pub target_groups: Vec<String>,
 }
 
 /// What a look shows of the resources of one cluster.
@@ -28,7 +32,73 @@ pub struct Scope {
 pub struct Observed {
     /// Resources of EC2.
     pub ec2: ec2::Observed,
+    /// Resources of Elastic Load Balancing.
+    pub elb: elb::Observed,
 }
+
+/// A call that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources that do
+/// not exist yet, and a call that is made names ids only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call<I> {
+    /// A call of EC2.
+    Ec2(ec2::Call<I>),
+    /// A call of Elastic Load Balancing.
+    Elb(elb::Call<I>),
+}
+
+impl<I> Call<I> {
+    /// The action of the API of the service.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::Ec2(call) => call.action(),
+            Self::Elb(call) => call.action(),
+        }
+    }
+
+    /// What the call does to the resource that it is about.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Ec2(call) => call.effect(),
+            Self::Elb(call) => call.effect(),
+        }
+    }
+
+    /// What a second call does.
+    pub fn repeat(&self) -> Repeat<'_> {
+        match self {
+            Self::Ec2(call) => call.repeat(),
+            Self::Elb(_) => Repeat::Harmless,
+        }
+    }
+
+    /// The same call with other forms of its ids.
+    ///
+    /// # Errors
+    /// The first error of `id`.
+    pub fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::Ec2(call) => Call::Ec2(call.try_map(id)?),
+            Self::Elb(call) => Call::Elb(call.try_map(id)?),
+        })
+    }
+}
+
+/// Makes calls about a resource calls of its service.
+macro_rules! calls_of {
+    ($service:ident $variant:ident: $($resource:ident $of_service:ident),+) => {$(
+        impl<I> From<$service::$resource::Call<I>> for Call<I> {
+            fn from(call: $service::$resource::Call<I>) -> Self {
+                Self::$variant($service::Call::$of_service(call))
+            }
+        }
+    )+};
+}
+
+calls_of!(
+    ec2 Ec2: vpc Vpc, subnet Subnet, internet_gateway InternetGateway, nat_gateway NatGateway, route_table RouteTable,
+    security_group SecurityGroup
+);
+calls_of!(elb Elb: load_balancer LoadBalancer, target_group TargetGroup, listener Listener);
 
 /// One account and region as a managed cluster uses it. Whoever holds it may write; the reconciler of unmanaged
 /// clusters has [`crate::ClusterCloud`].
@@ -43,11 +113,13 @@ pub trait ManagedCloud: Send + Sync {
     /// # Errors
     /// The credentials have been replaced since the pass obtained their account.
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError>;
+    /// Whether the resolver of the provider's machine knows the host name.
+    async fn resolves(&self, host: &str) -> bool;
     /// Makes one call.
     ///
     /// # Errors
     /// Those of AWS; and the credentials have been replaced since the pass obtained their account.
-    async fn call(&self, call: &ec2::Call<String>) -> Result<Answer, CloudError>;
+    async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError>;
 }
 
 /// Gives the sessions that managed clusters are reconciled with.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::{
@@ -345,6 +345,12 @@ pub trait ClusterKubernetes: Kubernetes {
         &self,
         cluster: &AWSCluster,
         status: &AWSClusterStatus,
+    ) -> Result<AWSCluster, KubernetesError>;
+    /// Sets the endpoint in the spec of an AWSCluster that has none, and returns the updated object.
+    async fn publish_endpoint(
+        &self,
+        cluster: &AWSCluster,
+        endpoint: &ControlPlaneEndpoint,
     ) -> Result<AWSCluster, KubernetesError>;
     /// Adds the provider's finalizer and returns the updated object.
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError>;

@@ -19,6 +19,8 @@ from moto.ec2.responses._base_response import EC2BaseResponse
 from moto.ec2.responses.nat_gateways import NatGateways
 from moto.ec2.responses.route_tables import RouteTables
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix, is_tag_filter
+from moto.elbv2.exceptions import DuplicateListenerError, DuplicateLoadBalancerName
+from moto.elbv2.models import ELBv2Backend
 from moto.iam.exceptions import NotFoundException
 from moto.ssm.models import SimpleSystemManagerBackend
 
@@ -46,6 +48,7 @@ def apply():
     let_nat_gateways_take_time()
     know_client_tokens()
     tell_rules_apart_as_ec2_does()
+    keep_names_and_ports_of_load_balancers_unique()
     let_the_images_of_eks_be_published()
 
 
@@ -309,6 +312,34 @@ def tell_rules_apart_as_ec2_does():
 
     SecurityGroupRule.__init__ = make_rule
     SecurityGroupRule.__eq__ = lambda self, other: key(self) == key(other)
+
+
+def keep_names_and_ports_of_load_balancers_unique():
+    """A second call with the same settings answers with the load balancer of the first one; moto makes a second one."""
+    create = ELBv2Backend.create_load_balancer
+    listen = ELBv2Backend.create_listener
+
+    def create_load_balancer(self, name, security_groups, subnet_ids, *args, scheme="internet-facing", **kwargs):
+        for balancer in self.load_balancers.values():
+            if balancer.name == name:
+                is_same = (
+                    balancer.scheme == scheme
+                    and set(balancer.security_groups or []) == set(security_groups or [])
+                    and {subnet.id for subnet in balancer.subnets} == set(subnet_ids)
+                )
+                if not is_same:
+                    raise DuplicateLoadBalancerName()
+                return balancer
+        return create(self, name, security_groups, subnet_ids, *args, scheme=scheme, **kwargs)
+
+    def create_listener(self, load_balancer_arn, protocol, port, *args, **kwargs):
+        balancer = self.load_balancers.get(load_balancer_arn)
+        if balancer and any(str(listener.port) == str(port) for listener in balancer.listeners.values()):
+            raise DuplicateListenerError()
+        return listen(self, load_balancer_arn, protocol, port, *args, **kwargs)
+
+    ELBv2Backend.create_load_balancer = create_load_balancer
+    ELBv2Backend.create_listener = create_listener
 
 
 def let_the_images_of_eks_be_published():

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::ec2::{Call, InternetGateway, NatGateway, RouteTable, SecurityGroup, Subnet, Vpc, VpcDns};
-use capa_cloud::managed::Answer;
+use capa_cloud::ec2::{InternetGateway, NatGateway, RouteTable, SecurityGroup, Subnet, Vpc, VpcDns};
+use capa_cloud::elb::{Listener, LoadBalancer, TargetGroup};
+use capa_cloud::managed::{Answer, Call, Observed, Scope};
 use capa_cloud::{CloudError, ElasticIp};
 use parking_lot::Mutex;
 
 use crate::behaviour::Behaviour;
 use crate::contents::Contents;
-use crate::ec2::Ec2;
+use crate::ec2::{Ec2, vpc_of};
+use crate::elb::Elb;
 use crate::faults::Fault;
 use crate::journal::Entry;
 
@@ -25,6 +27,7 @@ pub struct FakeAccount {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) ec2: Ec2,
+    pub(crate) elb: Elb,
     /// Ids that a test added by hand, also after they were removed.
     pub(crate) foreign: BTreeSet<String>,
     faults: BTreeMap<usize, Fault>,
@@ -63,6 +66,12 @@ impl FakeAccount {
     /// replaces the former. A gateway in a VPC without an internet gateway fails without a plan.
     pub fn fail_nat_gateways(&self, count: usize, code: &str, message: &str) {
         self.state.lock().ec2.plan_failures(count, code, message);
+    }
+
+    /// Plans that the next `count` load balancers fail at the end of provisioning, with this message. A later plan
+    /// replaces the former.
+    pub fn fail_load_balancers(&self, count: usize, message: &str) {
+        self.state.lock().elb.plan_failures(count, message);
     }
 
     /// Whether a fault has ended the process. A call of an ended process never completes: the caller drops its pass.
@@ -106,13 +115,15 @@ impl FakeAccount {
 
     /// All that is in the account, without ids: equal for two accounts in which the same things exist.
     pub fn contents(&self) -> Contents {
-        Contents::of(&self.state.lock().ec2)
+        let state = self.state.lock();
+        Contents::of(&state.ec2, &state.elb)
     }
 
     /// Whether nothing is in the account. NAT gateways that are deleted, main route tables and default security
     /// groups do not count.
     pub fn is_empty(&self) -> bool {
-        self.state.lock().ec2.is_empty()
+        let state = self.state.lock();
+        state.ec2.is_empty() && state.elb.is_empty()
     }
 
     /// All VPCs, hidden ones too, oldest first.
@@ -151,6 +162,22 @@ impl FakeAccount {
         self.state.lock().ec2.all_security_groups()
     }
 
+    /// All load balancers with their attributes, hidden ones too, in order of their ARNs.
+    pub fn load_balancers(&self) -> Vec<LoadBalancer> {
+        let state = self.state.lock();
+        state.elb.all_load_balancers(&state.ec2)
+    }
+
+    /// All target groups with their attributes, hidden ones too, in order of their ARNs.
+    pub fn target_groups(&self) -> Vec<TargetGroup> {
+        self.state.lock().elb.all_target_groups()
+    }
+
+    /// All listeners, hidden ones too, in order of their ARNs.
+    pub fn listeners(&self) -> Vec<Listener> {
+        self.state.lock().elb.all_listeners()
+    }
+
     /// The DNS attributes of a VPC; `None` if it does not exist.
     pub fn dns(&self, vpc: &str) -> Option<VpcDns> {
         self.state.lock().ec2.dns_of(vpc)
@@ -162,6 +189,14 @@ impl State {
         self.crashed_by.is_some()
     }
 
+    /// All describes of a look.
+    pub(crate) fn observe(&mut self, scope: &Scope) -> Observed {
+        let ec2 = self.ec2.observe(scope);
+        let vpc = vpc_of(scope, ec2.vpcs.got().map(Vec::as_slice));
+        let elb = self.elb.observe(&mut self.ec2, scope, vpc.as_deref());
+        Observed { ec2, elb }
+    }
+
     /// Makes a call and records it. `None`: the process that called has ended.
     pub(crate) fn call(&mut self, call: &Call<String>) -> Option<Result<Answer, CloudError>> {
         let fault = match self.crashed_by {
@@ -169,11 +204,14 @@ impl State {
             Some(_) => return None,
             None => self.faults.get(&self.journal.len()).copied(),
         };
-        let reaches_ec2 = fault.is_none_or(Fault::takes_effect);
-        let effect = reaches_ec2.then(|| self.ec2.call(call));
+        let reaches_aws = fault.is_none_or(Fault::takes_effect);
+        let effect = reaches_aws.then(|| match call {
+            Call::Ec2(call) => self.ec2.call(call),
+            Call::Elb(call) => self.elb.call(&mut self.ec2, call),
+        });
         let answer = match fault {
             None => effect.clone(),
-            Some(fault) => fault.answer(call.action()),
+            Some(fault) => fault.answer(call),
         };
         self.crashed_by = fault.filter(|fault| fault.is_crash());
         self.journal.push(Entry {

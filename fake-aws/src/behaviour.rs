@@ -1,4 +1,4 @@
-//! The behaviour that EC2's documentation does not define and that a test can set.
+//! The behaviour that AWS's documentation does not define and that a test can set.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,6 +21,10 @@ pub struct Behaviour {
     pub nat_gateway_pending: Duration,
     /// Time for which a NAT gateway is deleting before it is deleted, from the Delete call on. Default: 20 seconds.
     pub nat_gateway_deleting: Duration,
+    /// Time for which a new load balancer is provisioning before it is active or has failed. Default: 20 seconds.
+    pub load_balancer_provisioning: Duration,
+    /// Time for which the interfaces of a deleted load balancer live on. Default: 20 seconds.
+    pub load_balancer_interfaces: Duration,
     /// Maximum number of VPCs. Default: 5.
     pub vpc_quota: usize,
     /// Maximum number of internet gateways. Default: 5.
@@ -35,7 +39,14 @@ pub struct Behaviour {
     pub security_group_quota: usize,
     /// Maximum number of rules for incoming traffic of a security group. Default: 60.
     pub rules_quota: usize,
-    /// Describe actions that EC2 refuses with `UnauthorizedOperation`, for example `DescribeSubnets`. Default: none.
+    /// Maximum number of load balancers. Default: 50.
+    pub load_balancer_quota: usize,
+    /// Maximum number of target groups. Default: 3000.
+    pub target_group_quota: usize,
+    /// Whether no resolver knows any host name. Default: false.
+    pub unresolved: bool,
+    /// Describe actions that AWS refuses, for example `DescribeSubnets`: EC2 with `UnauthorizedOperation`, Elastic Load
+    /// Balancing with `AccessDenied`. Default: none.
     pub refused_describes: BTreeSet<String>,
 }
 
@@ -49,6 +60,8 @@ impl Default for Behaviour {
             hidden_tags: Duration::ZERO,
             nat_gateway_pending: Duration::from_secs(20),
             nat_gateway_deleting: Duration::from_secs(20),
+            load_balancer_provisioning: Duration::from_secs(20),
+            load_balancer_interfaces: Duration::from_secs(20),
             vpc_quota: 5,
             internet_gateway_quota: 5,
             address_quota: 5,
@@ -56,6 +69,9 @@ impl Default for Behaviour {
             route_table_quota: 200,
             security_group_quota: 2500,
             rules_quota: 60,
+            load_balancer_quota: 50,
+            target_group_quota: 3000,
+            unresolved: false,
             refused_describes: BTreeSet::new(),
         }
     }

@@ -1,12 +1,17 @@
 //! What is in an account, without ids and ages, to compare what two runs leave behind.
 
-use std::collections::BTreeMap;
+mod load_balancing;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
 use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, SecurityGroup, Subnet, Vpc};
 
 use crate::ec2::{Ec2, LOCAL, is_untouched};
+use crate::elb::Elb;
+
+pub use load_balancing::{HealthCheckContents, ListenerContents, LoadBalancerContents, TargetGroupContents};
 
 /// All resources of an account in one order. Two accounts with the same resources have equal contents, whatever the
 /// ids are and in whichever order the resources were made. Whether a resource is pending, hidden, failed or deleting
@@ -19,6 +24,8 @@ pub struct Contents {
     pub unattached_internet_gateways: Vec<Tags>,
     /// The Elastic IPs.
     pub addresses: Vec<AddressContents>,
+    /// The target groups whose VPC does not exist any more.
+    pub target_groups_without_vpc: Vec<TargetGroupContents>,
 }
 
 /// An Elastic IP.
@@ -51,6 +58,10 @@ pub struct VpcContents {
     pub route_tables: Vec<RouteTableContents>,
     /// The security groups; the default one only with tags or rules that it does not have from its creation.
     pub security_groups: Vec<SecurityGroupContents>,
+    /// The load balancers.
+    pub load_balancers: Vec<LoadBalancerContents>,
+    /// The target groups.
+    pub target_groups: Vec<TargetGroupContents>,
 }
 
 /// A NAT gateway.
@@ -118,8 +129,9 @@ pub struct SubnetContents {
 }
 
 impl Contents {
-    pub(crate) fn of(ec2: &Ec2) -> Self {
-        let vpcs = ec2.all_vpcs().into_iter().map(|vpc| vpc_contents(ec2, vpc));
+    pub(crate) fn of(ec2: &Ec2, elb: &Elb) -> Self {
+        let ids: BTreeSet<_> = ec2.all_vpcs().into_iter().map(|vpc| vpc.id).collect();
+        let vpcs = ec2.all_vpcs().into_iter().map(|vpc| vpc_contents(ec2, elb, vpc));
         Self {
             vpcs: sorted(vpcs),
             unattached_internet_gateways: gateways(ec2, None),
@@ -127,11 +139,12 @@ impl Contents {
                 is_associated: address.association_id.is_some(),
                 tags: address.tags,
             })),
+            target_groups_without_vpc: load_balancing::target_groups(elb, |vpc| !ids.contains(vpc)),
         }
     }
 }
 
-fn vpc_contents(ec2: &Ec2, vpc: Vpc) -> VpcContents {
+fn vpc_contents(ec2: &Ec2, elb: &Elb, vpc: Vpc) -> VpcContents {
     let dns = ec2.dns_of(&vpc.id).unwrap_or_default();
     let subnets = ec2.all_subnets().into_iter().filter(|subnet| subnet.vpc_id == vpc.id);
     let nat_gateways = ec2.all_nat_gateways().into_iter();
@@ -151,6 +164,8 @@ fn vpc_contents(ec2: &Ec2, vpc: Vpc) -> VpcContents {
         route_tables: sorted(tables.filter(|table| !table.is_untouched())),
         security_groups: sorted(groups.map(|group| group_contents(ec2, group))),
         subnets: sorted(subnets.map(subnet_contents)),
+        load_balancers: load_balancing::load_balancers_of(ec2, elb, &vpc.id),
+        target_groups: load_balancing::target_groups(elb, |known| known == vpc.id),
         internet_gateways: gateways(ec2, Some(&vpc.id)),
         cidr_blocks: vpc.cidr_blocks,
         tags: vpc.tags,

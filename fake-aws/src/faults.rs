@@ -1,14 +1,14 @@
 //! Faults of single calls.
 
 use capa_cloud::CloudError;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::{Answer, Call};
 
 /// What goes wrong with a call that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// EC2 refuses the call with this code. The call takes no effect.
+    /// AWS refuses the call with this code. The call takes no effect.
     Refused(&'static str),
-    /// EC2 throttles the call. The call takes no effect.
+    /// AWS throttles the call. The call takes no effect.
     Throttled,
     /// The call takes effect, and its answer is lost.
     AnswerLost,
@@ -23,7 +23,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether the call takes effect, as far as EC2's rules allow it.
+    /// Whether the call takes effect, as far as AWS's rules allow it.
     pub fn takes_effect(self) -> bool {
         matches!(self, Self::AnswerLost | Self::CrashAfter | Self::CrashInFlight)
     }
@@ -34,20 +34,28 @@ impl Fault {
     }
 
     /// The answer that the caller gets; `None` if the caller ends.
-    pub(crate) fn answer(self, action: &'static str) -> Option<Result<Answer, CloudError>> {
+    pub(crate) fn answer(self, call: &Call<String>) -> Option<Result<Answer, CloudError>> {
+        let action = call.action();
         match self {
             Self::Refused(code) => Some(Err(refusal(action, code))),
-            Self::Throttled => Some(Err(refusal(action, "RequestLimitExceeded"))),
+            Self::Throttled => {
+                let code = match call {
+                    Call::Ec2(_) => "RequestLimitExceeded",
+                    Call::Elb(_) => "Throttling",
+                };
+                Some(Err(refusal(action, code)))
+            }
             Self::AnswerLost | Self::NoEffect => Some(Err(CloudError::no_answer(action, "the answer was lost"))),
             Self::CrashBefore | Self::CrashAfter | Self::CrashInFlight => None,
         }
     }
 }
 
-/// A refusal that does not follow from EC2's rules.
+/// A refusal that does not follow from AWS's rules.
 pub(crate) fn refusal(action: &'static str, code: &str) -> CloudError {
     let message = match code {
         "UnauthorizedOperation" => format!("You are not authorized to perform: ec2:{action}"),
+        "AccessDenied" => format!("User is not authorized to perform: elasticloadbalancing:{action}"),
         _ => format!("The test refuses {action}"),
     };
     CloudError::answered(action, code, &message)

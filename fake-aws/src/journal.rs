@@ -4,8 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use capa_cloud::CloudError;
-use capa_cloud::ec2::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::{Answer, Call};
 
 /// One call that changes something, as it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +13,7 @@ pub struct Entry {
     pub at: Duration,
     /// The call.
     pub call: Call<String>,
-    /// What EC2 did; `None` if a fault kept the call from EC2's rules.
+    /// What AWS did; `None` if a fault kept the call from AWS's rules.
     pub effect: Option<Result<Answer, CloudError>>,
     /// The answer that the caller got; `None` if the caller ended before.
     pub answer: Option<Result<Answer, CloudError>>,

@@ -1,17 +1,19 @@
-//! An AWS account in memory, for tests of managed clusters: EC2's rules for the resources that a managed cluster makes,
-//! a clock that the test moves, and faults at chosen calls. Nothing here uses real time or chance, so the same calls
-//! give the same answers and ids.
+//! An AWS account in memory, for tests of managed clusters: the rules of EC2 and Elastic Load Balancing for the
+//! resources that a managed cluster makes, a clock that the test moves, and faults at chosen calls. Nothing here uses
+//! real time or chance, so the same calls give the same answers and ids.
 //!
 //! A test holds a [`FakeAccount`], and gives clones of it to the reconciler as
-//! [`ManagedCloud`](capa_cloud::managed::ManagedCloud). The test sets what EC2 does not define with a [`Behaviour`],
+//! [`ManagedCloud`](capa_cloud::managed::ManagedCloud). The test sets what AWS does not define with a [`Behaviour`],
 //! plans a [`Fault`] for single calls, and compares what two runs leave behind by their [`Contents`].
 //!
-//! Each resource has a file with the same name as in [`capa_cloud::ec2`]; Elastic IPs have one of their own.
+//! Each resource has a file with the same name as in [`capa_cloud::ec2`] or [`capa_cloud::elb`]; Elastic IPs and the
+//! interfaces of load balancers have one each of their own.
 
 mod account;
 mod behaviour;
 mod contents;
 mod ec2;
+mod elb;
 mod faults;
 mod journal;
 mod managed;
@@ -22,8 +24,8 @@ mod tests;
 pub use account::FakeAccount;
 pub use behaviour::Behaviour;
 pub use contents::{
-    AddressContents, Contents, NatGatewayContents, RouteTableContents, RuleContents, SecurityGroupContents,
-    SubnetContents, VpcContents,
+    AddressContents, Contents, HealthCheckContents, ListenerContents, LoadBalancerContents, NatGatewayContents,
+    RouteTableContents, RuleContents, SecurityGroupContents, SubnetContents, TargetGroupContents, VpcContents,
 };
 pub use faults::Fault;
 pub use journal::Entry;

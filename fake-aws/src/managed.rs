@@ -4,19 +4,17 @@ use std::future::pending;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use capa_cloud::ec2::Call;
-use capa_cloud::managed::{Answer, ManagedCloud, ManagedClouds, Observed, Scope};
+use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedClouds, Observed, Scope};
 use capa_cloud::{CloudError, ResolvedIdentity};
 
-use crate::account::FakeAccount;
-use crate::ec2::Ec2;
+use crate::account::{FakeAccount, State};
 
 impl FakeAccount {
     /// The answer to a call that only reads. It never comes if the process has ended.
-    async fn read<T>(&self, answer: impl FnOnce(&mut Ec2) -> T + Send) -> T {
+    async fn read<T>(&self, answer: impl FnOnce(&mut State) -> T + Send) -> T {
         let answered = {
             let mut state = self.state.lock();
-            (!state.is_crashed()).then(|| answer(&mut state.ec2))
+            (!state.is_crashed()).then(|| answer(&mut state))
         };
         match answered {
             Some(answer) => answer,
@@ -28,20 +26,19 @@ impl FakeAccount {
 #[async_trait]
 impl ManagedCloud for FakeAccount {
     async fn account_id(&self) -> Result<String, CloudError> {
-        self.read(|ec2| Ok(ec2.account_id())).await
+        self.read(|state| Ok(state.ec2.account_id())).await
     }
 
     async fn zones(&self) -> Result<Vec<String>, CloudError> {
-        self.read(Ec2::zones).await
+        self.read(|state| state.ec2.zones()).await
     }
 
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError> {
-        self.read(|ec2| {
-            Ok(Observed {
-                ec2: ec2.observe(scope),
-            })
-        })
-        .await
+        self.read(|state| Ok(state.observe(scope))).await
+    }
+
+    async fn resolves(&self, _host: &str) -> bool {
+        self.read(|state| !state.ec2.behaviour.unresolved).await
     }
 
     async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {

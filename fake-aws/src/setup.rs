@@ -1,5 +1,6 @@
 //! What users and other controllers do in an account: resources that were there before, and changes by hand.
 
+mod load_balancer;
 mod nat_gateway;
 mod route_table;
 mod security_group;
@@ -8,7 +9,7 @@ use capa_api::common::Tags;
 use capa_cloud::ec2::VpcDns;
 use capa_cloud::ec2::subnet::Attribute;
 
-use crate::account::FakeAccount;
+use crate::account::{FakeAccount, State};
 use crate::ec2::Ec2;
 
 /// Resources that were there before. EC2's rules and quotas do not hold them up; they count against the quotas.
@@ -30,8 +31,12 @@ impl FakeAccount {
     }
 
     fn add(&self, add: impl FnOnce(&mut Ec2) -> String) -> String {
+        self.add_any(|state| add(&mut state.ec2))
+    }
+
+    fn add_any(&self, add: impl FnOnce(&mut State) -> String) -> String {
         let mut state = self.state.lock();
-        let id = add(&mut state.ec2);
+        let id = add(&mut state);
         state.foreign.insert(id.clone());
         id
     }
@@ -71,18 +76,21 @@ impl FakeAccount {
     #[must_use]
     pub fn set_tags(&self, id: &str, tags: Tags) -> bool {
         let mut state = self.state.lock();
-        let Some(known) = tags_mut(&mut state.ec2, id) else {
+        let Some(known) = tags_mut(&mut state, id) else {
             return false;
         };
         *known = tags;
         true
     }
 
-    /// Removes a VPC with its subnets, NAT gateways, route tables and security groups, and detaches its internet
-    /// gateway.
+    /// Removes a VPC with its subnets, NAT gateways, route tables, security groups and load balancers, and detaches its
+    /// internet gateway. Target groups stay.
     #[must_use]
     pub fn remove_vpc(&self, id: &str) -> bool {
-        self.state.lock().ec2.remove_vpc(id)
+        let mut state = self.state.lock();
+        let State { ec2, elb, .. } = &mut *state;
+        elb.remove_load_balancers_of(ec2, id);
+        ec2.remove_vpc(id)
     }
 
     /// Removes a subnet with its NAT gateways, whose Elastic IPs are free then, and with its association.
@@ -98,7 +106,11 @@ impl FakeAccount {
     }
 }
 
-fn tags_mut<'e>(ec2: &'e mut Ec2, id: &str) -> Option<&'e mut Tags> {
+fn tags_mut<'e>(state: &'e mut State, id: &str) -> Option<&'e mut Tags> {
+    let State { ec2, elb, .. } = state;
+    if id.starts_with("arn:") {
+        return elb.tags_mut(id);
+    }
     match id.split_once('-') {
         Some(("vpc", _)) => ec2.vpc_mut(id).map(|vpc| &mut vpc.tags),
         Some(("subnet", _)) => ec2.subnet_mut(id).map(|subnet| &mut subnet.tags),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
@@ -441,6 +441,16 @@ impl ClusterKubernetes for Manager {
         let status = status.clone();
         let write = |cluster: &mut AWSCluster| cluster.status = Some(status);
         self.write("PUT AWSCluster/status", cluster, write).await
+    }
+
+    async fn publish_endpoint(
+        &self,
+        cluster: &AWSCluster,
+        endpoint: &ControlPlaneEndpoint,
+    ) -> Result<AWSCluster, KubernetesError> {
+        let endpoint = endpoint.clone();
+        let write = |cluster: &mut AWSCluster| cluster.spec.control_plane_endpoint = Some(endpoint);
+        self.write("PATCH AWSCluster/endpoint", cluster, write).await
     }
 
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {

@@ -99,7 +99,7 @@ fn allowed_on(action: &Action, grant: &Grant) -> String {
         Condition::Always | Condition::GivenToCluster => return on,
         Condition::MarkedAtLaunch | Condition::NetworkAtCreation => "when they get the provider's role tag",
         Condition::Marked | Condition::Network => "with the provider's role tag",
-        Condition::Within(actions) => return format!("{on} within {}", actions.join(", ")),
+        Condition::Within { actions, .. } => return format!("{on} within {}", actions.join(", ")),
         Condition::MarkedForOtherTags => "with the provider's role tag, for other tags than the provider's",
         Condition::WithinLaunch => "within RunInstances, AllocateHosts and AllocateAddress",
         Condition::PassedToInstance => "for instances",

@@ -145,9 +145,9 @@ impl Given {
             Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", self.creating()),
             Condition::NetworkAtCreation => self.of_network("aws:RequestTag"),
             Condition::Network => self.of_network("aws:ResourceTag"),
-            Condition::Within(actions) => {
+            Condition::Within { service, actions } => {
                 let actions: Vec<String> = actions.iter().map(|name| (*name).to_owned()).collect();
-                when("StringEquals", "ec2:CreateAction", actions)
+                when("StringEquals", &format!("{service}:CreateAction"), actions)
             }
             Condition::PassedToInstance => when("StringEquals", "iam:PassedToService", [format!("ec2.{domain}")]),
             Condition::ThroughEc2 => when("StringLike", "kms:ViaService", [format!("ec2.*.{domain}")]),
@@ -440,6 +440,8 @@ mod tests {
             ("CreateNatGateways", "aws:RequestTag"),
             ("CreateNatGatewaysWith", "aws:ResourceTag"),
             ("ChangeNetworks", "aws:ResourceTag"),
+            ("CreateLoadBalancers", "aws:RequestTag"),
+            ("ChangeLoadBalancers", "aws:ResourceTag"),
         ] {
             let marked = json!({"Null": {format!("{tags}/{role}"): ["false"]}});
             assert_eq!(statement(&everybody, sid)["Condition"], marked, "{sid}");
@@ -453,12 +455,18 @@ mod tests {
                 "CreateVpc", "CreateSubnet", "CreateInternetGateway", "AllocateAddress", "CreateNatGateway", "CreateRouteTable", "CreateSecurityGroup",
             ]}})
         );
+        assert_eq!(
+            statement(&everybody, "TagLoadBalancers")["Condition"],
+            json!({"StringEquals": {"elasticloadbalancing:CreateAction": [
+                "CreateLoadBalancer", "CreateTargetGroup", "CreateListener",
+            ]}})
+        );
         let reads = statement(&everybody, "Read");
         let reads = reads["Action"].as_array().cloned().unwrap_or_default();
         assert!(
             reads
                 .iter()
-                .all(|action| action.as_str().is_some_and(|name| name.starts_with("ec2:Describe")))
+                .all(|action| action.as_str().is_some_and(|name| name.contains(":Describe")))
         );
         // The request with the tags of a subnet is no reason to create it in a foreign VPC.
         assert_eq!(

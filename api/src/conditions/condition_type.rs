@@ -25,6 +25,8 @@ pub enum ConditionType {
     NatGatewaysReady,
     /// The security groups of a managed cluster exist and have their rules.
     ClusterSecurityGroupsReady,
+    /// The load balancers of the API server of a managed cluster work.
+    LoadBalancerReady,
     /// The route tables of a managed cluster have their routes and are those of its subnets.
     RouteTablesReady,
     /// The network that a machine runs in still equals its network sources. The condition does not count for `Ready`.

@@ -51,6 +51,8 @@ pub enum Reason {
     WaitingForSubnets,
     /// NAT gateways do not exist or do not work yet.
     WaitingForNatGateways,
+    /// The name of a load balancer does not resolve yet.
+    WaitingForDNSName,
     /// The instance is not running yet.
     WaitingForRunning,
     /// The managed mode is not offered yet.
@@ -135,6 +137,7 @@ impl Reason {
                 | Self::WaitingForVpc
                 | Self::WaitingForSubnets
                 | Self::WaitingForNatGateways
+                | Self::WaitingForDNSName
                 | Self::Creating
                 | Self::Deleting
                 | Self::Registering

@@ -32,29 +32,41 @@ impl Field {
 /// The table.
 pub(super) const FIELDS: &[Field] = &[
     managed("partition"),
-    managed("controlPlaneLoadBalancer.scheme").but(&[r#""internet-facing""#]),
-    managed("controlPlaneLoadBalancer.crossZoneLoadBalancing").but(&["false"]),
-    managed("controlPlaneLoadBalancer.subnets"),
-    managed("controlPlaneLoadBalancer.healthCheckProtocol"),
-    managed("controlPlaneLoadBalancer.healthCheck"),
-    managed("controlPlaneLoadBalancer.additionalSecurityGroups"),
-    managed("controlPlaneLoadBalancer.additionalListeners"),
-    managed("controlPlaneLoadBalancer.ingressRules"),
+    managed("controlPlaneLoadBalancer.scheme")
+        .but(&[r#""internet-facing""#])
+        .works(),
+    managed("controlPlaneLoadBalancer.crossZoneLoadBalancing")
+        .but(&["false"])
+        .works(),
+    managed("controlPlaneLoadBalancer.subnets").works(),
+    managed("controlPlaneLoadBalancer.healthCheckProtocol").works(),
+    managed("controlPlaneLoadBalancer.healthCheck").works(),
+    managed("controlPlaneLoadBalancer.additionalSecurityGroups").works(),
+    managed("controlPlaneLoadBalancer.additionalListeners").works(),
+    managed("controlPlaneLoadBalancer.ingressRules").works(),
     managed("controlPlaneLoadBalancer.disableHostsRewrite").but(&["false"]),
-    managed("controlPlaneLoadBalancer.preserveClientIP").but(&["false"]),
-    managed("controlPlaneLoadBalancer.targetGroupIPType"),
-    managed("controlPlaneLoadBalancer.dnsResolutionCheck"),
-    managed("secondaryControlPlaneLoadBalancer.scheme").but(&[r#""internet-facing""#]),
-    managed("secondaryControlPlaneLoadBalancer.crossZoneLoadBalancing").but(&["false"]),
-    managed("secondaryControlPlaneLoadBalancer.subnets"),
-    managed("secondaryControlPlaneLoadBalancer.healthCheckProtocol"),
-    managed("secondaryControlPlaneLoadBalancer.healthCheck"),
-    managed("secondaryControlPlaneLoadBalancer.additionalSecurityGroups"),
-    managed("secondaryControlPlaneLoadBalancer.additionalListeners"),
-    managed("secondaryControlPlaneLoadBalancer.ingressRules"),
+    managed("controlPlaneLoadBalancer.preserveClientIP")
+        .but(&["false"])
+        .works(),
+    managed("controlPlaneLoadBalancer.targetGroupIPType").but(&[r#""ipv4""#]),
+    managed("controlPlaneLoadBalancer.dnsResolutionCheck").works(),
+    managed("secondaryControlPlaneLoadBalancer.scheme")
+        .but(&[r#""internet-facing""#])
+        .works(),
+    managed("secondaryControlPlaneLoadBalancer.crossZoneLoadBalancing")
+        .but(&["false"])
+        .works(),
+    managed("secondaryControlPlaneLoadBalancer.subnets").works(),
+    managed("secondaryControlPlaneLoadBalancer.healthCheckProtocol").works(),
+    managed("secondaryControlPlaneLoadBalancer.healthCheck").works(),
+    managed("secondaryControlPlaneLoadBalancer.additionalSecurityGroups").works(),
+    managed("secondaryControlPlaneLoadBalancer.additionalListeners").works(),
+    managed("secondaryControlPlaneLoadBalancer.ingressRules").works(),
     managed("secondaryControlPlaneLoadBalancer.disableHostsRewrite").but(&["false"]),
-    managed("secondaryControlPlaneLoadBalancer.preserveClientIP").but(&["false"]),
-    managed("secondaryControlPlaneLoadBalancer.targetGroupIPType"),
+    managed("secondaryControlPlaneLoadBalancer.preserveClientIP")
+        .but(&["false"])
+        .works(),
+    managed("secondaryControlPlaneLoadBalancer.targetGroupIPType").but(&[r#""ipv4""#]),
     managed("secondaryControlPlaneLoadBalancer.dnsResolutionCheck"),
     managed("bastion"),
     managed("s3Bucket.controlPlaneIAMInstanceProfile").or(ALLOW_READING),

@@ -54,7 +54,7 @@ impl Ec2Calls {
             ElasticIpCall::Release { .. } => Priority::Terminate,
         };
         let turn = CallRequest::of_machine(call.action(), self.runner.flow(), machine, priority);
-        let permit = self.write_permit(&turn).await?;
+        let permit = self.runner.write_permit(&turn).await?;
         match call {
             ElasticIpCall::Allocate { pool, tags } => {
                 let action = permit.action;

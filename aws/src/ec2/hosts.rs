@@ -37,7 +37,7 @@ impl Ec2Calls {
         request: &HostRequest,
     ) -> Result<String, CloudError> {
         let turn = CallRequest::of_machine("AllocateHosts", self.runner.flow(), machine, Priority::Launch);
-        let permit = self.write_permit(&turn).await?;
+        let permit = self.runner.write_permit(&turn).await?;
         let action = permit.action;
         let tags = TagSpecification::builder()
             .resource_type(ResourceType::DedicatedHost)
@@ -61,7 +61,7 @@ impl Ec2Calls {
     /// Releases one host. The answer lists the hosts that are not released, with their errors.
     pub(crate) async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
         let turn = CallRequest::of_machine("ReleaseHosts", self.runner.flow(), machine, Priority::Terminate);
-        let permit = self.write_permit(&turn).await?;
+        let permit = self.runner.write_permit(&turn).await?;
         let action = permit.action;
         let request = self.client.release_hosts().host_ids(host_id);
         let answer = self.runner.call(permit, request.send()).await?;

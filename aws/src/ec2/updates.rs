@@ -78,14 +78,7 @@ impl Ec2Calls {
     /// makes the call.
     async fn update_permit(&self, action: &'static str, machine: &MachineKey) -> Result<Permit, CloudError> {
         let turn = CallRequest::update(action, self.runner.flow(), machine);
-        self.write_permit(&turn).await
-    }
-
-    /// The permit of a write that only the leader makes.
-    pub(super) async fn write_permit(&self, turn: &CallRequest) -> Result<Permit, CloudError> {
-        let permit = self.runner.permit(turn).await?;
-        self.runner.wait_until_leading().await;
-        Ok(permit)
+        self.runner.write_permit(&turn).await
     }
 }
 

@@ -6,8 +6,8 @@ use aws_sdk_elasticloadbalancingv2::types;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{Answer, HealthCheck, Listener, LoadBalancer, TargetGroup};
 
-use super::ElbCalls;
 use super::load_balancers::forwarded_to;
+use super::{ElbCalls, text};
 use crate::ec2::failure;
 use crate::sdk::pages::Page;
 
@@ -41,7 +41,7 @@ impl ElbCalls {
         Ok(Some(balancer))
     }
 
-    async fn attributes_of_target_group(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
+    pub(super) async fn attributes_of_target_group(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
         let request = self.client.describe_target_group_attributes().target_group_arn(arn);
         let answer = self
             .runner
@@ -53,7 +53,7 @@ impl ElbCalls {
             .collect())
     }
 
-    async fn attributes_of_load_balancer(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
+    pub(super) async fn attributes_of_load_balancer(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
         let request = self.client.describe_load_balancer_attributes().load_balancer_arn(arn);
         let answer = self
             .runner
@@ -89,10 +89,6 @@ impl ElbCalls {
         };
         self.runner.describe("DescribeListeners", &query, fetch).await
     }
-}
-
-fn text(text: Option<&str>) -> String {
-    text.unwrap_or_default().to_owned()
 }
 
 fn target_group(group: &types::TargetGroup) -> TargetGroup {

@@ -3,6 +3,7 @@
 mod classic;
 mod facts;
 mod load_balancers;
+mod managed;
 mod target_groups;
 
 use std::time::Duration;
@@ -48,4 +49,8 @@ impl ElbCalls {
             Group::Classic(name) => self.classic_call(permit, name, &call.request).await,
         }
     }
+}
+
+fn text(text: Option<&str>) -> String {
+    text.unwrap_or_default().to_owned()
 }

@@ -100,9 +100,9 @@ impl ElbCalls {
         self.runner.pages(permit, &turn, fetch).await
     }
 
-    /// The tags of target groups, by ARN. Each call for [`MOST_TAGGED`] of them counts as a page, with the number of
-    /// the groups before it as its token.
-    pub(crate) async fn target_group_tags(
+    /// The tags of target groups, or of load balancers and listeners of the second generation, by ARN. Each call for
+    /// [`MOST_TAGGED`] of them counts as a page, with the number of the ARNs before it as its token.
+    pub(crate) async fn tags_by_arn(
         &self,
         arns: &[String],
     ) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {

@@ -1,7 +1,8 @@
-//! The rows of the table for the networks of managed clusters, with their grants: a document of its own, because IAM
-//! limits the length of a policy.
+//! The rows of the table for the networks and load balancers of managed clusters, with their grants: a document of its
+//! own, because IAM limits the length of a policy.
 
-use super::table::{change, describe};
+use super::grants::READ;
+use super::table::{change, describe, load_balancing};
 use super::{AccessLevel, Action, Asked, Condition, Grant, Resources};
 
 /// The actions that create a resource with its tags.
@@ -71,7 +72,10 @@ const CREATE_NAT_GATEWAYS_WITH: Grant = Grant {
 const TAG: Grant = Grant {
     name: "TagWhatIsCreated",
     resources: NETWORKS,
-    condition: Condition::Within(CREATING),
+    condition: Condition::Within {
+        service: "ec2",
+        actions: CREATING,
+    },
 };
 
 /// Each action applies to one or two types of resources, all of which need the tag. The actions of associations apply
@@ -83,8 +87,65 @@ const CHANGE: Grant = Grant {
     condition: Condition::Network,
 };
 
-/// The permissions for the networks of managed clusters, beside [`ACTIONS`](super::ACTIONS). Some of them are in both
-/// tables, because a policy for one cluster may lack them.
+/// The actions that create a resource of Elastic Load Balancing with its tags.
+const CREATING_BALANCERS: &[&str] = &["CreateLoadBalancer", "CreateTargetGroup", "CreateListener"];
+
+/// What load balancers consist of.
+const BALANCERS: Resources = Resources::Arns(&[
+    "elasticloadbalancing:*:*:loadbalancer/net/*/*",
+    "elasticloadbalancing:*:*:targetgroup/*/*",
+    "elasticloadbalancing:*:*:listener/net/*/*/*",
+]);
+
+/// Without listeners: AWS judges the creation of one by the load balancer, which has to be the cluster's.
+const CREATE_BALANCERS: Grant = Grant {
+    name: "CreateLoadBalancers",
+    resources: Resources::Arns(&[
+        "elasticloadbalancing:*:*:loadbalancer/net/*/*",
+        "elasticloadbalancing:*:*:targetgroup/*/*",
+    ]),
+    condition: Condition::NetworkAtCreation,
+};
+
+/// Tags are written within the call that creates a resource only, as in [`TAG`]: on what may be created.
+const TAG_BALANCERS: Grant = Grant {
+    name: "TagLoadBalancers",
+    resources: Resources::Arns(&["elasticloadbalancing:*:*:*"]),
+    condition: Condition::Within {
+        service: "elasticloadbalancing",
+        actions: CREATING_BALANCERS,
+    },
+};
+
+/// Each action applies to one type of resource.
+const CHANGE_BALANCERS: Grant = Grant {
+    name: "ChangeLoadBalancers",
+    resources: BALANCERS,
+    condition: Condition::Network,
+};
+
+/// The role with which Elastic Load Balancing works in an account. AWS gives it this name in each account, and makes it
+/// with the first load balancer.
+const CREATE_BALANCING_ROLE: Grant = Grant {
+    name: "CreateLoadBalancingRole",
+    resources: Resources::Arns(&[
+        "iam::*:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing",
+    ]),
+    condition: Condition::Always,
+};
+
+/// A describe action of Elastic Load Balancing. None of these actions can be restricted to single resources.
+const fn describe_balancers(name: &'static str, why: &'static str) -> Action {
+    load_balancing(name, AccessLevel::Read, &[READ], why)
+}
+
+/// An action of Elastic Load Balancing that changes or ends what the cluster owns.
+const fn change_balancers(name: &'static str, why: &'static str) -> Action {
+    load_balancing(name, AccessLevel::Write, &[CHANGE_BALANCERS], why)
+}
+
+/// The permissions for the networks and load balancers of managed clusters, beside [`ACTIONS`](super::ACTIONS). Some of
+/// them are in both tables, because a policy for one cluster may lack them.
 pub const MANAGED_ACTIONS: &[Action] = &[
     describe("DescribeAvailabilityZones", "chooses the zones of subnets"),
     describe(
@@ -181,5 +242,74 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         access: AccessLevel::Tagging,
         asked: Asked::Within(CREATING),
         ..change("CreateTags", &[TAG], "tags what is created as the cluster's")
+    },
+    describe_balancers("DescribeLoadBalancers", "finds the load balancers in the VPC"),
+    describe_balancers(
+        "DescribeLoadBalancerAttributes",
+        "sees the settings of the cluster's load balancers",
+    ),
+    describe_balancers("DescribeTargetGroups", "finds the target groups of the VPC"),
+    describe_balancers(
+        "DescribeTargetGroupAttributes",
+        "sees the settings of the cluster's target groups",
+    ),
+    describe_balancers(
+        "DescribeListeners",
+        "finds the listeners of the cluster's load balancers",
+    ),
+    describe_balancers(
+        "DescribeTags",
+        "sees whose the load balancers, target groups and listeners are",
+    ),
+    load_balancing(
+        "CreateLoadBalancer",
+        AccessLevel::Write,
+        &[CREATE_BALANCERS],
+        "makes the load balancers of the Kubernetes API",
+    ),
+    change_balancers(
+        "ModifyLoadBalancerAttributes",
+        "sets whether a load balancer connects to all zones",
+    ),
+    change_balancers("SetSubnets", "gives load balancers further subnets"),
+    change_balancers(
+        "SetSecurityGroups",
+        "gives load balancers the security groups that the spec asks for",
+    ),
+    change_balancers("DeleteLoadBalancer", "deletes the load balancers with the cluster"),
+    load_balancing(
+        "CreateTargetGroup",
+        AccessLevel::Write,
+        &[CREATE_BALANCERS],
+        "makes a target group for each port of a load balancer",
+    ),
+    change_balancers("ModifyTargetGroup", "corrects the health checks of target groups"),
+    change_balancers(
+        "ModifyTargetGroupAttributes",
+        "sets whether targets see the addresses of clients",
+    ),
+    change_balancers("DeleteTargetGroup", "deletes the target groups with the cluster"),
+    change_balancers("CreateListener", "makes the listeners of the cluster's load balancers"),
+    change_balancers(
+        "ModifyListener",
+        "corrects listeners that forward to another target group",
+    ),
+    change_balancers("DeleteListener", "deletes listeners that the spec no longer asks for"),
+    Action {
+        asked: Asked::Within(CREATING_BALANCERS),
+        ..load_balancing(
+            "AddTags",
+            AccessLevel::Tagging,
+            &[TAG_BALANCERS],
+            "tags what is created as the cluster's",
+        )
+    },
+    Action {
+        service: "iam",
+        name: "CreateServiceLinkedRole",
+        access: AccessLevel::Write,
+        asked: Asked::Within(&["CreateLoadBalancer"]),
+        grants: &[CREATE_BALANCING_ROLE],
+        why: "makes the role of Elastic Load Balancing with the first load balancer of an account",
     },
 ];

@@ -1,6 +1,6 @@
 //! Every AWS permission that the provider needs, with its purpose: the one table that policies and their documentation
 //! are generated from. A test compares all of it with the calls, and end-to-end tests fail on a call that the table
-//! lacks. The rows for the networks of managed clusters are in a part of their own.
+//! lacks. The rows for managed clusters are in a part of their own.
 
 mod grants;
 mod managed;
@@ -46,7 +46,8 @@ pub enum AccessLevel {
 pub enum Asked {
     /// The provider calls the action.
     Called,
-    /// AWS checks the permission within these other actions of the service.
+    /// AWS checks the permission within these other actions. They are of the same service, except where AWS makes a role
+    /// for another one.
     Within(&'static [&'static str]),
     /// AWS checks the permission within RunInstances, where the request has this property.
     AtLaunch(AtLaunch),
@@ -117,8 +118,13 @@ pub enum Condition {
     NetworkAtCreation,
     /// The same tags are on the changed resource.
     Network,
-    /// The call is part of a call of one of these actions.
-    Within(&'static [&'static str]),
+    /// The call is part of a call of one of these actions of the service.
+    Within {
+        /// Prefix of the service in IAM.
+        service: &'static str,
+        /// The actions, which create resources.
+        actions: &'static [&'static str],
+    },
     /// The role is passed to an EC2 instance.
     PassedToInstance,
     /// EC2 makes the call on behalf of the provider.

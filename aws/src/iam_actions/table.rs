@@ -49,7 +49,7 @@ pub(super) const fn change(name: &'static str, grants: &'static [Grant], why: &'
 }
 
 /// An action of Elastic Load Balancing. Both generations use the same action names.
-const fn load_balancing(
+pub(super) const fn load_balancing(
     name: &'static str,
     access: AccessLevel,
     grants: &'static [Grant],

@@ -110,6 +110,13 @@ impl CallRunner {
         }
     }
 
+    /// The permit of a write that only the leader makes.
+    pub(crate) async fn write_permit(&self, request: &CallRequest) -> Result<Permit, CloudError> {
+        let permit = self.permit(request).await?;
+        self.wait_until_leading().await;
+        Ok(permit)
+    }
+
     /// Makes one call. Every call, and every page of a call, passes here.
     pub(crate) async fn call<T, E>(
         &self,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use capa_cloud::ec2::{self, internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
-use capa_cloud::managed::{Effect, ManagedClouds};
+use capa_cloud::ec2::{internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
+use capa_cloud::elb::{listener, load_balancer, target_group};
+use capa_cloud::managed::{Call as ManagedCall, Effect, ManagedClouds};
 use capa_cloud::{
     ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
     TemplateClouds,
@@ -67,6 +68,7 @@ fn serve(call: &Call) -> Answer {
             (400, taken.to_string())
         }
         "GetParameter" => (200, serde_json::json!({"Parameter": {"Value": "ami-1"}}).to_string()),
+        _ if call.service() == "elasticloadbalancing" => managed::serve(call),
         _ if matches!(call.service(), "secretsmanager" | "ssm") => (200, "{}".to_owned()),
         other => checks::good(call).unwrap_or_else(|| answer(other, "", None)),
     }
@@ -202,22 +204,45 @@ fn every_call_of_managed_clusters_has_a_row_and_is_tried() {
         route_table::Call::<String>::VARIANTS,
         security_group::Call::<String>::VARIANTS,
     ];
-    let names: BTreeSet<&str> = names.concat().into_iter().collect();
-    for name in &names {
-        assert!(called("ec2", name).is_some(), "{name}");
+    let of_balancers = [
+        load_balancer::Call::<String>::VARIANTS,
+        target_group::Call::<String>::VARIANTS,
+        listener::Call::<String>::VARIANTS,
+    ];
+    let of_service =
+        |service: &'static str, names: Vec<&'static str>| names.into_iter().map(move |name| (service, name));
+    let names: BTreeSet<_> = of_service("ec2", names.concat())
+        .chain(of_service("elasticloadbalancing", of_balancers.concat()))
+        .collect();
+    for (service, name) in &names {
+        assert!(called(service, name).is_some(), "{service}:{name}");
     }
-    let tried: BTreeSet<&str> = managed::all_calls().iter().map(ec2::Call::action).collect();
+    let calls = managed::all_calls();
+    let tried: BTreeSet<_> = calls.iter().map(|call| (service(call), call.action())).collect();
     assert_eq!(tried, names);
 }
 
+/// The prefix of the service of a call in IAM.
+fn service(call: &ManagedCall<String>) -> &'static str {
+    match call {
+        ManagedCall::Ec2(_) => "ec2",
+        ManagedCall::Elb(_) => "elasticloadbalancing",
+    }
+}
+
 #[test]
-fn tags_are_written_within_every_creation_of_a_network() {
-    let tagging = MANAGED_ACTIONS
-        .iter()
-        .find(|action| action.name == "CreateTags")
-        .unwrap();
+fn tags_are_written_within_every_creation_for_a_cluster() {
     let calls = managed::all_calls();
-    let creations = calls.iter().filter(|call| call.effect() == Effect::Create);
-    let creations: Vec<&str> = creations.map(ec2::Call::action).collect();
-    assert!(matches!(tagging.asked, Asked::Within(within) if within == creations));
+    for (of, name) in [("ec2", "CreateTags"), ("elasticloadbalancing", "AddTags")] {
+        let tagging = MANAGED_ACTIONS.iter().find(|action| action.name == name).unwrap();
+        // A listener counts as a part of its load balancer, and has tags all the same.
+        let creates =
+            |call: &&ManagedCall<String>| call.effect() == Effect::Create || call.action() == "CreateListener";
+        let creations = calls.iter().filter(|call| service(call) == of).filter(creates);
+        let creations: Vec<&str> = creations.map(ManagedCall::action).collect();
+        assert!(
+            matches!(tagging.asked, Asked::Within(within) if within == creations),
+            "{name}"
+        );
+    }
 }

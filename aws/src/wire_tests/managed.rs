@@ -1,12 +1,15 @@
 //! Managed clusters: looks at their resources, and the calls that change them.
 
 use capa_api::common::{HostnameType, Tags};
-use capa_cloud::ec2::{self, InternetGateway, Observed, Subnet, Vpc, VpcDns, internet_gateway, subnet, vpc};
-use capa_cloud::managed::{Answer as Outcome, Effect, ManagedCloud, ManagedClouds, Repeat, Scope, Seen};
+use capa_cloud::ec2::{InternetGateway, Observed, Subnet, Vpc, VpcDns, internet_gateway, subnet, vpc};
+use capa_cloud::managed::{
+    Answer as Outcome, Call as ManagedCall, Effect, ManagedCloud, ManagedClouds, Repeat, Scope, Seen,
+};
 use capa_cloud::{CloudError, ErrorClass};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, ec2_error, identity};
-use super::{nat_gateways, route_tables, security_groups};
+use super::targets::elb;
+use super::{load_balancers, nat_gateways, route_tables, security_groups};
 
 pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
 
@@ -15,7 +18,7 @@ pub(super) fn tags() -> Tags {
 }
 
 /// A call of each kind, with each attribute that a call may set.
-pub(super) fn all_calls() -> Vec<ec2::Call<String>> {
+pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
     let (vpc, gateway, subnet) = (|| "vpc-1".to_owned(), || "igw-1".to_owned(), || "subnet-1".to_owned());
     let of_vpc = [vpc::DnsAttribute::Support, vpc::DnsAttribute::Hostnames];
     let of_vpc = of_vpc.map(|attribute| vpc::Call::ModifyVpcAttribute { vpc: vpc(), attribute }.into());
@@ -46,7 +49,7 @@ pub(super) fn all_calls() -> Vec<ec2::Call<String>> {
         gateway: gateway(),
         vpc: vpc(),
     };
-    let others: [ec2::Call<String>; 8] = [
+    let others: [ManagedCall<String>; 8] = [
         create_vpc.into(),
         create_subnet.into(),
         internet_gateway::Call::CreateInternetGateway { tags: tags() }.into(),
@@ -61,6 +64,7 @@ pub(super) fn all_calls() -> Vec<ec2::Call<String>> {
         .chain(nat_gateways::calls())
         .chain(route_tables::calls())
         .chain(security_groups::calls())
+        .chain(load_balancers::calls())
         .collect()
 }
 
@@ -68,6 +72,7 @@ pub(super) fn all_calls() -> Vec<ec2::Call<String>> {
 pub(super) fn serve(call: &Call) -> Answer {
     let tag = tag_set(OWNED, "owned");
     let body = match call.action.as_str() {
+        _ if call.service() == "elasticloadbalancing" => return load_balancers::serve(call),
         "CreateVpc" => "<vpc><vpcId>vpc-1</vpcId><state>pending</state></vpc>".to_owned(),
         "CreateSubnet" => "<subnet><subnetId>subnet-1</subnetId></subnet>".to_owned(),
         "CreateInternetGateway" => {
@@ -85,14 +90,19 @@ pub(super) fn serve(call: &Call) -> Answer {
 /// Makes each call of managed clusters.
 pub(super) async fn look_and_change(cloud: &dyn ManagedCloud) {
     cloud.zones().await.unwrap();
-    cloud.observe(&scope(None)).await.unwrap();
+    let scope = Scope {
+        load_balancers: vec!["api".to_owned()],
+        target_groups: vec![],
+        ..scope(None)
+    };
+    cloud.observe(&scope).await.unwrap();
     for call in all_calls() {
         let answer = make(cloud, &call).await.unwrap();
         assert_eq!(call.effect() == Effect::Create, answer != Outcome::Done, "{call:?}");
     }
 }
 
-async fn make(cloud: &dyn ManagedCloud, call: &ec2::Call<String>) -> Result<Outcome, CloudError> {
+async fn make(cloud: &dyn ManagedCloud, call: &ManagedCall<String>) -> Result<Outcome, CloudError> {
     at_its_turn(async || cloud.call(call).await).await
 }
 
@@ -102,6 +112,8 @@ pub(super) fn scope(vpc: Option<&str>) -> Scope {
         vpc: vpc.map(str::to_owned),
         internet_gateway: None,
         addresses: Vec::new(),
+        load_balancers: Vec::new(),
+        target_groups: vec![],
     }
 }
 
@@ -135,7 +147,7 @@ pub(super) fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
 }
 
 /// The calls that are sent where these are made.
-pub(super) async fn sent_of(calls: &[ec2::Call<String>]) -> Vec<Call> {
+pub(super) async fn sent_of(calls: &[ManagedCall<String>]) -> Vec<Call> {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
     for call in calls {
@@ -145,7 +157,7 @@ pub(super) async fn sent_of(calls: &[ec2::Call<String>]) -> Vec<Call> {
 }
 
 /// Asserts that each of these actions is called once with these fields, and creations with the tag of the cluster.
-pub(super) async fn assert_sent(calls: &[ec2::Call<String>], expected: &[(&str, &[(&str, &str)])]) {
+pub(super) async fn assert_sent(calls: &[ManagedCall<String>], expected: &[(&str, &[(&str, &str)])]) {
     let sent = sent_of(calls).await;
     for (action, fields) in expected {
         let calls: Vec<_> = sent.iter().filter(|call| call.action == *action).collect();
@@ -223,14 +235,29 @@ async fn an_attribute_is_changed_by_a_call_of_its_own() {
 async fn the_answer_to_a_creation_is_the_id() {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    let ids = ["vpc-1", "subnet-1", "igw-1", "eipalloc-1", "nat-1", "rtb-1", "sg-1"].map(str::to_owned);
+    let ids = [
+        "vpc-1",
+        "subnet-1",
+        "igw-1",
+        "eipalloc-1",
+        "nat-1",
+        "rtb-1",
+        "sg-1",
+        "arn:lb/1",
+        "arn:tg/1",
+    ]
+    .map(str::to_owned);
     let calls = all_calls().into_iter();
     let creations: Vec<_> = calls.filter(|call| call.effect() == Effect::Create).collect();
     assert_eq!(creations.len(), ids.len());
     for (call, id) in creations.into_iter().zip(ids) {
         assert_eq!(make(cloud.as_ref(), &call).await, Ok(Outcome::Made(id)), "{call:?}");
     }
-    let without_id = Fake::start(|call| answer(&call.action, "", None)).await;
+    let without_id = Fake::start(|call| match call.service() {
+        "elasticloadbalancing" => elb(&call.action, ""),
+        _ => answer(&call.action, "", None),
+    })
+    .await;
     let cloud = without_id.pool().await.managed(&identity("A"), REGION);
     for call in all_calls().iter().filter(|call| call.effect() == Effect::Create) {
         let error = make(cloud.as_ref(), call).await.unwrap_err();

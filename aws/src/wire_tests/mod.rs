@@ -12,6 +12,7 @@ mod following;
 mod hosts;
 mod launches;
 mod limits;
+mod load_balancers;
 mod managed;
 mod nat_gateways;
 mod replacements;

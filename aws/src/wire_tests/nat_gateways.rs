@@ -1,14 +1,14 @@
 //! NAT gateways of managed clusters, and their Elastic IPs.
 
-use capa_cloud::ec2::{self, NatGateway, NatGatewayState, nat_gateway};
-use capa_cloud::managed::{ManagedClouds, Scope};
+use capa_cloud::ec2::{NatGateway, NatGatewayState, nat_gateway};
+use capa_cloud::managed::{self, ManagedClouds, Scope};
 use capa_cloud::{ElasticIp, ErrorClass};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, identity};
 use super::managed::{OWNED, assert_sent, filters, look_as, scope, tag_set, tags};
 
 /// A call of each kind.
-pub(super) fn calls() -> [ec2::Call<String>; 4] {
+pub(super) fn calls() -> [managed::Call<String>; 4] {
     let create = nat_gateway::Call::CreateNatGateway {
         subnet: "subnet-1".to_owned(),
         address: "eipalloc-1".to_owned(),

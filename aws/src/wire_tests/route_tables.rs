@@ -2,13 +2,14 @@
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::route_table::RouteTarget;
-use capa_cloud::ec2::{self, Route, RouteTable, RouteTableAssociation, route_table};
+use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, route_table};
+use capa_cloud::managed;
 
 use super::fake::{Answer, Call, answer};
 use super::managed::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
 
 /// A call of each kind, with each target of a route.
-pub(super) fn calls() -> [ec2::Call<String>; 9] {
+pub(super) fn calls() -> [managed::Call<String>; 9] {
     let (table, association) = (|| "rtb-1".to_owned(), || "rtbassoc-1".to_owned());
     let (destination, subnet) = (|| "0.0.0.0/0".to_owned(), || "subnet-1".to_owned());
     let internet = || RouteTarget::InternetGateway("igw-1".to_owned());

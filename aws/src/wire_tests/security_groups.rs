@@ -2,7 +2,8 @@
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
-use capa_cloud::ec2::{self, SecurityGroup, security_group};
+use capa_cloud::ec2::{SecurityGroup, security_group};
+use capa_cloud::managed;
 
 use super::fake::{Answer, Call, answer};
 use super::managed::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
@@ -51,7 +52,7 @@ fn all_rules() -> Vec<Rule<String>> {
 }
 
 /// A call of each kind.
-pub(super) fn calls() -> [ec2::Call<String>; 4] {
+pub(super) fn calls() -> [managed::Call<String>; 4] {
     let group = || "sg-1".to_owned();
     let create = security_group::Call::CreateSecurityGroup {
         vpc: "vpc-1".to_owned(),

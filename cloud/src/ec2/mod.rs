@@ -112,39 +112,3 @@ impl<I> Call<I> {
         })
     }
 }
-
-impl<I> From<vpc::Call<I>> for Call<I> {
-    fn from(call: vpc::Call<I>) -> Self {
-        Self::Vpc(call)
-    }
-}
-
-impl<I> From<subnet::Call<I>> for Call<I> {
-    fn from(call: subnet::Call<I>) -> Self {
-        Self::Subnet(call)
-    }
-}
-
-impl<I> From<internet_gateway::Call<I>> for Call<I> {
-    fn from(call: internet_gateway::Call<I>) -> Self {
-        Self::InternetGateway(call)
-    }
-}
-
-impl<I> From<nat_gateway::Call<I>> for Call<I> {
-    fn from(call: nat_gateway::Call<I>) -> Self {
-        Self::NatGateway(call)
-    }
-}
-
-impl<I> From<route_table::Call<I>> for Call<I> {
-    fn from(call: route_table::Call<I>) -> Self {
-        Self::RouteTable(call)
-    }
-}
-
-impl<I> From<security_group::Call<I>> for Call<I> {
-    fn from(call: security_group::Call<I>) -> Self {
-        Self::SecurityGroup(call)
-    }
-}

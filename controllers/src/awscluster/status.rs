@@ -108,7 +108,7 @@ pub(super) fn unmanaged(
     let provisioned = before.provisioned() || may_provision;
     let found = unsupported::found(&cluster.spec);
     let discovery = discovery(cluster, facts, &resolution.condition);
-    let endpoint = endpoint(cluster, owner);
+    let endpoint = endpoint(cluster, Some(owner));
     let preflight = checked.as_ref().map(check_results::condition);
     let others: Vec<&ConditionUpdate> = [&identity, &resolution.condition, &endpoint]
         .into_iter()
@@ -146,7 +146,7 @@ pub(super) fn unmanaged(
         initialization: provisioned.then_some(Initialization {
             provisioned: Some(true),
         }),
-        control_plane_endpoint: published_endpoint(cluster, owner),
+        control_plane_endpoint: published_endpoint(cluster, Some(owner)),
         failure_domains: resolution.failure_domains,
         network: Some(resolution.network),
         discovery,
@@ -236,13 +236,9 @@ fn may_provision(spec: &AWSClusterSpec, facts: &Facts, network_failing_for: Opti
 }
 
 /// The endpoint comes from the Cluster or the spec. A control plane provider may set it late.
-fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
-    let known = cluster.spec.endpoint().is_some()
-        || owner
-            .spec
-            .control_plane_endpoint
-            .as_ref()
-            .is_some_and(ApiEndpoint::is_set);
+pub(super) fn endpoint(cluster: &AWSCluster, owner: Option<&Cluster>) -> ConditionUpdate {
+    let of_owner = owner.and_then(|owner| owner.spec.control_plane_endpoint.as_ref());
+    let known = cluster.spec.endpoint().is_some() || of_owner.is_some_and(ApiEndpoint::is_set);
     if known {
         return ConditionType::ControlPlaneEndpointReady.is_true(Reason::Ready);
     }
@@ -272,8 +268,8 @@ fn endpoint(cluster: &AWSCluster, owner: &Cluster) -> ConditionUpdate {
 }
 
 /// The address of the Kubernetes API from the spec, or else from the Cluster.
-fn published_endpoint(cluster: &AWSCluster, owner: &Cluster) -> Option<PublishedEndpoint> {
-    let of_owner = owner.spec.control_plane_endpoint.as_ref();
+pub(super) fn published_endpoint(cluster: &AWSCluster, owner: Option<&Cluster>) -> Option<PublishedEndpoint> {
+    let of_owner = owner.and_then(|owner| owner.spec.control_plane_endpoint.as_ref());
     let of_owner = of_owner.filter(|endpoint| endpoint.is_set());
     let of_owner = of_owner.map(|endpoint| (endpoint.host.as_str(), endpoint.port));
     let (host, port) = cluster.spec.endpoint().or(of_owner)?;

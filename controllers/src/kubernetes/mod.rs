@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::forms::is_dns_subdomain;
@@ -419,6 +419,19 @@ impl ClusterKubernetes for KubernetesClient {
     ) -> Result<AWSCluster, KubernetesError> {
         let written = self.statuses.write(cluster, status).await;
         written.map_err(|error| failed(format!("record the status of AWSCluster {}", cluster.name_any()), error))
+    }
+
+    async fn publish_endpoint(
+        &self,
+        cluster: &AWSCluster,
+        endpoint: &ControlPlaneEndpoint,
+    ) -> Result<AWSCluster, KubernetesError> {
+        let patch = json!({
+            "metadata": {"resourceVersion": cluster.resource_version()},
+            "spec": {"controlPlaneEndpoint": endpoint},
+        });
+        let patched = self.patch(cluster, patch, "set the endpoint of").await?;
+        Ok(patched.unwrap_or_else(|| cluster.clone()))
     }
 
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {

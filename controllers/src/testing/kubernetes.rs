@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::common::{IdentityKind, IdentityReference};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
@@ -376,6 +376,17 @@ impl ClusterKubernetes for FakeKubernetes {
         let mut cluster = cluster.clone();
         cluster.status = Some(status.clone());
         cluster.metadata.resource_version = Some(self.next_version().to_string());
+        Ok(cluster)
+    }
+
+    async fn publish_endpoint(
+        &self,
+        cluster: &AWSCluster,
+        endpoint: &ControlPlaneEndpoint,
+    ) -> Result<AWSCluster, KubernetesError> {
+        self.called("publish_endpoint")?;
+        let mut cluster = cluster.clone();
+        cluster.spec.control_plane_endpoint = Some(endpoint.clone());
         Ok(cluster)
     }
 

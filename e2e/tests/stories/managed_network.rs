@@ -1,4 +1,4 @@
-//! The network of a managed cluster: created, repaired and deleted.
+//! The network of a managed cluster with its load balancer: created, repaired and deleted.
 
 use anyhow::{Context as _, ensure};
 use aws_sdk_ec2::types::{AttributeBooleanValue, Filter, Route, RouteTable, Vpc};
@@ -12,7 +12,11 @@ const ANYWHERE: &str = "0.0.0.0/0";
 
 /// An AWSCluster whose network the provider creates.
 fn managed() -> String {
-    format!("{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: dev}}, spec: {{region: {REGION}}}}}")
+    let balancer = "{loadBalancerType: nlb, dnsResolutionCheck: None, additionalListeners: [{port: 9345}]}";
+    format!(
+        "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: dev}}, spec: {{region: {REGION}, \
+         controlPlaneLoadBalancer: {balancer}}}}}"
+    )
 }
 
 /// The VPCs of the cluster `dev`.
@@ -43,11 +47,12 @@ async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
         "NatGatewaysReady",
         "RouteTablesReady",
         "ClusterSecurityGroupsReady",
+        "LoadBalancerReady",
+        "ControlPlaneEndpointReady",
+        "Ready",
     ] {
         s.says("dev", condition, "True", "Ready").await?;
     }
-    let message = s.says("dev", "Ready", "False", "NotManagedYet").await?;
-    ensure!(message.contains("load balancer"), "{message}");
     Ok(())
 }
 
@@ -63,11 +68,18 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         })
         .await?;
         lost.lift();
-        let lost = s
-            .aws()
-            .fault(Fault::on("CreateNatGateway").dropped_after_effect().times(1));
+        let lost = [
+            "CreateNatGateway",
+            "CreateLoadBalancer",
+            "CreateTargetGroup",
+            "CreateListener",
+        ];
+        let lost = lost.map(|action| s.aws().fault(Fault::on(action).dropped_after_effect().times(1)));
         is_complete(s).await?;
-        lost.lift();
+        for fault in lost {
+            fault.lift();
+        }
+        s.infrastructure_provisioned("dev").await?;
         let [vpc] = &vpcs(s).await?[..] else {
             anyhow::bail!("more than one VPC")
         };
@@ -81,6 +93,21 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         let table = private_table(s, id).await?;
         let route = s.user.ec2().delete_route().route_table_id(&table);
         route.destination_cidr_block(ANYWHERE).send().await?;
+        let balancers = s.user.elbv2().describe_load_balancers().send().await?;
+        let [balancer] = balancers.load_balancers() else {
+            anyhow::bail!("one load balancer: {balancers:?}")
+        };
+        let arn = balancer.load_balancer_arn().context("an ARN")?;
+        let listeners = s
+            .user
+            .elbv2()
+            .describe_listeners()
+            .load_balancer_arn(arn)
+            .send()
+            .await?;
+        ensure!(listeners.listeners().len() == 2, "two listeners: {listeners:?}");
+        let listener = listeners.listeners()[0].listener_arn().context("an ARN")?;
+        s.user.elbv2().delete_listener().listener_arn(listener).send().await?;
         let look_again = json!({"metadata": {"annotations": {"example.org/look": "again"}}});
         s.change("dev", look_again).await?;
         eventually(WITHIN, "the DNS host names to be on again", async || {
@@ -102,6 +129,18 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
             let mut routes = tables.route_tables().iter().flat_map(RouteTable::routes);
             let is_default = |route: &Route| route.destination_cidr_block() == Some(ANYWHERE);
             ensure!(routes.any(is_default), "it is not there");
+            Ok(())
+        })
+        .await?;
+        eventually(WITHIN, "the listener to be there again", async || {
+            let listeners = s
+                .user
+                .elbv2()
+                .describe_listeners()
+                .load_balancer_arn(arn)
+                .send()
+                .await?;
+            ensure!(listeners.listeners().len() == 2, "{listeners:?}");
             Ok(())
         })
         .await?;

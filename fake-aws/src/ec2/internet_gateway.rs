@@ -56,7 +56,8 @@ impl Ec2 {
             let message = format!("resource {id} is not attached to network {vpc}");
             return Err(CloudError::answered(action, "Gateway.NotAttached", &message));
         }
-        if self.has_nat_gateway(|gateway| gateway.vpc_id == vpc && !gateway.allocation_ids.is_empty()) {
+        let has_nat_gateway = self.has_nat_gateway(|known| known.vpc_id == vpc && !known.allocation_ids.is_empty());
+        if has_nat_gateway || self.has_interfaces(|known| known.vpc_id == vpc && known.are_public) {
             let message = format!("Network {vpc} has some mapped public address(es) and cannot lose its gateway.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
@@ -84,7 +85,7 @@ impl Ec2 {
     }
 
     /// The internet gateway that is attached to a VPC.
-    pub(super) fn gateway_of(&self, vpc: &str) -> Option<&InternetGateway> {
+    pub(crate) fn gateway_of(&self, vpc: &str) -> Option<&InternetGateway> {
         let mut gateways = self.internet_gateways.values().map(|resource| &resource.body);
         gateways.find(|gateway| gateway.vpc_id.as_deref() == Some(vpc))
     }

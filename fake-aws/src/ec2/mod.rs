@@ -1,6 +1,7 @@
 //! EC2's rules over the resources of an account: one file for each resource.
 
 mod elastic_ip;
+mod interfaces;
 mod internet_gateway;
 mod nat_gateway;
 mod route_table;
@@ -14,13 +15,14 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::ec2::{Call, InternetGateway, Observed, RouteTable, Subnet, Vpc};
-use capa_cloud::managed::{Answer, Repeat, Scope, Seen};
+use capa_cloud::managed::{self, Answer, Repeat, Scope, Seen};
 use capa_cloud::{CloudError, ElasticIp, ErrorClass};
 use ipnet::Ipv4Net;
 
 use crate::behaviour::Behaviour;
 use crate::faults::refusal;
 
+pub(crate) use interfaces::Interfaces;
 pub(crate) use route_table::LOCAL;
 pub(crate) use security_group::is_untouched;
 
@@ -32,7 +34,7 @@ pub(crate) struct Ec2 {
     ids: u32,
     describes: BTreeMap<&'static str, usize>,
     /// The calls that made something with a client token, and the ids of what they made, by action and token.
-    tokens: BTreeMap<(&'static str, String), (Call<String>, String)>,
+    tokens: BTreeMap<(&'static str, String), (managed::Call<String>, String)>,
     /// How many more NAT gateways fail, and why.
     planned_failure: Option<(usize, String)>,
     vpcs: BTreeMap<String, Resource<vpc::Body>>,
@@ -43,14 +45,16 @@ pub(crate) struct Ec2 {
     /// Without their local routes, which follow from the ranges of the VPC.
     route_tables: BTreeMap<String, Resource<RouteTable>>,
     security_groups: BTreeMap<String, Resource<security_group::Body>>,
+    /// By the ARN of the load balancer.
+    interfaces: BTreeMap<String, Interfaces>,
 }
 
 /// A resource with its age.
 #[derive(Clone, Debug)]
-struct Resource<T> {
+pub(crate) struct Resource<T> {
     /// Time of the Create call; `None` if a test added the resource by hand, as if it had always been there.
     made_at: Option<Duration>,
-    body: T,
+    pub(crate) body: T,
 }
 
 impl Ec2 {
@@ -84,12 +88,13 @@ impl Ec2 {
     /// earlier one has the answer of that call, whatever has become of the resource since.
     pub(crate) fn call(&mut self, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = call.action();
-        let Repeat::Token(token) = call.repeat() else {
+        let whole = managed::Call::Ec2(call.clone());
+        let Repeat::Token(token) = whole.repeat() else {
             return self.call_once(action, call);
         };
         let key = (action, token.to_owned());
         match self.tokens.get(&key) {
-            Some((first, id)) if first == call => Ok(Answer::Made(id.clone())),
+            Some((first, id)) if *first == whole => Ok(Answer::Made(id.clone())),
             Some(_) => {
                 let message = format!("The client token '{token}' was used before with other parameters.");
                 Err(CloudError::answered(action, "IdempotentParameterMismatch", &message))
@@ -97,7 +102,7 @@ impl Ec2 {
             None => {
                 let answer = self.call_once(action, call)?;
                 if let Answer::Made(id) = &answer {
-                    self.tokens.insert(key, (call.clone(), id.clone()));
+                    self.tokens.insert(key, (whole, id.clone()));
                 }
                 Ok(answer)
             }
@@ -142,7 +147,7 @@ impl Ec2 {
                 None => is_owned(&shown.tags),
             }))
         });
-        let vpc = scope.vpc.clone().or_else(|| vpcs.as_deref().ok().and_then(only_id));
+        let vpc = vpc_of(scope, vpcs.as_deref().ok());
         let mut observed = Observed {
             vpcs: vpcs.into(),
             ..Observed::default()
@@ -203,25 +208,30 @@ impl Ec2 {
         answer(self)
     }
 
-    fn count(&mut self, action: &'static str) {
+    pub(crate) fn count(&mut self, action: &'static str) {
         let count = self.describes.entry(action).or_default();
         *count = count.saturating_add(1);
     }
 
     /// An id that no resource had before. Ids count up over all kinds, so their order is the order of creation.
     fn next_id(&mut self, prefix: &str) -> String {
-        self.ids = self.ids.wrapping_add(1);
-        format!("{prefix}-{:08x}", self.ids)
+        format!("{prefix}-{:08x}", self.next_number())
     }
 
-    fn new_resource<T>(&self, body: T) -> Resource<T> {
+    /// The number in an id that no resource had before.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        self.ids = self.ids.wrapping_add(1);
+        self.ids
+    }
+
+    pub(crate) fn new_resource<T>(&self, body: T) -> Resource<T> {
         Resource {
             made_at: Some(self.now),
             body,
         }
     }
 
-    fn is_shown<T>(&self, resource: &Resource<T>) -> bool {
+    pub(crate) fn is_shown<T>(&self, resource: &Resource<T>) -> bool {
         self.has_age(resource, self.behaviour.hidden)
     }
 
@@ -229,7 +239,7 @@ impl Ec2 {
         self.has_age(resource, self.behaviour.pending)
     }
 
-    fn shown_tags<T>(&self, resource: &Resource<T>, tags: &Tags) -> Tags {
+    pub(crate) fn shown_tags<T>(&self, resource: &Resource<T>, tags: &Tags) -> Tags {
         if self.has_age(resource, self.behaviour.hidden_tags) {
             tags.clone()
         } else {
@@ -237,16 +247,21 @@ impl Ec2 {
         }
     }
 
-    fn has_age<T>(&self, resource: &Resource<T>, age: Duration) -> bool {
+    pub(crate) fn has_age<T>(&self, resource: &Resource<T>, age: Duration) -> bool {
         let made_at = resource.made_at;
         made_at.is_none_or(|made_at| made_at.saturating_add(age) <= self.now)
     }
 }
 
 impl<T> Resource<T> {
-    fn by_hand(body: T) -> Self {
+    pub(crate) fn by_hand(body: T) -> Self {
         Self { made_at: None, body }
     }
+}
+
+/// The VPC of a look: the one whose id the look names, or else the only one that the cluster owns.
+pub(crate) fn vpc_of(scope: &Scope, shown: Option<&[Vpc]>) -> Option<String> {
+    scope.vpc.clone().or_else(|| shown.and_then(only_id))
 }
 
 /// The id of the only VPC.

@@ -124,7 +124,8 @@ impl Ec2 {
             return Err(CloudError::answered(action, "CannotDelete", &message));
         }
         let names_it = |other: &SecurityGroup| other.id != id && other.ingress.iter().any(|rule| is_from(rule, id));
-        if self.bodies().any(names_it) {
+        let is_used = self.has_interfaces(|known| known.security_group_ids.iter().any(|group| group == id));
+        if is_used || self.bodies().any(names_it) {
             let message = format!("resource {id} has a dependent object");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
@@ -133,7 +134,7 @@ impl Ec2 {
     }
 
     /// The security group that a call names.
-    fn known_security_group(&self, action: &'static str, id: &str) -> Result<&SecurityGroup, CloudError> {
+    pub(crate) fn known_security_group(&self, action: &'static str, id: &str) -> Result<&SecurityGroup, CloudError> {
         let known = self.security_groups.get(id);
         let known = known.filter(|resource| self.is_shown(resource));
         known.map(|resource| &resource.body.group).ok_or_else(|| {

@@ -31,7 +31,8 @@ impl Ec2 {
             }
             Call::DeleteSubnet { subnet } => {
                 self.known_subnet(action, subnet)?;
-                if self.has_nat_gateway(|gateway| gateway.subnet_id == *subnet) {
+                let has_interfaces = self.has_interfaces(|known| known.subnet_ids.contains(subnet));
+                if has_interfaces || self.has_nat_gateway(|gateway| gateway.subnet_id == *subnet) {
                     let message = format!("The subnet '{subnet}' has dependencies and cannot be deleted.");
                     return Err(CloudError::answered(action, "DependencyViolation", &message));
                 }
@@ -68,7 +69,7 @@ impl Ec2 {
     }
 
     /// The subnet that a call names.
-    pub(super) fn known_subnet(&self, action: &'static str, id: &str) -> Result<&Subnet, CloudError> {
+    pub(crate) fn known_subnet(&self, action: &'static str, id: &str) -> Result<&Subnet, CloudError> {
         let known = self.subnets.get(id).filter(|resource| self.is_shown(resource));
         known.map(|resource| &resource.body).ok_or_else(|| {
             let message = format!("The subnet ID '{id}' does not exist");

@@ -79,7 +79,8 @@ impl Ec2 {
         self.known_vpc(action, id)?;
         let has_subnet = self.subnets.values().any(|subnet| subnet.body.vpc_id == id);
         let has_other = self.has_other_route_table(id) || self.has_other_security_group(id);
-        if has_subnet || has_other || self.gateway_of(id).is_some() {
+        let has_interfaces = self.has_interfaces(|known| known.vpc_id == id);
+        if has_subnet || has_other || has_interfaces || self.gateway_of(id).is_some() {
             let message = format!("The vpc '{id}' has dependencies and cannot be deleted.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
@@ -97,7 +98,7 @@ impl Ec2 {
     }
 
     /// The VPC that a call names.
-    pub(super) fn known_vpc(&self, action: &'static str, id: &str) -> Result<&Vpc, CloudError> {
+    pub(crate) fn known_vpc(&self, action: &'static str, id: &str) -> Result<&Vpc, CloudError> {
         let known = self.vpcs.get(id).filter(|resource| self.is_shown(resource));
         known
             .map(|resource| &resource.body.vpc)
@@ -164,12 +165,13 @@ impl Ec2 {
         self.vpcs.get_mut(vpc).map(|resource| &mut resource.body.dns)
     }
 
-    /// Removes a VPC with its subnets, NAT gateways, route tables and security groups, and detaches its internet
-    /// gateway.
+    /// Removes a VPC with its subnets, NAT gateways, route tables, security groups and interfaces, and detaches its
+    /// internet gateway.
     pub(crate) fn remove_vpc(&mut self, id: &str) -> bool {
         self.forget_nat_gateways(|gateway| gateway.vpc_id == id);
         self.remove_route_tables_of(id);
         self.remove_security_groups_of(id);
+        self.remove_interfaces_of(id);
         self.subnets.retain(|_, subnet| subnet.body.vpc_id != id);
         for gateway in self.internet_gateways.values_mut() {
             gateway.body.vpc_id.take_if(|vpc| vpc == id);

@@ -52,6 +52,8 @@ fn an_ended_process_gets_no_answers_until_it_starts_again() {
         vpc: None,
         internet_gateway: None,
         addresses: Vec::new(),
+        load_balancers: Vec::new(),
+        target_groups: vec![],
     };
     assert_eq!(attempt(&account, create_gateway()), None);
     assert_eq!(attempt(&account, create_gateway()), None);

@@ -1,14 +1,18 @@
 //! Tests of the simulated account, one for each rule.
 
+mod balancers;
 mod elastic_ip;
 mod faults;
 mod internet_gateway;
+mod listener;
+mod load_balancer;
 mod looks;
 mod nat_gateway;
 mod route_table;
 mod security_group;
 mod setup;
 mod subnet;
+mod target_group;
 mod vpc;
 
 use std::time::Duration;
@@ -16,9 +20,9 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::ec2::{
-    Call, Observed, internet_gateway as gateways, nat_gateway as nat_gateways, subnet as subnets, vpc as vpcs,
+    Observed, internet_gateway as gateways, nat_gateway as nat_gateways, subnet as subnets, vpc as vpcs,
 };
-use capa_cloud::managed::{Answer, ManagedCloud, Scope};
+use capa_cloud::managed::{Answer, Call, ManagedCloud, Scope};
 use futures::FutureExt;
 
 use super::FakeAccount;
@@ -70,6 +74,8 @@ fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str
         vpc: vpc.map(str::to_owned),
         internet_gateway: None,
         addresses: addresses.iter().map(|id| (*id).to_owned()).collect(),
+        load_balancers: Vec::new(),
+        target_groups: vec![],
     };
     account
         .observe(&scope)

@@ -109,8 +109,7 @@ pub struct LoadBalancerSpec {
     #[serde(default)]
     pub load_balancer_type: LoadBalancerType,
 
-    /// Name of the load balancer, unique in account and region: up to 32 letters, digits and inner hyphens. If a load
-    /// balancer with this name exists without the cluster's ownership tag, the cluster uses it unchanged. Default:
+    /// Name of the load balancer, unique in account and region: up to 32 letters, digits and inner hyphens. Default:
     /// `<namespace>-<cluster>-apiserver`, for `classic` `<cluster>-apiserver`; a name that is too long is replaced by a
     /// hash. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,8 +143,7 @@ pub struct LoadBalancerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_protocol: Option<HealthCheckProtocol>,
 
-    /// Timing of the health check of API servers. The provider reads the field when it creates the target group. Not
-    /// for `classic`.
+    /// Timing of the health check of API servers. Not for `classic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
 
@@ -176,8 +174,8 @@ pub struct LoadBalancerSpec {
     pub disable_hosts_rewrite: bool,
 
     /// Whether API servers see the address of the client instead of the address of the load balancer. With `true` the
-    /// security group of the nodes must admit the clients, and a node cannot reach itself through an `nlb`. The
-    /// provider reads the field when it creates the target group. Default: false.
+    /// security group of the nodes must admit the clients, and a node cannot reach itself through an `nlb`. Default:
+    /// false.
     #[serde(rename = "preserveClientIP", default, skip_serializing_if = "std::ops::Not::not")]
     pub preserve_client_ip: bool,
 
@@ -217,7 +215,8 @@ impl LoadBalancerSpec {
 }
 
 /// Timing of a health check, after defaulting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct HealthCheckTiming {
     /// Seconds between two checks of one target.
     pub interval_seconds: i64,

@@ -11,8 +11,8 @@ use aws_sdk_ec2::types::{ResourceType, TagSpecification};
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::ec2::{Call, Observed, Vpc, VpcDns};
-use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::managed::{Answer, Effect, Scope, Seen};
+use capa_cloud::managed::{Answer, Scope, Seen};
+use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass, Query};
 use futures::FutureExt;
 use futures::future::{OptionFuture, join, join5, ready};
@@ -30,10 +30,7 @@ impl Ec2Calls {
             return self.observe_vpc(vpcs, Some(id), scope, &tag).await;
         }
         let vpcs: Seen<Vec<Vpc>> = self.owned_vpcs(&tag).await.into();
-        let only = match vpcs.got().map(Vec::as_slice) {
-            Some([only]) => Some(only.id.clone()),
-            _ => None,
-        };
+        let only = only_vpc(&vpcs).map(str::to_owned);
         self.observe_vpc(ready(vpcs), only.as_deref(), scope, &tag).await
     }
 
@@ -69,14 +66,8 @@ impl Ec2Calls {
         }
     }
 
-    /// Makes one call. Only the leader makes it. Calls that differ wait for turns of their own.
-    pub(crate) async fn managed_call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
-        let priority = match call.effect() {
-            Effect::Create | Effect::Change => Priority::Launch,
-            Effect::Delete => Priority::Terminate,
-        };
-        let turn = CallRequest::of_cluster(call.action(), self.runner.flow(), &format!("{call:?}"), priority);
-        let permit = self.write_permit(&turn).await?;
+    /// Makes one call.
+    pub(crate) async fn managed_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         match call {
             Call::Vpc(call) => self.vpc_call(permit, call).await,
             Call::Subnet(call) => self.subnet_call(permit, call).await,
@@ -85,6 +76,14 @@ impl Ec2Calls {
             Call::RouteTable(call) => self.route_table_call(permit, call).await,
             Call::SecurityGroup(call) => self.security_group_call(permit, call).await,
         }
+    }
+}
+
+/// The id of the only VPC of a look; `None` where there is another number of them.
+pub(crate) fn only_vpc(vpcs: &Seen<Vec<Vpc>>) -> Option<&str> {
+    match vpcs.got().map(Vec::as_slice) {
+        Some([only]) => Some(&only.id),
+        _ => None,
     }
 }
 

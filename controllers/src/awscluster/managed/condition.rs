@@ -81,6 +81,11 @@ fn waiting_for(kind: Kind) -> Reason {
         | Kind::Route
         | Kind::RouteTableAssociation
         | Kind::SecurityGroup
-        | Kind::SecurityGroupRules => Reason::Creating,
+        | Kind::SecurityGroupRules
+        | Kind::LoadBalancer
+        | Kind::LoadBalancerAttributes
+        | Kind::TargetGroup
+        | Kind::TargetGroupAttributes
+        | Kind::Listener => Reason::Creating,
     }
 }

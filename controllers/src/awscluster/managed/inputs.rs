@@ -12,11 +12,12 @@ use capa_api::meta;
 use capa_cloud::ec2;
 use ipnet::Ipv4Net;
 
+use super::balancers::{self, Place, Places, WantedLoadBalancer};
 use super::ingress::{self, WantedRule};
 use super::layout::{self, default_subnets};
 use super::names::{MOST_TAGS, Names};
 use super::problem::Problem;
-use super::reference::{Kind, Ref};
+use super::reference::{Id, Kind, Ref};
 use crate::tags;
 
 /// The prefixes that AWS accepts for a VPC and for a subnet.
@@ -74,6 +75,11 @@ pub(crate) struct Inputs {
     /// One for each zone with private subnets.
     pub(crate) nat_gateways: Vec<WantedNatGateway>,
     pub(crate) security_groups: Vec<WantedSecurityGroup>,
+    pub(crate) load_balancers: Vec<WantedLoadBalancer>,
+    /// Host and port of the endpoint in the spec.
+    pub(crate) endpoint: Option<(String, i32)>,
+    /// The load balancer whose address is or becomes the endpoint, whatever type the spec asks for by now.
+    pub(crate) endpoint_load_balancer: Ref,
     /// The zones of the default subnets; empty where the spec lists the subnets.
     pub(crate) zones: Vec<String>,
     /// What is wrong with the spec.
@@ -105,6 +111,7 @@ impl Inputs {
         };
         let mut inputs = Self {
             internet_gateway: Ref::new(Kind::InternetGateway, names.internet_gateway()),
+            endpoint_load_balancer: balancers::of_endpoint(spec, &names),
             internet_gateway_tags: names.common_tags(&names.internet_gateway(), &Tags::new()),
             hostname_type: vpc_spec.private_dns_hostname_type_on_launch,
             names,
@@ -112,6 +119,8 @@ impl Inputs {
             subnets: vec![],
             nat_gateways: vec![],
             security_groups: vec![],
+            load_balancers: vec![],
+            endpoint: spec.endpoint().map(|(host, port)| (host.to_owned(), port)),
             zones: vec![],
             problems: vec![],
         };
@@ -120,6 +129,7 @@ impl Inputs {
         }
         inputs.add_nat_gateways();
         inputs.add_security_groups(&cluster.spec, known.api_server_port);
+        inputs.add_load_balancers(&cluster.spec, known.api_server_port);
         inputs.check_tags(cluster, &vpc_spec);
         inputs
     }
@@ -303,6 +313,36 @@ impl Inputs {
             self.problems.extend(problems);
             self.security_groups.push(WantedSecurityGroup { target, role, rules });
         }
+    }
+
+    /// CAPA's choice: internet-facing load balancers are in public subnets, internal ones in private subnets, or in public
+    /// ones where there are no others.
+    fn add_load_balancers(&mut self, spec: &AWSClusterSpec, port: i64) {
+        let mut internal = self.places(false);
+        if internal.is_empty() {
+            internal = self.places(true);
+        }
+        let places = Places {
+            internet_facing: self.places(true),
+            internal,
+        };
+        let (balancers, problems) = balancers::wanted(spec, &self.names, port, &places);
+        self.load_balancers = balancers;
+        self.problems.extend(problems);
+    }
+
+    /// The first subnet of each zone.
+    fn places(&self, is_public: bool) -> Vec<Place> {
+        let mut places: Vec<Place> = vec![];
+        let subnets = self.subnets.iter().filter(|subnet| !subnet.is_for_pods_only);
+        for subnet in subnets.filter(|subnet| subnet.is_public == is_public) {
+            let zone = Some(subnet.zone.clone());
+            if !places.iter().any(|place| place.zone == zone) {
+                let subnet = Id::from(&subnet.target);
+                places.push(Place { zone, subnet });
+            }
+        }
+        places
     }
 
     /// AWS refuses more tags than it allows when some resources exist already: the spec is refused before.

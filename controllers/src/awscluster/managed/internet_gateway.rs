@@ -3,6 +3,7 @@
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::ec2;
 use capa_cloud::ec2::internet_gateway::Call;
+use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
@@ -17,15 +18,15 @@ pub(super) const PLANNER: Planner = Planner {
     waiting: Reason::WaitingForVpc,
     is_optional: false,
     wanted: |inputs| vec![inputs.internet_gateway.clone()],
-    look: |seen| seen.internet_gateways.answer(),
+    look: |seen| seen.ec2.internet_gateways.answer(),
     settle,
     plan,
 };
 
 /// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts. The others
 /// enter under their ids, and go with the cluster.
-fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
-    let Some(gateways) = seen.internet_gateways.got() else {
+fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let Some(gateways) = seen.ec2.internet_gateways.got() else {
         return;
     };
     let vpc = ledger.id(&inputs.vpc.target).map(str::to_owned);
@@ -48,7 +49,7 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.internet_gateway;
-    let Some(gateways) = scene.seen.internet_gateways.got() else {
+    let Some(gateways) = scene.seen.ec2.internet_gateways.got() else {
         return;
     };
     if scene.is_deleted {
@@ -125,8 +126,9 @@ fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>,
             gateway: Id::from(id),
             vpc: Id::from(vpc),
         };
-        // The addresses of NAT gateways are reached by it.
-        plan.step_after(&attachment, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
+        // The addresses of NAT gateways and load balancers are reached by it.
+        let users = scene.recorded(&[Kind::NatGateway, Kind::LoadBalancer]);
+        plan.step_after(&attachment, Why::Unwanted, call, users);
     }
     let call = Call::DeleteInternetGateway { gateway: Id::from(id) };
     plan.step_after(target, Why::Unwanted, call, [attachment]);

@@ -4,6 +4,8 @@
 //! call makes is used in a later pass, when a look shows it. A deletion is a plan in which nothing is wanted. Only this
 //! module holds access to AWS that can write for a cluster.
 
+mod attributes;
+mod balancers;
 mod condition;
 mod ingress;
 mod inputs;
@@ -11,9 +13,12 @@ mod internet_gateway;
 mod later;
 mod layout;
 mod ledger;
+mod listener;
+mod load_balancer;
 mod names;
 mod namesakes;
 mod nat_gateway;
+mod network;
 mod pass;
 mod plan;
 mod planner;
@@ -25,18 +30,19 @@ mod security_group;
 mod status;
 mod subnet;
 mod taken;
+mod target_group;
 #[cfg(test)]
 mod tests;
 mod vpc;
 
 use std::sync::Arc;
 
-use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
-use capa_cloud::managed::{ManagedCloud, ManagedClouds};
+use capa_cloud::managed::{ManagedCloud, ManagedClouds, Observed};
 use capa_cloud::{CloudError, Timing, ec2};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
 
@@ -44,7 +50,7 @@ use self::inputs::{Inputs, Known};
 use self::ledger::Ledger;
 use self::names::Names;
 use self::pass::Wave;
-use self::plan::Scene;
+use self::plan::{Plan, Scene};
 use self::status::Summary;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::ClusterKubernetes;
@@ -85,9 +91,10 @@ pub(super) async fn reconcile(
     let pass = Pass {
         context,
         checked,
+        owner,
         is_deleted,
     };
-    pass.run(cluster).await
+    Box::pin(pass.run(cluster)).await
 }
 
 /// The outcome of a pass that changes nothing.
@@ -242,6 +249,7 @@ fn unanswered(condition: ConditionType, error: &CloudError) -> Stopped {
 struct Pass<'a> {
     context: &'a ManagedContext,
     checked: Checked,
+    owner: Option<&'a Cluster>,
     is_deleted: bool,
 }
 
@@ -268,11 +276,11 @@ impl Pass<'_> {
                 return Ok(stop(cluster, stopped, self.context));
             }
         };
-        let shown = seen.subnets.got().map(Vec::as_slice).unwrap_or_default();
+        let shown = seen.ec2.subnets.got().map(Vec::as_slice).unwrap_or_default();
         let inputs = self.inputs(&cluster, shown);
         planners::settle(&inputs, &seen, &mut ledger);
         let scene = self.scene(&inputs, &seen, &ledger);
-        let plan = planners::plan(&scene);
+        let mut plan = planners::plan(&scene);
         if self.is_deleted && !is_lost && is_over(&scene, &plan) {
             let cluster = self.context.kubernetes.remove_finalizer(&cluster).await?;
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
@@ -294,8 +302,22 @@ impl Pass<'_> {
             }
         }
         let scene = self.scene(&inputs, &seen, &ledger);
-        let summary = Summary::of(&scene, &plan, &taken);
-        let status = summary.status(&cluster, self.recorded(&before, &inputs, &ledger), now);
+        if taken.is_empty() {
+            cluster = self.publish_endpoint(cluster, &scene, &mut plan).await?;
+        }
+        let of_spec = super::status::endpoint(&cluster, self.owner);
+        let summary = Summary::of(
+            &scene,
+            &plan,
+            &taken,
+            status::endpoint(of_spec, &inputs),
+            later::made_later(&cluster.spec),
+            before.provisioned(),
+        );
+        let mut recorded = self.recorded(&before, &inputs, &ledger);
+        recorded.control_plane_endpoint = super::status::published_endpoint(&cluster, self.owner);
+        self.publish_network(&cluster, &scene, &mut recorded);
+        let status = summary.status(&cluster, recorded, now);
         let next = summary.next(&before.conditions, &self.context.timing, now);
         Ok(super::outcome(cluster, status).with_events(events).with_next(next))
     }
@@ -311,12 +333,57 @@ impl Pass<'_> {
         Inputs::of(cluster, &self.checked.name, &known)
     }
 
-    fn scene<'a>(&self, inputs: &'a Inputs, seen: &'a ec2::Observed, ledger: &'a Ledger) -> Scene<'a> {
+    fn scene<'a>(&self, inputs: &'a Inputs, seen: &'a Observed, ledger: &'a Ledger) -> Scene<'a> {
         Scene {
             inputs,
             seen,
             ledger,
             is_deleted: self.is_deleted,
+        }
+    }
+
+    /// The address of the load balancer becomes the endpoint of the cluster once it takes connections, and never another
+    /// one after that: nodes and kubeconfigs have it.
+    async fn publish_endpoint(
+        &self,
+        cluster: AWSCluster,
+        scene: &Scene<'_>,
+        plan: &mut Plan,
+    ) -> Result<AWSCluster, ReconcileError> {
+        // What a user has begun to set is for the user to end.
+        let is_empty = |endpoint: &ControlPlaneEndpoint| {
+            endpoint.host.as_deref().unwrap_or_default().is_empty() && endpoint.port.unwrap_or_default() == 0
+        };
+        if self.is_deleted || !cluster.spec.control_plane_endpoint.as_ref().is_none_or(is_empty) {
+            return Ok(cluster);
+        }
+        let Some((wanted, balancer)) = load_balancer::endpoint(scene) else {
+            return Ok(cluster);
+        };
+        let host = &balancer.dns_name;
+        if wanted.has_to_resolve && !self.checked.cloud.resolves(host).await {
+            let message = format!(
+                "the name {host} does not resolve yet where the manager runs; if it never will, set \
+                 controlPlaneLoadBalancer.dnsResolutionCheck: None"
+            );
+            plan.wait(&wanted.target, Reason::WaitingForDNSName, message);
+            return Ok(cluster);
+        }
+        let endpoint = ControlPlaneEndpoint {
+            host: Some(host.clone()),
+            port: i32::try_from(self.checked.api_server_port).ok(),
+        };
+        Ok(self.context.kubernetes.publish_endpoint(&cluster, &endpoint).await?)
+    }
+
+    /// Publishes the network for machines. What AWS does not show at the moment stays as it was published.
+    fn publish_network(&self, cluster: &AWSCluster, scene: &Scene<'_>, status: &mut AWSClusterStatus) {
+        let before = status.network.as_ref();
+        let before = before.map(|network| network.control_plane_targets.as_slice());
+        let network = network::network(scene, &cluster.spec, &self.checked.region, before.unwrap_or_default());
+        if let Some(network) = network.filter(|_| !self.is_deleted) {
+            status.failure_domains = super::resolve::failure_domains(&network.subnets);
+            status.network = Some(network);
         }
     }
 
@@ -357,6 +424,6 @@ impl Pass<'_> {
 
 /// Whether a deleted cluster has nothing in AWS any more. What was not looked at, and what may not be shown yet, may be
 /// there.
-fn is_over(scene: &Scene<'_>, plan: &plan::Plan) -> bool {
+fn is_over(scene: &Scene<'_>, plan: &Plan) -> bool {
     plan.is_empty() && !planners::is_incomplete(scene.seen) && !scene.ledger.may_hide_anything()
 }

@@ -1,10 +1,14 @@
 //! The names and tags of what a managed cluster owns. They equal CAPA's, so that each provider can take over the other's
 //! clusters (`pkg/cloud/services/network` and `api/v1beta2/tags.go` of CAPA v2.13). Pure.
 
+use blake2::Blake2b;
+use blake2::digest::consts::U28;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::common::Tags;
 use capa_api::meta;
+use capa_cloud::elb::target_group::PREFIXES;
+use sha2::{Digest, Sha256};
 
 use super::ledger::IsOwned;
 
@@ -14,6 +18,10 @@ const PUBLIC_LOAD_BALANCERS: &str = "kubernetes.io/role/elb";
 const INTERNAL_LOAD_BALANCERS: &str = "kubernetes.io/role/internal-elb";
 /// The value of the role tag on what all parts of a cluster share.
 const COMMON: &str = "common";
+/// The value of the role tag on load balancers of the API server, and on their target groups and listeners.
+const API_SERVER: &str = "apiserver";
+/// The most characters of the name of a load balancer.
+const MOST_CHARACTERS: usize = 32;
 /// The most tags that AWS allows on a resource.
 pub(super) const MOST_TAGS: usize = 50;
 
@@ -22,6 +30,7 @@ pub(super) const MOST_TAGS: usize = 50;
 pub(crate) struct Names {
     /// Name of the Cluster.
     pub(crate) cluster: String,
+    namespace: String,
     additional: Tags,
 }
 
@@ -30,6 +39,7 @@ impl Names {
     pub(crate) fn of(cluster: &str, object: &AWSCluster) -> Self {
         Self {
             cluster: cluster.to_owned(),
+            namespace: object.metadata.namespace.clone().unwrap_or_default(),
             additional: object.spec.additional_tags.clone(),
         }
     }
@@ -64,6 +74,26 @@ impl Names {
     /// The description of the security group of a role.
     pub(crate) fn security_group_description(&self, role: SecurityGroupRole) -> String {
         format!("Kubernetes cluster {}: {}", self.cluster, role.as_str())
+    }
+
+    /// The name of a network load balancer without a name in the spec.
+    pub(crate) fn load_balancer(&self) -> String {
+        generated(&format!("{}-{}", self.namespace, self.cluster))
+    }
+
+    /// The name of the target group for a port of a load balancer. CAPA takes random letters in place of the hash, and
+    /// finds target groups by the prefix.
+    pub(crate) fn target_group(&self, load_balancer: &str, port: i64, is_api: bool) -> String {
+        let of = format!("{}/{}/{load_balancer}/{port}", self.namespace, self.cluster);
+        let hash = base36(Sha256::digest(of).iter().take(5));
+        let [of_api, of_others] = PREFIXES;
+        let prefix = if is_api { of_api } else { of_others };
+        format!("{prefix}{hash}")
+    }
+
+    /// The tags of a load balancer of this name, and of its target groups and listeners.
+    pub(crate) fn load_balancer_tags(&self, name: &str) -> Tags {
+        self.tags(name, API_SERVER, &Tags::new())
     }
 
     /// The name of a default subnet.
@@ -149,4 +179,36 @@ impl Names {
 
 fn class(is_public: bool) -> &'static str {
     if is_public { "public" } else { "private" }
+}
+
+/// The name that CAPA generates for a load balancer (`GenerateELBName` of CAPA v2.13): a hash where it would be too long.
+fn generated(text: &str) -> String {
+    let name = format!("{}-apiserver", text.replace('.', "-"));
+    if name.len() <= MOST_CHARACTERS {
+        return name;
+    }
+    format!("{}-k8s", base36(Blake2b::<U28>::digest(text).iter()))
+}
+
+/// A digit or letter for each byte.
+fn base36<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
+    bytes
+        .filter_map(|byte| char::from_digit(u32::from(byte % 36), 36))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_balancers_have_the_names_that_capa_generates() {
+        assert_eq!(generated("default-dev"), "default-dev-apiserver");
+        assert_eq!(generated("team.a-dev"), "team-a-dev-apiserver");
+        // Computed by CAPA v2.13.
+        assert_eq!(
+            generated("capi-clusters-production-eu-west"),
+            "boneukpa35qds72kxywkovhwi32g-k8s"
+        );
+    }
 }

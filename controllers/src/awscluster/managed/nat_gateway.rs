@@ -6,7 +6,8 @@ use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::CloudError;
 use capa_cloud::ec2::nat_gateway::Call;
-use capa_cloud::ec2::{self, NatGateway, NatGatewayState};
+use capa_cloud::ec2::{NatGateway, NatGatewayState};
+use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedNatGateway};
 use super::ledger::{Ledger, Standing};
@@ -24,7 +25,7 @@ pub(super) const PLANNER: Planner = Planner {
     waiting: Reason::WaitingForSubnets,
     is_optional: true,
     wanted,
-    look: |seen| seen.nat_gateways.answer(),
+    look: |seen| seen.ec2.nat_gateways.answer(),
     settle,
     plan,
 };
@@ -37,24 +38,24 @@ fn wanted(inputs: &Inputs) -> Vec<Ref> {
 }
 
 /// The gateways that AWS has not deleted. It lists others for an hour.
-pub(super) fn live(seen: &ec2::Observed) -> Option<impl Iterator<Item = &NatGateway> + Clone> {
-    let gateways = seen.nat_gateways.got()?.iter();
+pub(super) fn live(seen: &Observed) -> Option<impl Iterator<Item = &NatGateway> + Clone> {
+    let gateways = seen.ec2.nat_gateways.got()?.iter();
     Some(gateways.filter(|gateway| gateway.state != NatGatewayState::Deleted))
 }
 
 /// The zone of the subnet of a gateway.
-fn zone_of<'a>(seen: &'a ec2::Observed, gateway: &NatGateway) -> Option<&'a str> {
-    let mut subnets = seen.subnets.got()?.iter();
+fn zone_of<'a>(seen: &'a Observed, gateway: &NatGateway) -> Option<&'a str> {
+    let mut subnets = seen.ec2.subnets.got()?.iter();
     let subnet = subnets.find(|subnet| subnet.id == gateway.subnet_id)?;
     Some(&subnet.zone)
 }
 
 /// The gateway that uses an address.
-pub(super) fn user_of<'a>(seen: &'a ec2::Observed, address: &str) -> Option<&'a NatGateway> {
+pub(super) fn user_of<'a>(seen: &'a Observed, address: &str) -> Option<&'a NatGateway> {
     live(seen)?.find(|gateway| gateway.allocation_ids.iter().any(|id| id == address))
 }
 
-fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     settle_gateways(inputs, seen, ledger);
     settle_addresses(inputs, seen, ledger);
 }
@@ -70,7 +71,7 @@ fn rank(gateway: &NatGateway, subnet: Option<&str>) -> (NatGatewayState, bool) {
 
 /// Compares the ledger with the look. A gateway is the cluster's by its tag, and is the wanted one by its zone. Others enter
 /// under their ids, and go with the cluster.
-fn settle_gateways(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(live) = live(seen) else { return };
     let owned = live.clone().filter(|gateway| inputs.names.owns(&gateway.tags));
     let names = wanted(inputs);
@@ -92,7 +93,7 @@ fn settle_gateways(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
         let shown = live.clone().find(|gateway| gateway.id == id);
         shown.map(|gateway| inputs.names.ownership(&gateway.tags))
     });
-    let listed = seen.nat_gateways.got().into_iter().flatten();
+    let listed = seen.ec2.nat_gateways.got().into_iter().flatten();
     for gateway in listed.filter(|gateway| gateway.state == NatGatewayState::Deleted) {
         // AWS says so: nothing is hidden.
         if let Some(target) = ledger.with_id(&gateway.id).cloned() {
@@ -103,8 +104,10 @@ fn settle_gateways(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
 
 /// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others enter under
 /// their ids, and go with the cluster.
-fn settle_addresses(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
-    let Some(addresses) = seen.addresses.got() else { return };
+fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let Some(addresses) = seen.ec2.addresses.got() else {
+        return;
+    };
     let owned = addresses
         .iter()
         .filter(|address| inputs.names.owns_common(&address.tags));
@@ -138,7 +141,7 @@ fn settle_addresses(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) 
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.nat_gateways) {
+    if scene.is_unseen(&scene.seen.ec2.nat_gateways) {
         return;
     }
     if scene.is_deleted {
@@ -259,7 +262,7 @@ fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
         }
         Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
         Standing::Absent | Standing::Vanished(_) => {
-            if let Err(Some(error)) = scene.seen.addresses.answer() {
+            if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
                 return plan.problem(target, error.class.reason(), not_shown(error));
             }
             let names = &scene.inputs.names;
@@ -279,7 +282,7 @@ fn not_shown(error: &CloudError) -> String {
 /// A gateway that failed is followed by another one later and later: failed ones stay listed for about an hour.
 fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     let subnet = scene.ledger.id(&wanted.subnet);
-    let listed = scene.seen.nat_gateways.got().into_iter().flatten();
+    let listed = scene.seen.ec2.nat_gateways.got().into_iter().flatten();
     let failed: Vec<&NatGateway> = listed
         .filter(|gateway| gateway.state == NatGatewayState::Failed || gateway.failure.is_some())
         .filter(|gateway| Some(gateway.subnet_id.as_str()) == subnet)
@@ -302,7 +305,7 @@ fn wait_for_address(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Pla
     let Some(id) = scene.ledger.id(&wanted.address) else {
         return;
     };
-    let mut addresses = scene.seen.addresses.got().into_iter().flatten();
+    let mut addresses = scene.seen.ec2.addresses.got().into_iter().flatten();
     let shown = addresses.find(|address| address.allocation_id == id);
     let association = shown.and_then(|shown| shown.association_id.as_ref());
     if let Some(user) = user_of(scene.seen, id).map(|user| &user.id).or(association) {
@@ -325,7 +328,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         }
     }
     for target in scene.ledger.of_kind(Kind::ElasticIp) {
-        if let (Err(Some(error)), Some(_)) = (scene.seen.addresses.answer(), scene.ledger.id(target)) {
+        if let (Err(Some(error)), Some(_)) = (scene.seen.ec2.addresses.answer(), scene.ledger.id(target)) {
             plan.problem(target, error.class.reason(), not_shown(error));
         } else if let Some(id) = scene.deletable(target, plan) {
             let call = Call::ReleaseAddress { address: Id::from(id) };

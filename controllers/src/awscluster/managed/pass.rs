@@ -1,8 +1,8 @@
 //! One pass over the AWS side of a managed cluster: look, plan, record, call, record.
 
 use capa_api::conditions::Reason;
-use capa_cloud::managed::{Answer, Effect, ManagedCloud, Repeat, Scope};
-use capa_cloud::{CloudError, ErrorClass, ec2};
+use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Observed, Repeat, Scope};
+use capa_cloud::{CloudError, ErrorClass};
 use capa_runtime::reconcile::EventDraft;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -14,14 +14,25 @@ use super::plan::{Plan, Step, Why};
 use super::planners;
 use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
+use super::{load_balancer, target_group};
 
 /// The codes by which AWS says that something is there already: the next look shows it.
 const IS_THERE: [&str; 4] = [
     "Resource.AlreadyAssociated",
     "RouteAlreadyExists",
-    "InvalidGroup.Duplicate",
     "InvalidPermission.Duplicate",
+    "DuplicateListener",
 ];
+
+/// The codes by which AWS says that a resource has the name. It may be the one that a call without an answer has made.
+const NAMES_TAKEN: [&str; 3] = [
+    "InvalidGroup.Duplicate",
+    "DuplicateLoadBalancerName",
+    "DuplicateTargetGroupName",
+];
+
+/// The codes by which AWS says that something uses what is to be deleted.
+const IN_USE: [&str; 3] = ["DependencyViolation", "InvalidIPAddress.InUse", "ResourceInUse"];
 
 /// The name of what may be there after a lost status.
 const UNKNOWN: &str = "unknown";
@@ -37,7 +48,7 @@ pub(super) struct Wave {
 /// A step with the call that it makes.
 struct ReadyStep {
     step: Step,
-    call: ec2::Call<String>,
+    call: Call<String>,
     /// Whether the call was made before, without an answer.
     is_repeat: bool,
 }
@@ -140,14 +151,14 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
             error.class.is_refusal() && !ready.is_repeat && code != "IdempotentParameterMismatch"
         }
         // The SDK may have made the call before: then this is the resource.
-        Repeat::Harmless if code == "InvalidGroup.Duplicate" => false,
+        Repeat::Harmless if NAMES_TAKEN.contains(&code) => false,
         Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
     };
     if effect == Effect::Create && is_certain {
         ledger.is_gone(&step.target);
     }
-    let is_there = IS_THERE.contains(&code);
-    let is_in_use = effect == Effect::Delete && matches!(code, "DependencyViolation" | "InvalidIPAddress.InUse");
+    let is_there = IS_THERE.contains(&code) || NAMES_TAKEN.contains(&code);
+    let is_in_use = effect == Effect::Delete && IN_USE.contains(&code);
     let (reason, words) = match error.class {
         _ if is_in_use => (in_use, "AWS still finds something that uses it"),
         _ if names_new || is_there => (Reason::Creating, "AWS does not show yet what it has made"),
@@ -183,19 +194,17 @@ fn done(step: &Step, ledger: &Ledger) -> EventDraft {
 }
 
 /// A look at AWS, and the ledger compared with it.
-pub(super) async fn look(
-    cloud: &dyn ManagedCloud,
-    inputs: &Inputs,
-    ledger: &Ledger,
-) -> Result<ec2::Observed, CloudError> {
+pub(super) async fn look(cloud: &dyn ManagedCloud, inputs: &Inputs, ledger: &Ledger) -> Result<Observed, CloudError> {
     let id = |target| ledger.id(target).map(str::to_owned);
     let scope = Scope {
         cluster: inputs.names.cluster.clone(),
         vpc: id(&inputs.vpc.target),
         internet_gateway: id(&inputs.internet_gateway),
         addresses: recorded_ids(ledger, Kind::ElasticIp),
+        load_balancers: load_balancer::names(inputs, ledger),
+        target_groups: target_group::wanted(inputs).map(|target| target.name).collect(),
     };
-    Ok(cloud.observe(&scope).await?.ec2)
+    cloud.observe(&scope).await
 }
 
 /// Opens an entry for everything that may exist although the status does not say so, because the status is lost.
@@ -231,6 +240,9 @@ fn quota(code: &str) -> Option<&'static str> {
         "RulesPerSecurityGroupLimitExceeded" => {
             "quota L-0EA8095F, inbound or outbound rules per security group (60 by default), is reached"
         }
+        "TooManyLoadBalancers" => "quota L-69A177A2, Network Load Balancers per Region (50 by default), is reached",
+        "TooManyTargetGroups" => "quota L-B22855CB, Target Groups per Region (3,000 by default), is reached",
+        "TooManyListeners" => "quota L-57A373D6, Listeners per Network Load Balancer (50 by default), is reached",
         "SubnetLimitExceeded" => "quota L-407747CB, subnets per VPC (200 by default), is reached",
         _ => return None,
     })

@@ -5,8 +5,7 @@
 //! of a plan are independent of each other, and an error holds up only what depends on it.
 
 use capa_api::conditions::Reason;
-use capa_cloud::ec2;
-use capa_cloud::managed::{Effect, Repeat, Seen};
+use capa_cloud::managed::{Call, Effect, Observed, Repeat, Seen};
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
@@ -37,7 +36,7 @@ pub(crate) struct Step {
     /// What the call is about.
     pub(crate) target: Ref,
     /// The call.
-    pub(crate) call: ec2::Call<Id>,
+    pub(crate) call: Call<Id>,
     /// What must be done before, beside what the ids of the call name.
     pub(crate) after: Vec<Ref>,
     /// The reason.
@@ -70,8 +69,8 @@ pub(crate) struct Plan {
 pub(crate) struct Scene<'a> {
     /// What the spec asks for.
     pub(crate) inputs: &'a Inputs,
-    /// What the look at EC2 shows.
-    pub(crate) seen: &'a ec2::Observed,
+    /// What the look shows.
+    pub(crate) seen: &'a Observed,
     /// The ledger, compared with the look.
     pub(crate) ledger: &'a Ledger,
     /// Whether the cluster is deleted, so that nothing is wanted.
@@ -124,7 +123,7 @@ impl Scene<'_> {
 
 impl Plan {
     /// Adds a call.
-    pub(crate) fn step(&mut self, target: &Ref, why: Why, call: impl Into<ec2::Call<Id>>) {
+    pub(crate) fn step(&mut self, target: &Ref, why: Why, call: impl Into<Call<Id>>) {
         self.step_after(target, why, call, []);
     }
 
@@ -133,7 +132,7 @@ impl Plan {
         &mut self,
         target: &Ref,
         why: Why,
-        call: impl Into<ec2::Call<Id>>,
+        call: impl Into<Call<Id>>,
         after: impl IntoIterator<Item = Ref>,
     ) {
         self.steps.push(Step {
@@ -174,7 +173,7 @@ impl Plan {
         }
         let mut needed: Vec<Ref> = step.after.clone();
         // A call without ids of other resources needs none; the mapping itself cannot fail.
-        let _: Result<ec2::Call<()>, ()> = step.call.try_map(&mut |id| {
+        let _: Result<Call<()>, ()> = step.call.try_map(&mut |id| {
             if let Id::Of(reference) = id {
                 needed.push(reference.clone());
             }

@@ -1,7 +1,8 @@
 //! What the file of each resource offers. Pure.
 
 use capa_api::conditions::{ConditionType, Reason};
-use capa_cloud::{CloudError, ec2};
+use capa_cloud::CloudError;
+use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
@@ -21,9 +22,9 @@ pub(super) struct Planner {
     /// What the spec asks for.
     pub(super) wanted: fn(&Inputs) -> Vec<Ref>,
     /// Whether the look shows the resource.
-    pub(super) look: fn(&ec2::Observed) -> Result<(), Option<&CloudError>>,
+    pub(super) look: fn(&Observed) -> Result<(), Option<&CloudError>>,
     /// Compares the ledger with the look.
-    pub(super) settle: fn(&Inputs, &ec2::Observed, &mut Ledger),
+    pub(super) settle: fn(&Inputs, &Observed, &mut Ledger),
     /// Adds the steps, waits and problems of the resource.
     pub(super) plan: fn(&Scene<'_>, &mut Plan),
 }

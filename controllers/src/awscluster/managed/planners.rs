@@ -1,13 +1,13 @@
 //! The planners, one for each resource. Pure.
 
-use capa_cloud::ec2;
+use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::reference::Ref;
-use super::{internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
+use super::{internet_gateway, load_balancer, nat_gateway, route_table, security_group, subnet, vpc};
 
 /// All planners. The ledger is compared in this order: what is in a VPC is found after the VPC.
 pub(super) const PLANNERS: &[Planner] = &[
@@ -17,6 +17,7 @@ pub(super) const PLANNERS: &[Planner] = &[
     nat_gateway::PLANNER,
     route_table::PLANNER,
     security_group::PLANNER,
+    load_balancer::PLANNER,
 ];
 
 /// Everything that the spec asks for.
@@ -25,14 +26,14 @@ pub(super) fn wanted(inputs: &Inputs) -> Vec<Ref> {
 }
 
 /// Compares the ledger with a look.
-pub(super) fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
+pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for planner in PLANNERS {
         (planner.settle)(inputs, seen, ledger);
     }
 }
 
 /// Whether AWS did not answer with a kind of resource. It may be there.
-pub(super) fn is_incomplete(seen: &ec2::Observed) -> bool {
+pub(super) fn is_incomplete(seen: &Observed) -> bool {
     let mut looks = PLANNERS.iter().map(|planner| (planner.look)(seen));
     looks.any(|look| matches!(look, Err(Some(_))))
 }

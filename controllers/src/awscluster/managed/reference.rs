@@ -33,6 +33,16 @@ pub(crate) enum Kind {
     SecurityGroup,
     /// The rules of a security group.
     SecurityGroupRules,
+    /// A network load balancer.
+    LoadBalancer,
+    /// Attributes, subnets and security groups of a load balancer.
+    LoadBalancerAttributes,
+    /// A target group.
+    TargetGroup,
+    /// Attributes and health check of a target group.
+    TargetGroupAttributes,
+    /// A port of a load balancer.
+    Listener,
 }
 
 impl Kind {
@@ -45,13 +55,18 @@ impl Kind {
             | Self::ElasticIp
             | Self::NatGateway
             | Self::RouteTable
-            | Self::SecurityGroup => true,
+            | Self::SecurityGroup
+            | Self::LoadBalancer
+            | Self::TargetGroup => true,
             Self::VpcAttributes
             | Self::SubnetAttributes
             | Self::InternetGatewayAttachment
             | Self::Route
             | Self::RouteTableAssociation
-            | Self::SecurityGroupRules => false,
+            | Self::SecurityGroupRules
+            | Self::LoadBalancerAttributes
+            | Self::TargetGroupAttributes
+            | Self::Listener => false,
         }
     }
 
@@ -71,6 +86,11 @@ impl Kind {
             Self::RouteTableAssociation => "association of subnet",
             Self::SecurityGroup => "security group",
             Self::SecurityGroupRules => "rules of security group",
+            Self::LoadBalancer => "load balancer",
+            Self::LoadBalancerAttributes => "attributes of load balancer",
+            Self::TargetGroup => "target group",
+            Self::TargetGroupAttributes => "attributes of target group",
+            Self::Listener => "listener",
         }
     }
 }

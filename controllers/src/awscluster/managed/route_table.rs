@@ -2,8 +2,9 @@
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::meta;
+use capa_cloud::ec2::RouteTable;
 use capa_cloud::ec2::route_table::{Call, RouteTarget};
-use capa_cloud::ec2::{self, RouteTable};
+use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet};
 use super::ledger::{Ledger, Standing};
@@ -21,7 +22,7 @@ pub(super) const PLANNER: Planner = Planner {
     waiting: Reason::WaitingForVpc,
     is_optional: false,
     wanted: |inputs| inputs.subnets.iter().map(table_of).collect(),
-    look: |seen| seen.route_tables.answer(),
+    look: |seen| seen.ec2.route_tables.answer(),
     settle,
     plan,
 };
@@ -33,8 +34,10 @@ fn table_of(subnet: &WantedSubnet) -> Ref {
 
 /// Compares the ledger with the look. A table is the cluster's by its tag, and is the wanted one by its association with the
 /// subnet, or else by its name if it has no association. Others enter under their ids, and go with the cluster.
-fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
-    let Some(tables) = seen.route_tables.got() else { return };
+fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let Some(tables) = seen.ec2.route_tables.got() else {
+        return;
+    };
     let owned = tables
         .iter()
         .filter(|table| !table.is_main && inputs.names.owns(&table.tags));
@@ -89,7 +92,7 @@ fn association<'a>(table: &'a RouteTable, subnet: &str) -> Option<&'a str> {
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.route_tables) {
+    if scene.is_unseen(&scene.seen.ec2.route_tables) {
         return;
     }
     if scene.is_deleted {
@@ -123,7 +126,7 @@ fn create(scene: &Scene<'_>, subnet: &WantedSubnet, target: &Ref, plan: &mut Pla
 
 /// Keeps the default route and the association of a table.
 fn keep(scene: &Scene<'_>, subnet: &WantedSubnet, id: &str, plan: &mut Plan) {
-    let mut tables = scene.seen.route_tables.got().into_iter().flatten();
+    let mut tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
     let Some(table) = tables.find(|table| table.id == id) else {
         return;
     };
@@ -188,7 +191,7 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
     if id.is_some_and(|id| association(table, id).is_some()) {
         return;
     }
-    let mut tables = scene.seen.route_tables.got().into_iter().flatten();
+    let mut tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
     let other = id.and_then(|id| tables.find_map(|other| Some((other, association(other, id)?))));
     let Some((other, association)) = other else {
         let call = Call::AssociateRouteTable {
@@ -217,7 +220,7 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
 }
 
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let tables = scene.seen.route_tables.got().into_iter().flatten();
+    let tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
     for target in scene.ledger.of_kind(Kind::RouteTable) {
         let Some(id) = scene.deletable(target, plan) else {
             continue;

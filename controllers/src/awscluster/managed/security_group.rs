@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
-use capa_cloud::ec2::{self, SecurityGroup};
+use capa_cloud::managed::Observed;
 use ipnet::IpNet;
 
 use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule};
@@ -32,15 +33,15 @@ pub(super) const PLANNER: Planner = Planner {
             .map(|group| group.target.clone())
             .collect()
     },
-    look: |seen| seen.security_groups.answer(),
+    look: |seen| seen.ec2.security_groups.answer(),
     settle,
     plan,
 };
 
 /// Compares the ledger with the look. A group is the cluster's by its tag, and is the wanted one by its name. Others enter
 /// under their ids, and go with the cluster.
-fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
-    let Some(groups) = seen.security_groups.got() else {
+fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let Some(groups) = seen.ec2.security_groups.got() else {
         return;
     };
     let owned = groups.iter().filter(|group| inputs.names.owns(&group.tags));
@@ -70,7 +71,7 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.security_groups) {
+    if scene.is_unseen(&scene.seen.ec2.security_groups) {
         return;
     }
     if scene.is_deleted {
@@ -90,7 +91,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 fn shown<'a>(scene: &Scene<'a>, is: impl Fn(&SecurityGroup) -> bool) -> Option<&'a SecurityGroup> {
-    scene.seen.security_groups.got()?.iter().find(|group| is(group))
+    scene.seen.ec2.security_groups.got()?.iter().find(|group| is(group))
 }
 
 fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
@@ -160,7 +161,7 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
 fn is_certain(scene: &Scene<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan: &Plan) -> bool {
     let is_wrong = plan.problems.iter().any(|problem| problem.target == wanted.target);
     let is_waiting = plan.waits.iter().any(|wait| wait.target == *rules);
-    !is_wrong && !is_waiting && scene.seen.addresses.got().is_some() && scene.seen.vpcs.got().is_some()
+    !is_wrong && !is_waiting && scene.seen.ec2.addresses.got().is_some() && scene.seen.ec2.vpcs.got().is_some()
 }
 
 fn names_group_of_user(rule: &Rule<Id>) -> bool {
@@ -216,7 +217,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
         Origin::Role(role) => vec![Source::Group(Id::Of(Ref::new(Kind::SecurityGroup, role.as_str())))],
         Origin::Vpc => {
             let id = scene.ledger.id(&scene.inputs.vpc.target);
-            let mut shown = scene.seen.vpcs.got().into_iter().flatten();
+            let mut shown = scene.seen.ec2.vpcs.got().into_iter().flatten();
             let own = shown.find(|vpc| Some(vpc.id.as_str()) == id);
             if own.is_none() {
                 plan.wait(
@@ -233,7 +234,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
             for address in addresses(scene) {
                 if let Some(public_ip) = public_ip(scene, address) {
                     found.push(Source::Cidr(format!("{public_ip}/32")));
-                } else if scene.seen.addresses.got().is_some() {
+                } else if scene.seen.ec2.addresses.got().is_some() {
                     let message = format!("the {address} is not known yet");
                     plan.wait(target, Reason::WaitingForNatGateways, message);
                 }
@@ -258,18 +259,16 @@ fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
 
 fn public_ip<'a>(scene: &Scene<'a>, address: &Ref) -> Option<&'a str> {
     let id = scene.ledger.id(address)?;
-    let mut addresses = scene.seen.addresses.got()?.iter();
+    let mut addresses = scene.seen.ec2.addresses.got()?.iter();
     let shown = addresses.find(|address| address.allocation_id == id);
     shown.map(|address| address.public_ip.as_str())
 }
 
 /// Groups that name each other cannot be deleted, so that such rules go first.
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let rules: Vec<Ref> = scene
-        .recorded(&[Kind::SecurityGroup])
-        .iter()
-        .map(|group| group.part(Kind::SecurityGroupRules))
-        .collect();
+    let groups = scene.recorded(&[Kind::SecurityGroup]);
+    let rules = groups.iter().map(|group| group.part(Kind::SecurityGroupRules));
+    let users: Vec<Ref> = rules.chain(scene.recorded(&[Kind::LoadBalancer])).collect();
     for target in scene.ledger.of_kind(Kind::SecurityGroup) {
         let Some(id) = scene.deletable(target, plan) else {
             continue;
@@ -286,6 +285,6 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
             plan.step(&target.part(Kind::SecurityGroupRules), Why::Unwanted, call);
         }
         let call = Call::DeleteSecurityGroup { group: Id::from(id) };
-        plan.step_after(target, Why::Unwanted, call, rules.clone());
+        plan.step_after(target, Why::Unwanted, call, users.clone());
     }
 }

@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
-use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find};
+use capa_api::common::Initialization;
+use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::condition;
+use super::inputs::Inputs;
 use super::plan::{Plan, Scene};
 use super::planners;
+use super::problem::Problem;
 use super::taken::Taken;
 use crate::pause::not_paused;
 
@@ -33,6 +36,7 @@ pub(super) fn in_use(cluster: &AWSCluster, now: Timestamp) -> Reason {
 /// What one pass has come to.
 pub(super) struct Summary {
     updates: Vec<ConditionUpdate>,
+    is_provisioned: bool,
     /// Whether a call was refused, so that the next pass comes later and later.
     has_failed: bool,
     /// When the provider's own limits allow a call that they put off.
@@ -45,14 +49,30 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// The summary of a pass.
-    pub(super) fn of(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Self {
+    /// The summary of a pass. `endpoint` is what the status says of it, and `later` which part of the cluster this release
+    /// does not make.
+    pub(super) fn of(
+        scene: &Scene<'_>,
+        plan: &Plan,
+        taken: &[Taken],
+        endpoint: ConditionUpdate,
+        later: Option<String>,
+        was_provisioned: bool,
+    ) -> Self {
         let mut updates = condition::conditions(scene, plan, taken);
         updates.push(ConditionType::IdentityReady.is_true(Reason::Ready));
-        updates.push(ready(&updates, scene.is_deleted));
+        updates.push(endpoint);
+        let ready = if was_provisioned && !scene.is_deleted {
+            ready_again(scene, plan)
+        } else {
+            ready(&updates, later, scene.is_deleted)
+        };
+        let is_provisioned = was_provisioned || ready.status == ConditionStatus::True;
+        updates.push(ready);
         let failures = || taken.iter().filter_map(|taken| taken.failure.as_ref());
         Self {
             updates,
+            is_provisioned,
             has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene.seen),
             deferred: failures().filter_map(|failure| failure.retry_after).min(),
             is_settled: taken.is_empty() && plan.waits.is_empty(),
@@ -65,6 +85,10 @@ impl Summary {
     pub(super) fn status(&self, cluster: &AWSCluster, recorded: AWSClusterStatus, now: Timestamp) -> AWSClusterStatus {
         let updates = self.updates.iter().cloned().chain([not_paused(&cluster.metadata)]);
         AWSClusterStatus {
+            ready: Some(self.is_provisioned),
+            initialization: self.is_provisioned.then_some(Initialization {
+                provisioned: Some(true),
+            }),
             conditions: conditions::merge(&recorded.conditions, updates, cluster.metadata.generation, now),
             network_status: None,
             ..recorded
@@ -103,20 +127,54 @@ impl Summary {
     }
 }
 
-/// `Ready` of a cluster whose resources are looked at.
-fn ready(updates: &[ConditionUpdate], is_deleted: bool) -> ConditionUpdate {
-    let worst = updates.iter().filter(|update| update.status != ConditionStatus::True);
-    let worst = worst.min_by_key(|update| update.reason.is_expected());
-    match worst {
-        Some(worst) => ConditionType::Ready.is_false(worst.reason, worst.in_words()),
-        None if is_deleted => ConditionType::Ready.is_false(Reason::Deleting, "the AWSCluster is being deleted"),
-        None => ConditionType::Ready.is_false(Reason::NotManagedYet, NOT_YET),
+/// `Ready` of a cluster whose resources are looked at, until it is provisioned, and in its deletion.
+fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -> ConditionUpdate {
+    let is_false = |update: &ConditionUpdate| ConditionType::Ready.is_false(update.reason, update.in_words());
+    let is_of_endpoint = |update: &&ConditionUpdate| update.condition == ConditionType::ControlPlaneEndpointReady;
+    let missing = updates.iter().filter(|update| update.status != ConditionStatus::True);
+    let (endpoint, others): (Vec<_>, Vec<_>) = missing.partition(is_of_endpoint);
+    match (
+        others.into_iter().min_by_key(|update| update.reason.is_expected()),
+        later,
+    ) {
+        (Some(worst), _) => is_false(worst),
+        (None, _) if is_deleted => {
+            ConditionType::Ready.is_false(Reason::Deleting, "the AWSCluster is being deleted".to_owned())
+        }
+        (None, Some(message)) => ConditionType::Ready.is_false(Reason::NotManagedYet, message),
+        (None, None) => {
+            let is_true = || ConditionType::Ready.is_true(Reason::Ready);
+            endpoint.first().map_or_else(is_true, |endpoint| is_false(endpoint))
+        }
     }
 }
 
-const NOT_YET: &str = "VPC, subnets, gateways, route tables and security groups are there; this release does not create \
-                       the load balancer of a managed cluster yet. Set spec.unmanaged: true and bring the infrastructure \
-                       for a cluster that runs";
+/// `Ready` of a provisioned cluster. While it is False, no MachineHealthCheck of the cluster does anything: so it falls only
+/// where what is lost does not come back.
+fn ready_again(scene: &Scene<'_>, plan: &Plan) -> ConditionUpdate {
+    let is_lasting = |problem: &&Problem| match problem.reason {
+        Reason::NotFound | Reason::NotOwned | Reason::Conflict => problem.target == scene.inputs.vpc.target,
+        Reason::Failed => problem.target == scene.inputs.endpoint_load_balancer,
+        _ => false,
+    };
+    match plan.problems.iter().find(is_lasting) {
+        Some(problem) => ConditionType::Ready.is_false(problem.reason, problem.message.clone()),
+        None => ConditionType::Ready.is_true(Reason::Ready),
+    }
+}
+
+/// Whether the address of the API server is known. `of_spec` is what the spec and the Cluster say.
+pub(super) fn endpoint(of_spec: ConditionUpdate, inputs: &Inputs) -> ConditionUpdate {
+    let mut balancers = inputs.load_balancers.iter();
+    match balancers.find(|balancer| balancer.is_endpoint) {
+        Some(balancer) if of_spec.reason == Reason::WaitingForEndpoint => {
+            let name = &balancer.target.name;
+            let message = format!("the load balancer {name} is not the endpoint yet: look at LoadBalancerReady");
+            ConditionType::ControlPlaneEndpointReady.is_false(Reason::WaitingForEndpoint, message)
+        }
+        _ => of_spec,
+    }
+}
 
 /// `Ready` of an AWSCluster without a Cluster.
 pub(super) fn waiting_for_owner() -> Vec<ConditionUpdate> {
@@ -124,18 +182,41 @@ pub(super) fn waiting_for_owner() -> Vec<ConditionUpdate> {
     vec![ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message)]
 }
 
-/// The status of a pass that did not look at AWS: everything that was known stays.
+/// The status of a pass that did not look at AWS: everything that was known stays. So does a True `Ready`, unless no machine
+/// can be launched any more.
 pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: Timestamp) -> AWSClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
+    let was_ready = status.provisioned() && holds(&status.conditions, ConditionType::Ready);
     let has_ready = updates.iter().any(|update| update.condition == ConditionType::Ready);
-    let ready = updates.first().filter(|_| !has_ready).map(|update| {
+    let falls = |update: &&ConditionUpdate| !was_ready || is_without_identity(update);
+    let ready = updates.first().filter(|_| !has_ready).filter(falls).map(|update| {
         let words = update.in_words();
         ConditionType::Ready.is_false(update.reason, words)
     });
-    let updates = updates.into_iter().chain(ready).chain([not_paused(&cluster.metadata)]);
-    for update in updates {
+    let updates = updates.into_iter().map(|update| match update.reason {
+        // Machines go on working.
+        Reason::DeletionBlocked | Reason::NotManagedYet if was_ready => ConditionUpdate {
+            status: ConditionStatus::True,
+            ..update
+        },
+        _ => update,
+    });
+    for update in updates.chain(ready).chain([not_paused(&cluster.metadata)]) {
         conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
     }
     status.network_status = None;
     status
+}
+
+/// Whether the condition says that the credentials of the cluster are lost.
+fn is_without_identity(update: &ConditionUpdate) -> bool {
+    let is_lost = matches!(
+        update.reason,
+        Reason::NotFound
+            | Reason::NotAllowed
+            | Reason::SourceNotAllowed
+            | Reason::CredentialsFailed
+            | Reason::AccountMismatch
+    );
+    update.condition == ConditionType::IdentityReady && is_lost
 }

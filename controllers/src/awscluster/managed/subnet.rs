@@ -4,6 +4,7 @@ use capa_api::conditions::{ConditionType, Reason};
 use capa_api::meta;
 use capa_cloud::ec2;
 use capa_cloud::ec2::subnet::{Attribute, Call};
+use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet, shown_name};
 use super::ledger::{Ledger, Standing};
@@ -18,15 +19,15 @@ pub(super) const PLANNER: Planner = Planner {
     waiting: Reason::WaitingForVpc,
     is_optional: false,
     wanted: |inputs| inputs.subnets.iter().map(|subnet| subnet.target.clone()).collect(),
-    look: |seen| seen.subnets.answer(),
+    look: |seen| seen.ec2.subnets.answer(),
     settle,
     plan,
 };
 
 /// Compares the ledger with the look. A subnet is the cluster's by its tag, and is the wanted one by its range. Others
 /// with the tag enter under the names that they have.
-fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
-    let Some(subnets) = seen.subnets.got() else { return };
+fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let Some(subnets) = seen.ec2.subnets.got() else { return };
     let owned: Vec<&ec2::Subnet> = subnets
         .iter()
         .filter(|subnet| inputs.names.owns(&subnet.tags))
@@ -56,7 +57,7 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.subnets) {
+    if scene.is_unseen(&scene.seen.ec2.subnets) {
         return;
     }
     if scene.is_deleted {
@@ -87,7 +88,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedSubnet, plan: &mut Plan) {
 }
 
 fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
-    let mut subnets = scene.seen.subnets.got().into_iter().flatten();
+    let mut subnets = scene.seen.ec2.subnets.got().into_iter().flatten();
     let Some(subnet) = subnets.find(|subnet| subnet.id == id) else {
         return;
     };
@@ -140,7 +141,12 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     for target in scene.ledger.of_kind(Kind::Subnet) {
         if let Some(id) = scene.deletable(target, plan) {
             let call = Call::DeleteSubnet { subnet: Id::from(id) };
-            plan.step_after(target, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
+            plan.step_after(
+                target,
+                Why::Unwanted,
+                call,
+                scene.recorded(&[Kind::NatGateway, Kind::LoadBalancer]),
+            );
         }
     }
 }

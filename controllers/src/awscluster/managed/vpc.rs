@@ -4,6 +4,7 @@ use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::ec2;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
+use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
@@ -22,7 +23,7 @@ pub(super) const PLANNER: Planner = Planner {
     waiting: Reason::WaitingForVpc,
     is_optional: false,
     wanted: |inputs| vec![inputs.vpc.target.clone()],
-    look: |seen| seen.vpcs.answer().and_then(|()| seen.dns.answer()),
+    look: |seen| seen.ec2.vpcs.answer().and_then(|()| seen.ec2.dns.answer()),
     settle,
     plan,
 };
@@ -30,12 +31,12 @@ pub(super) const PLANNER: Planner = Planner {
 /// The VPC that AWS shows.
 fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
     let id = scene.ledger.id(&scene.inputs.vpc.target)?;
-    scene.seen.vpcs.got()?.iter().find(|vpc| vpc.id == id)
+    scene.seen.ec2.vpcs.got()?.iter().find(|vpc| vpc.id == id)
 }
 
 /// Compares the ledger with the look. Of several VPCs none is taken: another management cluster may own one of them.
-fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
-    let Some(vpcs) = seen.vpcs.got() else { return };
+fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let Some(vpcs) = seen.ec2.vpcs.got() else { return };
     let owned: Vec<&ec2::Vpc> = vpcs.iter().filter(|vpc| inputs.names.owns(&vpc.tags)).collect();
     if let [only] = owned[..]
         && ledger.id(&inputs.vpc.target).is_none()
@@ -50,7 +51,7 @@ fn settle(inputs: &Inputs, seen: &ec2::Observed, ledger: &mut Ledger) {
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
-    let Some(vpcs) = scene.seen.vpcs.got() else { return };
+    let Some(vpcs) = scene.seen.ec2.vpcs.got() else { return };
     let standing = scene.standing(target);
     if matches!(standing, Standing::Absent | Standing::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
@@ -104,7 +105,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
         );
         return plan.problem(&wanted.target, Reason::InvalidSpec, message);
     }
-    let Some(dns) = scene.seen.dns.got() else { return };
+    let Some(dns) = scene.seen.ec2.dns.got() else { return };
     let attributes = wanted.target.part(Kind::VpcAttributes);
     // Host names need the support, so that it comes first.
     let (attribute, field) = match (dns.support, dns.hostnames) {
@@ -141,26 +142,36 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         Kind::NatGateway,
         Kind::RouteTable,
         Kind::SecurityGroup,
+        Kind::LoadBalancer,
+        Kind::TargetGroup,
     ]);
     plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
 }
 
 /// The ids of what is in the VPC and does not have the tag of the cluster.
 fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
-    let subnets = scene.seen.subnets.got().into_iter().flatten();
+    let subnets = scene.seen.ec2.subnets.got().into_iter().flatten();
     let subnets = subnets.map(|subnet| (subnet.id.as_str(), &subnet.tags));
-    let gateways = scene.seen.internet_gateways.got().into_iter().flatten();
+    let gateways = scene.seen.ec2.internet_gateways.got().into_iter().flatten();
     let gateways = gateways.filter(|gateway| gateway.vpc_id.as_deref() == Some(vpc));
     let gateways = gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
     let nat_gateways = nat_gateway::live(scene.seen).into_iter().flatten();
     let nat_gateways = nat_gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
-    let tables = scene.seen.route_tables.got().into_iter().flatten();
+    let tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
     let tables = tables.filter(|table| !table.is_main);
     let tables = tables.map(|table| (table.id.as_str(), &table.tags));
-    let groups = scene.seen.security_groups.got().into_iter().flatten();
+    let groups = scene.seen.ec2.security_groups.got().into_iter().flatten();
     let groups = groups.filter(|group| group.name != DEFAULT_GROUP);
     let groups = groups.map(|group| (group.id.as_str(), &group.tags));
-    let all = subnets.chain(gateways).chain(nat_gateways).chain(tables).chain(groups);
+    let balancers = scene.seen.elb.load_balancers.got().into_iter().flatten();
+    let balancers = balancers.filter(|balancer| balancer.vpc_id == vpc);
+    let balancers = balancers.map(|balancer| (balancer.arn.as_str(), &balancer.tags));
+    let all = subnets
+        .chain(gateways)
+        .chain(nat_gateways)
+        .chain(tables)
+        .chain(groups)
+        .chain(balancers);
     let is_foreign = |(id, tags): &(&str, &Tags)| !scene.inputs.names.owns(tags) && scene.ledger.with_id(id).is_none();
     all.filter(is_foreign).map(|(id, _)| id).collect()
 }

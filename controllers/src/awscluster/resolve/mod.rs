@@ -412,7 +412,7 @@ fn groups(
 
 /// Zones of ordinary subnets. Control plane machines may use the zones with a subnet for their role. In a zone with
 /// only public subnets the machine's `publicIP` decides, and the machine's own condition reports a problem.
-fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
+pub(super) fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
     let mut zones: BTreeMap<&String, bool> = BTreeMap::new();
     for subnet in subnets.iter().filter(|subnet| !subnet.is_edge()) {
         if let Some(zone) = &subnet.availability_zone {

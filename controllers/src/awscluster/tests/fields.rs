@@ -372,7 +372,7 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
         ),
         (
             "controlPlaneLoadBalancer.targetGroupIPType",
-            "controlPlaneLoadBalancer: {loadBalancerType: nlb, targetGroupIPType: ipv4}".to_owned(),
+            "controlPlaneLoadBalancer: {loadBalancerType: nlb, targetGroupIPType: ipv6}".to_owned(),
         ),
         (
             "controlPlaneLoadBalancer.dnsResolutionCheck",

@@ -67,32 +67,6 @@ fn subnets(scenario: &Scenario) -> Value {
         .collect()
 }
 
-#[test]
-fn a_cluster_lives_on_terraform_outputs_under_a_foreign_kind() -> anyhow::Result<()> {
-    whole_clusters("terraform", async |s| {
-        let cluster = s.kubeadm_cluster("dev").await?;
-        let kind = Kind::new("terraform.example.org", "StackCluster");
-        let reference = foreign_infrastructure(&cluster, &kind, json!({}), json!({})).await?;
-        let groups = json!({
-            "all": [s.network.node_security_group_id], "controlPlane": [s.network.control_plane_security_group_id],
-        });
-        let outputs = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": "outputs", "labels": {"infrastructure.cluster.x-k8s.io/network-source": "true"}},
-            "stringData": {
-                "region": REGION, "region__type": "string",
-                "subnets": subnets(s).to_string(), "subnets__type": "list",
-                "securityGroups": groups.to_string(),
-            },
-        });
-        s.apply(&outputs.to_string()).await?;
-        let sources = "      networkSources: [{kind: Secret, name: outputs}]";
-        let control_plane = format!("{sources}\n{}", targets(&cluster));
-        lives_and_dies(&cluster, &reference, [&control_plane, sources], "Secret/outputs").await?;
-        kind.forget(s).await
-    })
-}
-
 mod long_stories {
     use super::*;
 
@@ -265,5 +239,31 @@ spec:
             "node": {"id": s.network.node_security_group_id, "name": "node"},
             "controlplane": {"id": s.network.control_plane_security_group_id, "name": "controlplane"},
         }}})
+    }
+
+    #[test]
+    fn a_cluster_lives_on_terraform_outputs_under_a_foreign_kind() -> anyhow::Result<()> {
+        whole_clusters("terraform", async |s| {
+            let cluster = s.kubeadm_cluster("dev").await?;
+            let kind = Kind::new("terraform.example.org", "StackCluster");
+            let reference = foreign_infrastructure(&cluster, &kind, json!({}), json!({})).await?;
+            let groups = json!({
+                "all": [s.network.node_security_group_id], "controlPlane": [s.network.control_plane_security_group_id],
+            });
+            let outputs = json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "outputs", "labels": {"infrastructure.cluster.x-k8s.io/network-source": "true"}},
+                "stringData": {
+                    "region": REGION, "region__type": "string",
+                    "subnets": subnets(s).to_string(), "subnets__type": "list",
+                    "securityGroups": groups.to_string(),
+                },
+            });
+            s.apply(&outputs.to_string()).await?;
+            let sources = "      networkSources: [{kind: Secret, name: outputs}]";
+            let control_plane = format!("{sources}\n{}", targets(&cluster));
+            lives_and_dies(&cluster, &reference, [&control_plane, sources], "Secret/outputs").await?;
+            kind.forget(s).await
+        })
     }
 }

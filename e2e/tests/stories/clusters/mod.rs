@@ -7,6 +7,7 @@ mod deletion;
 mod growth;
 mod healing;
 mod hosted;
+mod managed;
 mod neighbours;
 mod resilience;
 mod rollout;

@@ -1,10 +1,13 @@
 //! Tests of the reconciler of managed AWSClusters over AWS in memory.
 
+mod balancers;
 mod creation;
 mod deletion;
 mod drift;
 mod fields;
 mod guards;
+mod ingress;
+mod load_balancers;
 mod nat_gateways;
 mod properties;
 mod route_tables;

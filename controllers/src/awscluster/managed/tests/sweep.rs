@@ -9,7 +9,12 @@ use super::world::World;
 
 /// The zones of the cluster. Each has two subnets.
 const ZONES: usize = 2;
-const SPEC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 2}}";
+const SPEC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 2}}, controlPlaneLoadBalancer: \
+                    {loadBalancerType: nlb, additionalListeners: [{port: 9345}]}";
+
+/// The same in one zone, for what takes many runs.
+const SMALL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1}}, controlPlaneLoadBalancer: \
+                     {loadBalancerType: nlb}";
 
 /// What goes wrong at one call, and what else is the case.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +91,9 @@ fn rest_with(world: &mut World, troubles: &[(usize, Trouble)]) {
             ("NAT gateway", world.account.nat_gateways().len(), ZONES),
             ("route table", world.account.route_tables().len(), 2 * ZONES + 1),
             ("security group", world.account.security_groups().len(), 5),
+            ("load balancer", world.account.load_balancers().len(), 1),
+            ("target group", world.account.target_groups().len(), 2),
+            ("listener", world.account.listeners().len(), 2),
         ] {
             assert!(
                 count <= most,
@@ -184,10 +192,10 @@ fn a_fault_at_any_call_of_deletion_leaves_nothing() {
 
 #[test]
 fn a_cluster_deleted_after_a_fault_leaves_nothing() {
-    let (_, calls) = undisturbed(SPEC);
+    let (_, calls) = undisturbed(SMALL);
     for call in 0..calls {
         for trouble in troubles().filter(|trouble| UNKNOWN_OUTCOMES.contains(&trouble.fault)) {
-            let mut world = World::new(SPEC);
+            let mut world = World::new(SMALL);
             world.account.fail(call, trouble.fault);
             hide(&world, trouble.hidden);
             while world.account.calls() <= call {
@@ -204,7 +212,7 @@ fn a_cluster_deleted_after_a_fault_leaves_nothing() {
 
 #[test]
 fn pairs_of_faults_in_creation_change_nothing_in_the_end() {
-    let (expected, calls) = undisturbed(SPEC);
+    let (expected, calls) = undisturbed(SMALL);
     let hidden = Duration::from_secs(20);
     let trouble = |fault| Trouble {
         fault,
@@ -219,7 +227,7 @@ fn pairs_of_faults_in_creation_change_nothing_in_the_end() {
                     Fault::AnswerLost,
                     Fault::Refused("UnauthorizedOperation"),
                 ] {
-                    let mut world = World::new(SPEC);
+                    let mut world = World::new(SMALL);
                     let troubles = [(first, trouble(one)), (second, trouble(other))];
                     rest_with(&mut world, &troubles);
                     assert_eq!(world.account.contents(), expected, "{troubles:?}");

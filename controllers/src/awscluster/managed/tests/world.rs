@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
+use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::common::IdentityReference;
 use capa_api::conditions::{ConditionType, find};
 use capa_api::contract::Cluster;
@@ -127,6 +127,17 @@ impl ClusterKubernetes for Stored {
         self.change(cluster, |current| current.status = Some(status.clone()))
     }
 
+    async fn publish_endpoint(
+        &self,
+        cluster: &AWSCluster,
+        endpoint: &ControlPlaneEndpoint,
+    ) -> Result<AWSCluster, KubernetesError> {
+        self.change(cluster, |current| {
+            current.spec.control_plane_endpoint = Some(endpoint.clone());
+            current.metadata.generation = current.metadata.generation.map(|generation| generation + 1);
+        })
+    }
+
     async fn add_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         self.change(cluster, |current| {
             current.finalizers_mut().push(meta::CLUSTER_FINALIZER.to_owned());
@@ -197,6 +208,13 @@ impl World {
     pub(super) fn delete(&self) {
         let now = self.stored.now();
         self.edit(|cluster| cluster.metadata.deletion_timestamp = Some(Time(now)));
+    }
+
+    /// Changes the port of the API server in the Cluster.
+    pub(super) fn set_api_server_port(&mut self, port: i64) {
+        let owner = self.owner.as_mut().expect("the Cluster exists");
+        let network = owner.spec.cluster_network.get_or_insert_default();
+        network.api_server_port = Some(port);
     }
 
     /// Removes the Cluster, as somebody who forces its deletion does.
@@ -275,6 +293,20 @@ impl World {
 
     pub(super) fn rest(&mut self) -> usize {
         self.rest_watched(|_, _| {})
+    }
+
+    /// Passes for a time, whether or not anything is left to do.
+    pub(super) fn rest_for(&mut self, time: Duration) {
+        let end = self.account.elapsed() + time;
+        while self.account.elapsed() < end {
+            let next = self.pass();
+            let wait = match next {
+                Some(Next::Requeue(wait) | Next::Deferred(wait)) => wait,
+                Some(Next::AwaitChange) => Duration::from_mins(10),
+                Some(Next::Retry) | None => BACKOFF,
+            };
+            self.advance(wait);
+        }
     }
 
     /// A world whose cluster is complete.

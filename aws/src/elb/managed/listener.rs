@@ -1,0 +1,94 @@
+//! Listeners of the network load balancers of managed clusters.
+
+use aws_sdk_elasticloadbalancingv2::types::{self, Action, ActionTypeEnum, ProtocolEnum};
+use capa_cloud::elb::Listener;
+use capa_cloud::elb::listener::Call;
+use capa_cloud::managed::Answer;
+use capa_cloud::session::Permit;
+use capa_cloud::{CloudError, ErrorClass, Query};
+use futures::FutureExt;
+
+use super::super::load_balancers::forwarded_to;
+use super::super::{ElbCalls, text};
+use super::{PAGE_SIZE, answers_of, sdk_tags};
+use crate::sdk::pages::Page;
+
+impl ElbCalls {
+    /// The listeners of load balancers, with their tags.
+    pub(super) async fn listeners_of(&self, load_balancers: &[String]) -> Result<Vec<Listener>, CloudError> {
+        let answers = load_balancers.iter().map(|arn| self.listeners_of_one(arn).boxed());
+        let answers = answers_of(answers).await;
+        let answers: Vec<Vec<Listener>> = answers.into_iter().collect::<Result<_, _>>()?;
+        let mut listeners = answers.concat();
+        let arns: Vec<String> = listeners.iter().map(|listener| listener.arn.clone()).collect();
+        let mut tags = self.all_tags(&arns).await?;
+        for listener in &mut listeners {
+            listener.tags = tags.remove(&listener.arn).unwrap_or_default();
+        }
+        Ok(listeners)
+    }
+
+    /// The listeners of a load balancer without their tags; none where it is gone.
+    async fn listeners_of_one(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
+        let query = Query::filter("load-balancer-arn", [load_balancer]);
+        let fetch = |permit, token| async move {
+            let request = self.client.describe_listeners().load_balancer_arn(load_balancer);
+            let request = request.page_size(PAGE_SIZE).set_marker(token);
+            let answer = self.runner.call(permit, request.send()).await?;
+            Ok(Page {
+                items: answer.listeners().iter().map(listener).collect(),
+                next: answer.next_marker,
+            })
+        };
+        match self.runner.describe("DescribeListeners", &query, fetch).await {
+            Err(error) if error.class == ErrorClass::NotFound => Ok(Vec::new()),
+            answer => answer,
+        }
+    }
+
+    pub(super) async fn listener_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+        match call {
+            Call::CreateListener {
+                load_balancer,
+                group,
+                port,
+                tags,
+            } => {
+                let request = self.client.create_listener().load_balancer_arn(load_balancer);
+                let request = request
+                    .protocol(ProtocolEnum::Tcp)
+                    .port(*port)
+                    .default_actions(forward_to(group))
+                    .set_tags(Some(sdk_tags(tags)));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::ModifyListener { listener, group } => {
+                let request = self.client.modify_listener().listener_arn(listener);
+                let request = request.default_actions(forward_to(group));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::DeleteListener { listener } => {
+                let request = self.client.delete_listener().listener_arn(listener);
+                self.runner.call(permit, request.send()).await?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+}
+
+/// The action that forwards all connections to a target group.
+fn forward_to(group: &str) -> Action {
+    let action = Action::builder().r#type(ActionTypeEnum::Forward);
+    action.target_group_arn(group).build()
+}
+
+fn listener(listener: &types::Listener) -> Listener {
+    Listener {
+        arn: text(listener.listener_arn()),
+        load_balancer_arn: text(listener.load_balancer_arn()),
+        protocol: text(listener.protocol().map(ProtocolEnum::as_str)),
+        port: listener.port().unwrap_or_default(),
+        target_group_arns: forwarded_to(listener),
+        tags: [].into(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Network load balancers of managed clusters.
+
+use aws_sdk_elasticloadbalancingv2::types::{
+    self, IpAddressType, LoadBalancerAttribute, LoadBalancerSchemeEnum, LoadBalancerStateEnum, LoadBalancerTypeEnum,
+};
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_cloud::elb::load_balancer::Call;
+use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerState};
+use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::session::Permit;
+use capa_cloud::{CloudError, Query};
+use futures::FutureExt;
+use futures::future::join;
+
+use super::super::{ElbCalls, text};
+use super::{PAGE_SIZE, answers_of, is_owned, made, sdk_tags};
+use crate::sdk::pages::Page;
+
+impl ElbCalls {
+    /// The load balancers in a VPC and those with a name, and the listeners of those that the cluster owns. Without an
+    /// answer about the load balancers, listeners are not asked for.
+    pub(super) async fn observe_load_balancers(
+        &self,
+        vpc: &str,
+        names: &[String],
+        tag: &str,
+    ) -> (Seen<Vec<LoadBalancer>>, Seen<Vec<Listener>>) {
+        let mut balancers = match self.tagged_load_balancers(vpc, names).await {
+            Ok(balancers) => balancers,
+            Err(error) => return (Seen::Failed(error), Seen::NotAsked),
+        };
+        let owned = balancers.iter().filter(|balancer| is_owned(&balancer.tags, tag));
+        let owned: Vec<String> = owned.map(|balancer| balancer.arn.clone()).collect();
+        let following = self.following();
+        let attributes = owned
+            .iter()
+            .map(|arn| following.attributes_of_load_balancer(arn).boxed());
+        let attributes = answers_of(attributes).boxed();
+        let (attributes, listeners) = join(attributes, following.listeners_of(&owned).boxed()).await;
+        for (arn, attributes) in owned.iter().zip(attributes) {
+            let balancer = balancers.iter_mut().find(|balancer| balancer.arn == *arn);
+            if let Some(balancer) = balancer {
+                balancer.attributes = attributes.into();
+            }
+        }
+        (Seen::Got(balancers), listeners.into())
+    }
+
+    /// The load balancers in a VPC with their tags, and those elsewhere with a name without tags.
+    async fn tagged_load_balancers(&self, vpc: &str, names: &[String]) -> Result<Vec<LoadBalancer>, CloudError> {
+        let mut shown = self.all_load_balancers(vpc).await?;
+        shown.retain(|balancer| balancer.vpc_id == vpc || names.contains(&balancer.name));
+        let inside = shown.iter().filter(|balancer| balancer.vpc_id == vpc);
+        let inside: Vec<String> = inside.map(|balancer| balancer.arn.clone()).collect();
+        let mut tags = self.all_tags(&inside).await?;
+        for balancer in &mut shown {
+            balancer.tags = tags.remove(&balancer.arn).unwrap_or_default();
+        }
+        Ok(shown)
+    }
+
+    /// All load balancers of the region, for those of this VPC: the call has no filter, and refuses names of which it
+    /// knows no load balancer.
+    async fn all_load_balancers(&self, vpc: &str) -> Result<Vec<LoadBalancer>, CloudError> {
+        let query = Query::filter("vpc-id", [vpc]);
+        self.runner
+            .describe("DescribeLoadBalancers", &query, |permit, token| async move {
+                let request = self.client.describe_load_balancers().page_size(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_marker(token).send()).await?;
+                Ok(Page {
+                    items: answer.load_balancers().iter().map(load_balancer).collect(),
+                    next: answer.next_marker,
+                })
+            })
+            .await
+    }
+
+    pub(super) async fn load_balancer_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+        let action = permit.action;
+        match call {
+            Call::CreateLoadBalancer {
+                name,
+                scheme,
+                subnets,
+                security_groups,
+                tags,
+            } => {
+                let groups = Some(security_groups.clone()).filter(|groups| !groups.is_empty());
+                let request = self.client.create_load_balancer().name(name);
+                let request = request
+                    .r#type(LoadBalancerTypeEnum::Network)
+                    .ip_address_type(IpAddressType::Ipv4)
+                    .scheme(sdk_scheme(*scheme))
+                    .set_subnets(Some(subnets.clone()))
+                    .set_security_groups(groups)
+                    .set_tags(Some(sdk_tags(tags)));
+                let answer = self.runner.call(permit, request.send()).await?;
+                let shown = answer.load_balancers().first();
+                return made(action, shown.and_then(types::LoadBalancer::load_balancer_arn));
+            }
+            Call::ModifyLoadBalancerAttributes {
+                load_balancer,
+                attributes,
+            } => {
+                let attributes = attributes.iter();
+                let attributes =
+                    attributes.map(|(key, value)| LoadBalancerAttribute::builder().key(*key).value(value).build());
+                let request = self.client.modify_load_balancer_attributes();
+                let request = request
+                    .load_balancer_arn(load_balancer)
+                    .set_attributes(Some(attributes.collect()));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::SetSubnets { load_balancer, subnets } => {
+                let request = self.client.set_subnets().load_balancer_arn(load_balancer);
+                let request = request.set_subnets(Some(subnets.clone()));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::SetSecurityGroups {
+                load_balancer,
+                security_groups,
+            } => {
+                let request = self.client.set_security_groups().load_balancer_arn(load_balancer);
+                let request = request.set_security_groups(Some(security_groups.clone()));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::DeleteLoadBalancer { load_balancer } => {
+                let request = self.client.delete_load_balancer().load_balancer_arn(load_balancer);
+                self.runner.call(permit, request.send()).await?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+}
+
+fn sdk_scheme(scheme: LoadBalancerScheme) -> LoadBalancerSchemeEnum {
+    match scheme {
+        LoadBalancerScheme::InternetFacing => LoadBalancerSchemeEnum::InternetFacing,
+        LoadBalancerScheme::Internal => LoadBalancerSchemeEnum::Internal,
+    }
+}
+
+/// A load balancer without its tags and attributes, which the describe does not show.
+fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
+    let zones = balancer.availability_zones().iter();
+    let zones = zones.filter_map(|zone| Some((zone.zone_name()?.to_owned(), text(zone.subnet_id()))));
+    LoadBalancer {
+        arn: text(balancer.load_balancer_arn()),
+        name: text(balancer.load_balancer_name()),
+        kind: text(balancer.r#type().map(LoadBalancerTypeEnum::as_str)),
+        vpc_id: text(balancer.vpc_id()),
+        dns_name: text(balancer.dns_name()),
+        scheme: scheme(balancer.scheme()),
+        state: state(balancer.state()),
+        subnets: zones.collect(),
+        security_group_ids: balancer.security_groups().to_vec(),
+        attributes: Seen::NotAsked,
+        tags: [].into(),
+    }
+}
+
+/// A scheme that this version does not know counts as one with public addresses.
+fn scheme(scheme: Option<&LoadBalancerSchemeEnum>) -> LoadBalancerScheme {
+    match scheme {
+        Some(LoadBalancerSchemeEnum::Internal) => LoadBalancerScheme::Internal,
+        _ => LoadBalancerScheme::InternetFacing,
+    }
+}
+
+/// A state that this version does not know counts as provisioning: such a load balancer is neither used nor replaced.
+fn state(state: Option<&types::LoadBalancerState>) -> LoadBalancerState {
+    match state.and_then(types::LoadBalancerState::code) {
+        Some(LoadBalancerStateEnum::Active | LoadBalancerStateEnum::ActiveImpaired) => LoadBalancerState::Active,
+        Some(LoadBalancerStateEnum::Failed) => {
+            LoadBalancerState::Failed(text(state.and_then(types::LoadBalancerState::reason)))
+        }
+        _ => LoadBalancerState::Provisioning,
+    }
+}

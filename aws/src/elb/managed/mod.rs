@@ -1,0 +1,99 @@
+//! Calls of managed clusters: a look at the load balancers of a cluster and what belongs to them, and the calls that
+//! change it.
+
+mod listener;
+mod load_balancer;
+mod target_group;
+
+use std::collections::BTreeMap;
+
+use aws_sdk_elasticloadbalancingv2::types::Tag;
+use capa_api::common::Tags;
+use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
+use capa_cloud::CloudError;
+use capa_cloud::elb::{Call, Observed};
+use capa_cloud::managed::{Answer, Scope};
+use capa_cloud::session::Permit;
+use futures::future::{BoxFuture, join};
+use futures::{FutureExt, StreamExt, stream};
+
+use super::ElbCalls;
+
+/// Items in a page: the most that the describes of this service answer.
+const PAGE_SIZE: i32 = 400;
+/// Describes of single resources at the same time. Each waits for its turn, and AWS allows a few of them a second.
+const AT_ONCE: usize = 4;
+
+impl ElbCalls {
+    /// All load balancers, target groups and listeners of a cluster in a VPC. What does not depend on the answer of
+    /// another describe is asked for at the same time.
+    pub(crate) async fn observe(&self, scope: &Scope, vpc: &str) -> Observed {
+        let tag = cluster_tag(&scope.cluster);
+        let balancers = self.observe_load_balancers(vpc, &scope.load_balancers, &tag).boxed();
+        let groups = self.observe_target_groups(vpc, &scope.target_groups, &tag).boxed();
+        let ((load_balancers, listeners), target_groups) = join(balancers, groups).await;
+        Observed {
+            load_balancers,
+            target_groups: target_groups.into(),
+            listeners,
+        }
+    }
+
+    /// Makes one call.
+    pub(crate) async fn managed_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+        match call {
+            Call::LoadBalancer(call) => self.load_balancer_change(permit, call).await,
+            Call::TargetGroup(call) => self.target_group_change(permit, call).await,
+            Call::Listener(call) => self.listener_change(permit, call).await,
+        }
+    }
+
+    /// The tags of each of these resources; each call waits for its turn. An answer without one of them is an error:
+    /// whose that resource is would be a guess.
+    async fn all_tags(&self, arns: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
+        let tags: BTreeMap<String, Tags> = self.following().tags_by_arn(arns).await?.into_iter().collect();
+        match arns.iter().find(|arn| !tags.contains_key(*arn)) {
+            None => Ok(tags),
+            Some(arn) => {
+                let message = format!("the answer has no tags of {arn}");
+                Err(CloudError::no_answer("DescribeTags", message))
+            }
+        }
+    }
+
+    /// The same calls, each of which waits for its turn, as the pages of an answer do: they follow from an answer, and
+    /// there may be more of them than turns at once.
+    fn following(&self) -> Self {
+        Self {
+            runner: self.runner.patient(),
+            ..self.clone()
+        }
+    }
+}
+
+/// The answers to describes of single resources, in the order of the describes.
+async fn answers_of<A>(describes: impl IntoIterator<Item = BoxFuture<'_, A>>) -> Vec<A> {
+    stream::iter(describes.into_iter().collect::<Vec<_>>())
+        .buffered(AT_ONCE)
+        .collect()
+        .await
+}
+
+/// Whether the cluster with this tag owns what has `tags`.
+fn is_owned(tags: &Tags, tag: &str) -> bool {
+    tags.get(tag).is_some_and(|value| value == OWNED_TAG_VALUE)
+}
+
+/// The tags that a resource gets in the call that creates it.
+fn sdk_tags(tags: &Tags) -> Vec<Tag> {
+    let tags = tags.iter();
+    tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
+        .collect()
+}
+
+/// The answer to a call that creates a resource: its ARN.
+fn made(action: &'static str, arn: Option<&str>) -> Result<Answer, CloudError> {
+    let arn = arn.filter(|arn| !arn.is_empty());
+    let arn = arn.ok_or_else(|| CloudError::no_answer(action, "the answer shows no ARN"))?;
+    Ok(Answer::Made(arn.to_owned()))
+}

@@ -1,0 +1,77 @@
+//! Listeners of the network load balancers of managed clusters.
+
+use capa_api::common::Tags;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::resource::Effect;
+
+/// A listener of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listener {
+    /// ARN, which is the id of the listener.
+    pub arn: String,
+    /// ARN of the load balancer.
+    pub load_balancer_arn: String,
+    /// The protocol in AWS's words: `TCP`, `UDP`, `TLS` or another one.
+    pub protocol: String,
+    /// The port, which is unique among the listeners of the load balancer.
+    pub port: i32,
+    /// ARNs of the target groups that all connections are forwarded to.
+    pub target_group_arns: Vec<String>,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// A call about a listener; each variant is an action of Elastic Load Balancing.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[allow(missing_docs)]
+pub enum Call<I> {
+    CreateListener {
+        load_balancer: I,
+        group: I,
+        port: i32,
+        tags: Tags,
+    },
+    ModifyListener {
+        listener: I,
+        group: I,
+    },
+    DeleteListener {
+        listener: I,
+    },
+}
+
+impl<I> Call<I> {
+    /// A listener is a part of its load balancer: AWS has one for each port, and deletes all with the load balancer.
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::CreateListener { .. } | Self::ModifyListener { .. } => Effect::Change,
+            Self::DeleteListener { .. } => Effect::Delete,
+        }
+    }
+
+    pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::CreateListener {
+                load_balancer,
+                group,
+                port,
+                tags,
+            } => Call::CreateListener {
+                load_balancer: id(load_balancer)?,
+                group: id(group)?,
+                port: *port,
+                tags: tags.clone(),
+            },
+            Self::ModifyListener { listener, group } => Call::ModifyListener {
+                listener: id(listener)?,
+                group: id(group)?,
+            },
+            Self::DeleteListener { listener } => Call::DeleteListener {
+                listener: id(listener)?,
+            },
+        })
+    }
+}

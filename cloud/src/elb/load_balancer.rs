@@ -1,0 +1,129 @@
+//! Network load balancers of managed clusters.
+
+use std::collections::BTreeMap;
+
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_api::common::Tags;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::resource::{Effect, Seen};
+
+/// A load balancer of the second generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancer {
+    /// ARN, which is the id of the load balancer.
+    pub arn: String,
+    /// Name, which is unique in the region of the account.
+    pub name: String,
+    /// The type in AWS's words: `network`, `application` or `gateway`.
+    pub kind: String,
+    /// The VPC of the load balancer.
+    pub vpc_id: String,
+    /// Name in the DNS; empty while AWS shows none.
+    pub dns_name: String,
+    /// Networks from which the load balancer can be reached.
+    pub scheme: LoadBalancerScheme,
+    /// What the load balancer can do.
+    pub state: LoadBalancerState,
+    /// The subnet in each zone, by the name of the zone.
+    pub subnets: BTreeMap<String, String>,
+    /// Ids of the security groups. A load balancer that is created without any never gets one.
+    pub security_group_ids: Vec<String>,
+    /// Attributes by AWS's names, for example `load_balancing.cross_zone.enabled`; of the cluster's load balancers only.
+    pub attributes: Seen<BTreeMap<String, String>>,
+    /// Tags; of load balancers in the VPC only.
+    pub tags: Tags,
+}
+
+/// The state of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LoadBalancerState {
+    /// AWS is making the load balancer.
+    Provisioning,
+    /// The load balancer works. AWS may lack addresses to scale it.
+    Active,
+    /// AWS could not make the load balancer, with AWS's reason.
+    Failed(String),
+}
+
+/// A call about a load balancer; each variant is an action of Elastic Load Balancing.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[allow(missing_docs)]
+pub enum Call<I> {
+    CreateLoadBalancer {
+        name: String,
+        scheme: LoadBalancerScheme,
+        subnets: Vec<I>,
+        security_groups: Vec<I>,
+        tags: Tags,
+    },
+    ModifyLoadBalancerAttributes {
+        load_balancer: I,
+        attributes: BTreeMap<&'static str, String>,
+    },
+    SetSubnets {
+        load_balancer: I,
+        subnets: Vec<I>,
+    },
+    SetSecurityGroups {
+        load_balancer: I,
+        security_groups: Vec<I>,
+    },
+    DeleteLoadBalancer {
+        load_balancer: I,
+    },
+}
+
+impl<I> Call<I> {
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::CreateLoadBalancer { .. } => Effect::Create,
+            Self::ModifyLoadBalancerAttributes { .. } | Self::SetSubnets { .. } | Self::SetSecurityGroups { .. } => {
+                Effect::Change
+            }
+            Self::DeleteLoadBalancer { .. } => Effect::Delete,
+        }
+    }
+
+    pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        let mut all = |ids: &[I]| ids.iter().map(&mut *id).collect::<Result<Vec<J>, E>>();
+        Ok(match self {
+            Self::CreateLoadBalancer {
+                name,
+                scheme,
+                subnets,
+                security_groups,
+                tags,
+            } => Call::CreateLoadBalancer {
+                name: name.clone(),
+                scheme: *scheme,
+                subnets: all(subnets)?,
+                security_groups: all(security_groups)?,
+                tags: tags.clone(),
+            },
+            Self::ModifyLoadBalancerAttributes {
+                load_balancer,
+                attributes,
+            } => Call::ModifyLoadBalancerAttributes {
+                load_balancer: id(load_balancer)?,
+                attributes: attributes.clone(),
+            },
+            Self::SetSubnets { load_balancer, subnets } => Call::SetSubnets {
+                subnets: all(subnets)?,
+                load_balancer: id(load_balancer)?,
+            },
+            Self::SetSecurityGroups {
+                load_balancer,
+                security_groups,
+            } => Call::SetSecurityGroups {
+                security_groups: all(security_groups)?,
+                load_balancer: id(load_balancer)?,
+            },
+            Self::DeleteLoadBalancer { load_balancer } => Call::DeleteLoadBalancer {
+                load_balancer: id(load_balancer)?,
+            },
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! The resources of Elastic Load Balancing, second generation, of managed clusters: one file for each resource, with what
+//! a look shows of it and the calls that change it.
+
+pub mod listener;
+pub mod load_balancer;
+pub mod target_group;
+
+use serde::{Deserialize, Serialize};
+
+pub use listener::Listener;
+pub use load_balancer::{LoadBalancer, LoadBalancerState};
+pub use target_group::{HealthCheck, TargetGroup};
+
+use crate::resource::{Effect, Seen};
+
+/// A call of Elastic Load Balancing that changes a resource of a managed cluster. A second call never makes a second
+/// resource: names of load balancers and target groups are unique in a region, and ports in a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call<I> {
+    /// A call about a load balancer.
+    LoadBalancer(load_balancer::Call<I>),
+    /// A call about a target group.
+    TargetGroup(target_group::Call<I>),
+    /// A call about a listener.
+    Listener(listener::Call<I>),
+}
+
+/// What a look at Elastic Load Balancing shows of the resources of one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Observed {
+    /// All load balancers of the second generation in the VPC, and those elsewhere in the region with a name that the
+    /// look named.
+    pub load_balancers: Seen<Vec<LoadBalancer>>,
+    /// The target groups of the VPC, and those elsewhere in the region with a name that the look named.
+    pub target_groups: Seen<Vec<TargetGroup>>,
+    /// The listeners of the load balancers that the cluster owns by their tags.
+    pub listeners: Seen<Vec<Listener>>,
+}
+
+impl<I> Call<I> {
+    /// The action of the API of Elastic Load Balancing.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::LoadBalancer(call) => call.into(),
+            Self::TargetGroup(call) => call.into(),
+            Self::Listener(call) => call.into(),
+        }
+    }
+
+    /// What the call does to the resource that it is about.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::LoadBalancer(call) => call.effect(),
+            Self::TargetGroup(call) => call.effect(),
+            Self::Listener(call) => call.effect(),
+        }
+    }
+
+    /// The same call with other forms of its ids.
+    ///
+    /// # Errors
+    /// The first error of `id`.
+    pub fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::LoadBalancer(call) => Call::LoadBalancer(call.try_map(id)?),
+            Self::TargetGroup(call) => Call::TargetGroup(call.try_map(id)?),
+            Self::Listener(call) => Call::Listener(call.try_map(id)?),
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Target groups of managed clusters.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use capa_api::cluster::load_balancer::HealthCheckTiming;
+use capa_api::common::Tags;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::resource::{Effect, Seen};
+
+/// The beginnings of the names of target groups of clusters: for the port of the API server, and for other ports. They are
+/// CAPA's.
+pub const PREFIXES: [&str; 2] = ["apiserver-target-", "additional-listener-"];
+
+/// A target group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetGroup {
+    /// ARN, which is the id of the target group.
+    pub arn: String,
+    /// Name, which is unique in the region of the account.
+    pub name: String,
+    /// The VPC of the targets.
+    pub vpc_id: String,
+    /// The protocol to the targets, in AWS's words: `TCP`.
+    pub protocol: String,
+    /// The port of the targets.
+    pub port: i32,
+    /// How AWS finds out which targets work.
+    pub health_check: HealthCheck,
+    /// Attributes by AWS's names, for example `preserve_client_ip.enabled`; of the cluster's target groups only.
+    pub attributes: Seen<BTreeMap<String, String>>,
+    /// Tags; of target groups in the VPC whose names begin as those of clusters.
+    pub tags: Tags,
+}
+
+/// The health check of the targets of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthCheck {
+    /// The protocol in AWS's words: `TCP`, `HTTP` or `HTTPS`.
+    pub protocol: String,
+    /// A port, or `traffic-port` for the port of the target.
+    pub port: String,
+    /// The path of a request; absent for `TCP`.
+    pub path: Option<String>,
+    /// How often and how long.
+    pub timing: HealthCheckTiming,
+}
+
+impl fmt::Display for HealthCheck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            protocol,
+            port,
+            path,
+            timing,
+        } = self;
+        let HealthCheckTiming {
+            interval_seconds,
+            timeout_seconds,
+            threshold_count,
+            unhealthy_threshold_count,
+        } = timing;
+        write!(
+            formatter,
+            "{protocol} {port}{} every {interval_seconds} s with {timeout_seconds} s for an answer, healthy after \
+             {threshold_count} and unhealthy after {unhealthy_threshold_count}",
+            path.as_deref().unwrap_or_default()
+        )
+    }
+}
+
+/// A call about a target group; each variant is an action of Elastic Load Balancing.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[allow(missing_docs)]
+pub enum Call<I> {
+    CreateTargetGroup {
+        vpc: I,
+        name: String,
+        port: i32,
+        health_check: HealthCheck,
+        tags: Tags,
+    },
+    ModifyTargetGroup {
+        group: I,
+        health_check: HealthCheck,
+    },
+    ModifyTargetGroupAttributes {
+        group: I,
+        attributes: BTreeMap<&'static str, String>,
+    },
+    DeleteTargetGroup {
+        group: I,
+    },
+}
+
+impl<I> Call<I> {
+    pub(super) fn effect(&self) -> Effect {
+        match self {
+            Self::CreateTargetGroup { .. } => Effect::Create,
+            Self::ModifyTargetGroup { .. } | Self::ModifyTargetGroupAttributes { .. } => Effect::Change,
+            Self::DeleteTargetGroup { .. } => Effect::Delete,
+        }
+    }
+
+    pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::CreateTargetGroup {
+                vpc,
+                name,
+                port,
+                health_check,
+                tags,
+            } => Call::CreateTargetGroup {
+                vpc: id(vpc)?,
+                name: name.clone(),
+                port: *port,
+                health_check: health_check.clone(),
+                tags: tags.clone(),
+            },
+            Self::ModifyTargetGroup { group, health_check } => Call::ModifyTargetGroup {
+                group: id(group)?,
+                health_check: health_check.clone(),
+            },
+            Self::ModifyTargetGroupAttributes { group, attributes } => Call::ModifyTargetGroupAttributes {
+                group: id(group)?,
+                attributes: attributes.clone(),
+            },
+            Self::DeleteTargetGroup { group } => Call::DeleteTargetGroup { group: id(group)? },
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! The network load balancers of the API server that the spec asks for. They are CAPA's, but for what `docs/managed.md`
+//! lists. Pure.
+
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::cluster::load_balancer::{
+    DnsResolutionCheck, HealthCheckProtocol, Listener, ListenerHealthCheckProtocol, LoadBalancerScheme,
+    LoadBalancerSpec, LoadBalancerType, TargetGroupIpType,
+};
+use capa_api::common::Tags;
+use capa_api::conditions::Reason;
+use capa_cloud::elb::HealthCheck;
+
+use super::names::Names;
+use super::problem::Problem;
+use super::reference::{Id, Kind, Ref};
+
+/// The path of the field of the first load balancer, and of the second one.
+const PATHS: [&str; 2] = ["controlPlaneLoadBalancer", "secondaryControlPlaneLoadBalancer"];
+/// The most listeners of a cluster: each is a target of every control plane machine.
+const MOST_LISTENERS: usize = 8;
+
+/// A load balancer that the cluster is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedLoadBalancer {
+    /// The reference has the name of the load balancer in AWS.
+    pub(crate) target: Ref,
+    pub(crate) scheme: LoadBalancerScheme,
+    pub(crate) places: Vec<Place>,
+    pub(crate) additional_security_groups: Vec<String>,
+    pub(crate) is_cross_zone: bool,
+    pub(crate) listeners: Vec<WantedListener>,
+    pub(crate) tags: Tags,
+    /// Whether its address is the endpoint of the cluster.
+    pub(crate) is_endpoint: bool,
+    /// Whether its address has to resolve before it becomes the endpoint.
+    pub(crate) has_to_resolve: bool,
+}
+
+/// A subnet of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The zone, where it is known. A load balancer has one subnet in a zone.
+    pub(crate) zone: Option<String>,
+    pub(crate) subnet: Id,
+}
+
+/// The subnets that load balancers of each scheme are in, one in each zone.
+pub(crate) struct Places {
+    pub(crate) internet_facing: Vec<Place>,
+    pub(crate) internal: Vec<Place>,
+}
+
+/// A port of a load balancer, with the target group that it forwards to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedListener {
+    pub(crate) target: Ref,
+    pub(crate) port: i32,
+    pub(crate) group: WantedTargetGroup,
+}
+
+/// A target group that the cluster is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedTargetGroup {
+    /// The reference has the name of the target group in AWS, unless CAPA has made it, with a random name.
+    pub(crate) target: Ref,
+    pub(crate) health_check: HealthCheck,
+    pub(crate) preserves_client_ip: bool,
+}
+
+/// The load balancers of the spec, and what is wrong with them. `port` is that of the API server.
+pub(super) fn wanted(
+    spec: &AWSClusterSpec,
+    names: &Names,
+    port: i64,
+    places: &Places,
+) -> (Vec<WantedLoadBalancer>, Vec<Problem>) {
+    let mut wanted = vec![];
+    let mut problems = vec![];
+    let first = Some(spec.effective_control_plane_load_balancer());
+    let specs = [first, spec.secondary_control_plane_load_balancer.clone()];
+    for (path, spec) in PATHS.into_iter().zip(specs) {
+        let Some(spec) = spec else { continue };
+        let is_endpoint = path == PATHS[0];
+        if is_endpoint && spec.load_balancer_type != LoadBalancerType::Nlb {
+            continue;
+        }
+        let balancer = load_balancer(&spec, names, port, places, is_endpoint);
+        let found = mistakes(&spec, &balancer, &wanted, port).into_iter();
+        problems.extend(found.map(|message| problem(&balancer.target, path, &message)));
+        wanted.push(balancer);
+    }
+    let listeners: usize = wanted.iter().map(|balancer| balancer.listeners.len()).sum();
+    for balancer in wanted.iter().filter(|_| listeners > MOST_LISTENERS) {
+        let message =
+            format!("the cluster would have {listeners} listeners, and may have {MOST_LISTENERS}: list fewer");
+        problems.push(problem(&balancer.target, "additionalListeners", &message));
+    }
+    (wanted, problems)
+}
+
+/// The first load balancer by its name.
+pub(super) fn of_endpoint(spec: &AWSClusterSpec, names: &Names) -> Ref {
+    let name = name(&spec.effective_control_plane_load_balancer(), names);
+    Ref::new(Kind::LoadBalancer, name)
+}
+
+fn name(spec: &LoadBalancerSpec, names: &Names) -> String {
+    let of_spec = spec.name.clone().filter(|name| !name.is_empty());
+    of_spec.unwrap_or_else(|| names.load_balancer())
+}
+
+fn problem(target: &Ref, path: &str, message: &str) -> Problem {
+    Problem {
+        target: target.clone(),
+        reason: Reason::InvalidSpec,
+        message: format!("{path}: {message}"),
+    }
+}
+
+/// What is wrong with a load balancer of the spec. `others` are those before it.
+fn mistakes(
+    spec: &LoadBalancerSpec,
+    balancer: &WantedLoadBalancer,
+    others: &[WantedLoadBalancer],
+    port: i64,
+) -> Vec<String> {
+    let (target, is_endpoint) = (&balancer.target, balancer.is_endpoint);
+    let name = spec.name.as_deref().unwrap_or_default();
+    let has = |other: &WantedLoadBalancer| (other.target == *target, other.scheme == spec.scheme);
+    let others: Vec<(bool, bool)> = others.iter().map(has).collect();
+    let protocol = spec.effective_health_check_protocol();
+    let ports = spec.additional_listeners.iter().map(|listener| listener.port);
+    let ports: Vec<i64> = std::iter::once(port).chain(ports).collect();
+    let is_twice = |port: &&i64| ports.iter().filter(|other| other == port).count() > 1;
+    let timings = spec
+        .additional_listeners
+        .iter()
+        .map(Listener::effective_health_check_timing);
+    let mut timings = timings.chain([spec.effective_health_check_timing()]);
+    [
+        (
+            !is_endpoint && spec.load_balancer_type != LoadBalancerType::Nlb,
+            "the secondary load balancer is a network load balancer: set loadBalancerType: nlb".to_owned(),
+        ),
+        (
+            !is_endpoint && name.is_empty(),
+            "the secondary load balancer needs a name: set name".to_owned(),
+        ),
+        (
+            others.iter().any(|(has_name, _)| *has_name),
+            format!("both load balancers have the name {name}: set different ones"),
+        ),
+        (
+            others.iter().any(|(_, has_scheme)| *has_scheme),
+            "both load balancers have the same scheme: set scheme: internal on one and internet-facing on the other"
+                .to_owned(),
+        ),
+        (
+            protocol_of(protocol).is_none(),
+            "network load balancers check by TCP, HTTP or HTTPS: set healthCheckProtocol to one of them".to_owned(),
+        ),
+        (
+            timings.any(|timing| timing.timeout_seconds >= timing.interval_seconds),
+            "a health check takes less time than there is between two of them: set timeoutSeconds below \
+             intervalSeconds"
+                .to_owned(),
+        ),
+        (
+            ports.iter().any(|port| is_twice(&port)),
+            format!("two listeners have one port, or one has the port {port} of the API server: set different ports"),
+        ),
+        (
+            target.name.starts_with("internal-"),
+            format!(
+                "AWS keeps names that begin with internal- for itself: set another name than {}",
+                target.name
+            ),
+        ),
+        (
+            spec.additional_listeners
+                .iter()
+                .any(|listener| !is_port(&listener.effective_health_check_port())),
+            "the port of a health check is a number, or traffic-port: set healthCheck.port to one".to_owned(),
+        ),
+        (
+            has_ipv6(spec),
+            "this release offers no IPv6 in managed clusters: leave targetGroupIPType out".to_owned(),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(is_wrong, message)| is_wrong.then_some(message))
+    .collect()
+}
+
+/// Whether AWS shows the port of a health check as it is written.
+fn is_port(text: &str) -> bool {
+    text == "traffic-port"
+        || text
+            .parse::<u16>()
+            .is_ok_and(|port| port > 0 && port.to_string() == text)
+}
+
+fn has_ipv6(spec: &LoadBalancerSpec) -> bool {
+    let of_listeners = spec
+        .additional_listeners
+        .iter()
+        .map(|listener| listener.target_group_ip_type);
+    let mut types = of_listeners.chain([spec.target_group_ip_type]);
+    types.any(|of_targets| of_targets == Some(TargetGroupIpType::Ipv6))
+}
+
+fn load_balancer(
+    spec: &LoadBalancerSpec,
+    names: &Names,
+    port: i64,
+    places: &Places,
+    is_endpoint: bool,
+) -> WantedLoadBalancer {
+    let name = name(spec, names);
+    let own = spec.subnets.iter().map(|id| Place {
+        zone: None,
+        subnet: Id::Known(id.clone()),
+    });
+    let by_scheme = match spec.scheme {
+        LoadBalancerScheme::InternetFacing => &places.internet_facing,
+        LoadBalancerScheme::Internal => &places.internal,
+    };
+    let api = HealthCheck {
+        protocol: protocol_of(spec.effective_health_check_protocol())
+            .unwrap_or("TCP")
+            .to_owned(),
+        port: port.to_string(),
+        path: has_path(spec.effective_health_check_protocol()).then(|| "/readyz".to_owned()),
+        timing: spec.effective_health_check_timing(),
+    };
+    let api = listener(names, &name, port, true, api, spec.preserve_client_ip);
+    let additional = spec.additional_listeners.iter().map(|of_spec| {
+        let check = health_check(of_spec);
+        listener(names, &name, of_spec.port, false, check, spec.preserve_client_ip)
+    });
+    WantedLoadBalancer {
+        scheme: spec.scheme,
+        places: if spec.subnets.is_empty() {
+            by_scheme.clone()
+        } else {
+            own.collect()
+        },
+        additional_security_groups: spec.additional_security_groups.clone(),
+        is_cross_zone: spec.cross_zone_load_balancing,
+        listeners: std::iter::once(api).chain(additional).collect(),
+        tags: names.load_balancer_tags(&name),
+        is_endpoint,
+        has_to_resolve: spec.effective_dns_resolution_check() == DnsResolutionCheck::Enabled,
+        target: Ref::new(Kind::LoadBalancer, name),
+    }
+}
+
+fn listener(
+    names: &Names,
+    load_balancer: &str,
+    port: i64,
+    is_api: bool,
+    health_check: HealthCheck,
+    preserves_client_ip: bool,
+) -> WantedListener {
+    WantedListener {
+        target: Ref::new(Kind::Listener, format!("{load_balancer}/{port}")),
+        // The schema admits no other numbers.
+        port: i32::try_from(port).unwrap_or_default(),
+        group: WantedTargetGroup {
+            target: Ref::new(Kind::TargetGroup, names.target_group(load_balancer, port, is_api)),
+            health_check,
+            preserves_client_ip,
+        },
+    }
+}
+
+fn health_check(listener: &Listener) -> HealthCheck {
+    let protocol = listener.effective_health_check_protocol();
+    let path = listener.health_check.as_ref().and_then(|check| check.path.clone());
+    let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
+    let (protocol, has_path) = match protocol {
+        ListenerHealthCheckProtocol::Tcp => ("TCP", false),
+        ListenerHealthCheckProtocol::Http => ("HTTP", true),
+        ListenerHealthCheckProtocol::Https => ("HTTPS", true),
+    };
+    HealthCheck {
+        protocol: protocol.to_owned(),
+        port: listener.effective_health_check_port(),
+        path: has_path.then_some(path),
+        timing: listener.effective_health_check_timing(),
+    }
+}
+
+/// The protocol of a health check in the words of network load balancers; `None` where these have no such check.
+fn protocol_of(protocol: HealthCheckProtocol) -> Option<&'static str> {
+    match protocol {
+        HealthCheckProtocol::Tcp => Some("TCP"),
+        HealthCheckProtocol::Http => Some("HTTP"),
+        HealthCheckProtocol::Https => Some("HTTPS"),
+        HealthCheckProtocol::Ssl | HealthCheckProtocol::Tls | HealthCheckProtocol::Udp => None,
+    }
+}
+
+fn has_path(protocol: HealthCheckProtocol) -> bool {
+    matches!(protocol, HealthCheckProtocol::Http | HealthCheckProtocol::Https)
+}

@@ -1,0 +1,770 @@
+//! Network load balancers, their target groups and listeners, and the endpoint.
+
+use std::time::Duration;
+
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_api::common::Tags;
+use capa_api::conditions::ConditionType;
+use capa_api::network::NetworkSubnet;
+use capa_cloud::elb::{LoadBalancer, TargetGroup};
+
+use super::world::World;
+
+const READY: ConditionType = ConditionType::LoadBalancerReady;
+const ENDPOINT: ConditionType = ConditionType::ControlPlaneEndpointReady;
+const NLB: &str = "region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: nlb}";
+const NAME: &str = "team-a-dev-apiserver";
+
+/// A spec with more fields of the load balancer.
+fn with(fields: &str) -> String {
+    format!("region: eu-west-1, controlPlaneLoadBalancer: {{loadBalancerType: nlb, {fields}}}")
+}
+
+/// A spec with a second load balancer, which is internal.
+fn with_secondary(fields: &str) -> String {
+    format!(
+        "{NLB}, secondaryControlPlaneLoadBalancer: {{loadBalancerType: nlb, scheme: internal, name: inside, {fields}}}"
+    )
+}
+
+fn balancer(world: &World, name: &str) -> LoadBalancer {
+    let all = world.account.load_balancers();
+    let found = all.iter().find(|balancer| balancer.name == name);
+    found.unwrap_or_else(|| panic!("no {name}: {all:?}")).clone()
+}
+
+fn group(world: &World, port: i32) -> TargetGroup {
+    let all = world.account.target_groups();
+    let found = all.iter().find(|group| group.port == port);
+    found.unwrap_or_else(|| panic!("no group with {port}: {all:?}")).clone()
+}
+
+fn attribute(seen: &capa_cloud::managed::Seen<std::collections::BTreeMap<String, String>>, name: &str) -> String {
+    seen.got().and_then(|all| all.get(name)).cloned().unwrap_or_default()
+}
+
+/// Passes until nothing is left to do, after a change by hand.
+fn look_again(world: &mut World) {
+    world.advance(Duration::from_mins(10));
+    world.rest();
+}
+
+#[test]
+fn a_cluster_with_a_network_load_balancer_is_provisioned() {
+    let mut world = World::new(NLB);
+    let mut waited = false;
+    world.rest_watched(|world, _| waited |= world.says(READY) == "False/Creating");
+    assert!(waited, "the load balancer is waited for");
+    let found = balancer(&world, NAME);
+    assert_eq!(found.scheme, LoadBalancerScheme::InternetFacing);
+    assert_eq!(
+        found.subnets.keys().collect::<Vec<_>>(),
+        ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
+    );
+    let public = world
+        .account
+        .subnets()
+        .into_iter()
+        .filter(|subnet| subnet.maps_public_ips);
+    let mut public: Vec<String> = public.map(|subnet| subnet.id).collect();
+    public.sort_unstable();
+    let mut used: Vec<String> = found.subnets.values().cloned().collect();
+    used.sort_unstable();
+    assert_eq!(used, public);
+    let tag = |tags: &Tags, key: &str| {
+        tags.get(&format!("sigs.k8s.io/cluster-api-provider-aws/{key}"))
+            .cloned()
+    };
+    let group = group(&world, 6443);
+    let listener = &world.account.listeners()[0];
+    for tags in [&found.tags, &group.tags, &listener.tags] {
+        assert_eq!(tags.get("Name").map(String::as_str), Some(NAME));
+        assert_eq!(tag(tags, "cluster/dev").as_deref(), Some("owned"));
+        assert_eq!(tag(tags, "role").as_deref(), Some("apiserver"));
+    }
+    assert!(
+        group.name.starts_with("apiserver-target-") && group.name.len() == 22,
+        "{}",
+        group.name
+    );
+    assert_eq!(
+        (listener.port, &listener.target_group_arns),
+        (6443, &vec![group.arn.clone()])
+    );
+    assert_eq!(attribute(&group.attributes, "preserve_client_ip.enabled"), "false");
+    let draining = "target_health_state.unhealthy.draining_interval_seconds";
+    assert_eq!(attribute(&group.attributes, draining), "300");
+    assert_eq!(
+        (group.health_check.protocol.as_str(), group.health_check.port.as_str()),
+        ("TCP", "6443")
+    );
+
+    for condition in [READY, ENDPOINT, ConditionType::Ready] {
+        assert_eq!(
+            world.says(condition),
+            "True/Ready",
+            "{condition}: {}",
+            world.message(condition)
+        );
+    }
+    let status = world.status();
+    assert!(status.provisioned() && status.ready == Some(true));
+    let spec = world.cluster().unwrap().spec;
+    assert_eq!(spec.endpoint(), Some((found.dns_name.as_str(), 6443)));
+    let endpoint = status.control_plane_endpoint.unwrap();
+    assert_eq!((endpoint.host, endpoint.port), (found.dns_name, 6443));
+}
+
+#[test]
+fn the_network_for_machines_is_published() {
+    let world = World::built(NLB);
+    let status = world.status();
+    let network = status.network.unwrap();
+    let vpc = network.vpc.as_ref().unwrap();
+    assert_eq!(
+        (&vpc.id, &vpc.cidr_blocks[..]),
+        (&world.account.vpcs()[0].id, &["10.0.0.0/16".to_owned()][..])
+    );
+    let is_private = |subnet: &&NetworkSubnet| subnet.public == Some(false);
+    assert_eq!(network.subnets.len(), 6);
+    assert_eq!(network.subnets.iter().filter(is_private).count(), 3);
+    let groups = network.security_groups.as_ref().unwrap();
+    let named = |ids: &[String]| {
+        let groups = world.account.security_groups();
+        let name = |id: &String| groups.iter().find(|group| group.id == *id).unwrap().name.clone();
+        ids.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&groups.all), ["dev-node", "dev-lb"]);
+    assert_eq!(named(&groups.control_plane), ["dev-controlplane"]);
+    let targets: Vec<_> = network
+        .control_plane_targets
+        .iter()
+        .map(|target| target.target_group_arn.clone())
+        .collect();
+    assert_eq!(targets, [Some(group(&world, 6443).arn)]);
+    assert_eq!(network.pending_control_plane_targets, None);
+    assert_eq!(network.cluster_tag.as_deref(), Some("dev"));
+    assert!(network.identity_ref.is_some());
+    let zones: Vec<_> = status
+        .failure_domains
+        .iter()
+        .map(|domain| (domain.name.as_str(), domain.control_plane))
+        .collect();
+    let usable = Some(true);
+    assert_eq!(
+        zones,
+        [("eu-west-1a", usable), ("eu-west-1b", usable), ("eu-west-1c", usable)]
+    );
+}
+
+#[test]
+fn settings_of_the_spec_reach_aws_and_follow_it() {
+    let listeners = "additionalListeners: [{port: 9345, healthCheck: {protocol: HTTP, port: '9000', path: /up}}]";
+    let mut world = World::built(&with(&format!(
+        "crossZoneLoadBalancing: true, preserveClientIP: true, {listeners}"
+    )));
+    let cross_zone = |world: &World| attribute(&balancer(world, NAME).attributes, "load_balancing.cross_zone.enabled");
+    let preserved = |world: &World| attribute(&group(world, 9345).attributes, "preserve_client_ip.enabled");
+    assert_eq!(
+        (cross_zone(&world), preserved(&world)),
+        ("true".to_owned(), "true".to_owned())
+    );
+    let check = group(&world, 9345).health_check;
+    assert_eq!(
+        (check.protocol.as_str(), check.port.as_str(), check.path.as_deref()),
+        ("HTTP", "9000", Some("/up"))
+    );
+    assert!(group(&world, 9345).name.starts_with("additional-listener-"));
+    let endpoint = world.cluster().unwrap().spec.control_plane_endpoint;
+    world.set_spec(&with(
+        "additionalListeners: [{port: 9345}], healthCheck: {intervalSeconds: 30}",
+    ));
+    world.edit(|cluster| cluster.spec.control_plane_endpoint = endpoint);
+    world.rest();
+    assert_eq!(
+        (cross_zone(&world), preserved(&world)),
+        ("false".to_owned(), "false".to_owned())
+    );
+    let checks = [6443, 9345].map(|port| group(&world, port).health_check);
+    assert_eq!(checks.each_ref().map(|check| check.timing.interval_seconds), [30, 5]);
+    assert_eq!((checks[1].protocol.as_str(), checks[1].path.as_deref()), ("TCP", None));
+}
+
+#[test]
+fn an_internal_load_balancer_is_in_private_subnets() {
+    let world = World::built(&with("scheme: internal"));
+    let found = balancer(&world, NAME);
+    assert_eq!(found.scheme, LoadBalancerScheme::Internal);
+    let subnets = world.account.subnets();
+    let is_private = |id: &String| subnets.iter().any(|subnet| subnet.id == *id && !subnet.maps_public_ips);
+    assert!(
+        found.subnets.len() == 3 && found.subnets.values().all(is_private),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn subnets_and_security_groups_of_the_spec_are_used() {
+    let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
+    let vpc = world.account.vpcs()[0].id.clone();
+    let public: Vec<String> = world
+        .account
+        .subnets()
+        .into_iter()
+        .filter(|subnet| subnet.maps_public_ips)
+        .map(|subnet| subnet.id)
+        .collect();
+    let groups = ["one", "two"].map(|name| world.account.add_security_group(&vpc, name, Tags::new()));
+    world.set_spec(&with(&format!(
+        "name: api, subnets: [{}], additionalSecurityGroups: [{}]",
+        public[0], groups[0]
+    )));
+    world.rest();
+    let found = balancer(&world, "api");
+    assert_eq!(found.subnets.values().collect::<Vec<_>>(), [&public[0]]);
+    assert!(found.security_group_ids.len() == 2 && found.security_group_ids.contains(&groups[0]));
+    // More of both are added later, and removed groups go.
+    world.set_spec(&with(&format!(
+        "name: api, subnets: [{}, {}], additionalSecurityGroups: [{}]",
+        public[0], public[1], groups[1]
+    )));
+    world.rest();
+    let found = balancer(&world, "api");
+    assert_eq!(found.subnets.len(), 2);
+    assert!(found.security_group_ids.contains(&groups[1]) && !found.security_group_ids.contains(&groups[0]));
+}
+
+#[test]
+fn without_a_load_balancer_the_endpoint_is_the_users() {
+    let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
+    assert_eq!(world.says(READY), "absent");
+    assert_eq!(world.says(ENDPOINT), "False/WaitingForEndpoint");
+    assert_eq!(world.says(ConditionType::Ready), "False/WaitingForEndpoint");
+    assert!(!world.status().provisioned());
+    assert!(!world.account.describes().contains_key("DescribeLoadBalancers"));
+    world.set_spec(
+        "region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}, controlPlaneEndpoint: {host: \
+         api.example.org, port: 443}",
+    );
+    world.rest();
+    assert!(world.status().provisioned());
+    assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+}
+
+#[test]
+fn the_endpoint_waits_until_its_name_resolves_unless_the_spec_says_otherwise() {
+    let mut world = World::new(NLB);
+    world.account.set(|account| account.unresolved = true);
+    for _ in 0..60 {
+        world.pass();
+        world.advance(Duration::from_secs(5));
+    }
+    assert_eq!(world.says(READY), "False/WaitingForDNSName");
+    assert!(
+        world.message(READY).contains("dnsResolutionCheck"),
+        "{}",
+        world.message(READY)
+    );
+    assert!(world.cluster().unwrap().spec.endpoint().is_none());
+    assert!(!world.status().provisioned());
+    world.account.set(|account| account.unresolved = false);
+    world.rest();
+    assert!(world.status().provisioned());
+
+    let mut unchecked = World::new(&with("dnsResolutionCheck: None"));
+    unchecked.account.set(|account| account.unresolved = true);
+    unchecked.rest();
+    assert!(
+        unchecked.status().provisioned(),
+        "controlPlaneLoadBalancer.dnsResolutionCheck"
+    );
+}
+
+#[test]
+fn drift_is_repaired() {
+    let spec = with("additionalListeners: [{port: 8132}]");
+    let mut world = World::aged(&spec);
+    let expected = world.account.contents();
+    let arn = balancer(&world, NAME).arn;
+    let [api, other] = [6443, 8132].map(|port| group(&world, port).arn);
+    let listener = |world: &World, port: i32| {
+        let all = world.account.listeners();
+        all.iter().find(|listener| listener.port == port).unwrap().arn.clone()
+    };
+    let check = |world: &mut World, what: &str| {
+        assert_ne!(world.account.contents(), expected, "{what} is a change");
+        look_again(world);
+        assert_eq!(world.account.contents(), expected, "{what}");
+        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{what}");
+    };
+    assert!(world.account.remove_listener(&listener(&world, 8132)));
+    check(&mut world, "a listener was deleted");
+    assert!(world.account.remove_listener(&listener(&world, 8132)) && world.account.remove_target_group(&other));
+    check(&mut world, "a target group was deleted");
+    assert!(
+        world
+            .account
+            .set_load_balancer_attribute(&arn, "load_balancing.cross_zone.enabled", "true")
+    );
+    check(&mut world, "an attribute of the load balancer");
+    assert!(
+        world
+            .account
+            .set_target_group_attribute(&api, "preserve_client_ip.enabled", "true")
+    );
+    check(&mut world, "an attribute of a target group");
+    let mut health_check = group(&world, 6443).health_check;
+    health_check.timing.interval_seconds = 300;
+    assert!(world.account.set_health_check(&api, health_check));
+    check(&mut world, "a health check");
+    let vpc = world.account.vpcs()[0].id.clone();
+    let foreign = world.account.add_target_group("mine", &vpc, 6443, Tags::new());
+    assert!(world.account.set_listener_target(&listener(&world, 6443), &foreign));
+    look_again(&mut world);
+    let targets = world.account.listeners();
+    assert!(
+        targets
+            .iter()
+            .any(|listener| listener.target_group_arns == [api.clone()]),
+        "{targets:?}"
+    );
+    assert!(world.reasons().contains(&"SuccessfulModifyListener"));
+}
+
+#[test]
+fn what_the_spec_no_longer_names_goes_and_what_others_made_stays() {
+    let mut world = World::aged(&with_secondary("additionalListeners: [{port: 8132}]"));
+    let plain = World::aged(NLB).account.contents();
+    let inside = balancer(&world, "inside").arn;
+    let vpc = world.account.vpcs()[0].id.clone();
+    let foreign = world.account.add_target_group("mine", &vpc, 80, Tags::new());
+    let of_user = world
+        .account
+        .add_listener(&balancer(&world, NAME).arn, 80, &foreign, Tags::new());
+    world.set_spec(&with_secondary("additionalListeners: []"));
+    world.rest();
+    assert!(!world.account.listeners().iter().any(|listener| listener.port == 8132));
+    assert!(!world.account.target_groups().iter().any(|group| group.port == 8132));
+    assert!(
+        world
+            .account
+            .load_balancers()
+            .iter()
+            .any(|balancer| balancer.arn == inside)
+    );
+    world.set_spec(NLB);
+    // The spec of a user has the endpoint that the provider has written.
+    world.edit(|cluster| cluster.spec.control_plane_endpoint = None);
+    world.rest();
+    assert!(
+        !world
+            .account
+            .load_balancers()
+            .iter()
+            .any(|balancer| balancer.arn == inside)
+    );
+    assert!(world.account.listeners().iter().any(|listener| listener.arn == of_user));
+    assert!(world.account.remove_listener(&of_user) && world.account.remove_target_group(&foreign));
+    let mut contents = world.account.contents();
+    let mut expected = plain;
+    for vpc in contents.vpcs.iter_mut().chain(&mut expected.vpcs) {
+        vpc.security_groups.clear();
+    }
+    assert_eq!(contents, expected);
+}
+
+#[test]
+fn a_lost_load_balancer_is_never_silently_replaced() {
+    let mut world = World::aged(NLB);
+    assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.says(READY), "False/Failed");
+    assert!(
+        world.message(READY).contains("endpoint of the cluster"),
+        "{}",
+        world.message(READY)
+    );
+    assert_eq!(world.says(ConditionType::Ready), "False/Failed");
+    assert!(world.account.load_balancers().is_empty());
+    // Not after a lost status either.
+    world.lose_status();
+    world.rest_for(Duration::from_mins(15));
+    assert!(world.account.load_balancers().is_empty());
+    assert_eq!(world.says(READY), "False/Failed");
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+}
+
+#[test]
+fn the_load_balancer_of_the_endpoint_stays_whatever_its_type_becomes() {
+    let mut world = World::aged(NLB);
+    let before = world.account.contents();
+    world.edit(|cluster| {
+        let balancer = cluster.spec.control_plane_load_balancer.as_mut().unwrap();
+        balancer.load_balancer_type = capa_api::cluster::load_balancer::LoadBalancerType::Classic;
+    });
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.says(READY), "False/InvalidSpec");
+    assert!(world.message(READY).contains("nlb"), "{}", world.message(READY));
+    assert_eq!(
+        world.account.contents().vpcs[0].load_balancers,
+        before.vpcs[0].load_balancers
+    );
+    assert_eq!(world.says(ConditionType::Ready), "True/Ready", "machines go on working");
+}
+
+#[test]
+fn a_name_that_others_use_is_a_conflict() {
+    let mut world = World::new(NLB);
+    let vpc = world.account.add_vpc("10.9.0.0/16", Tags::new());
+    let subnet = world.account.add_subnet(&vpc, "10.9.0.0/24", "eu-west-1a", Tags::new());
+    let theirs = world.account.add_load_balancer(NAME, &vpc, &[&subnet], Tags::new());
+    world.rest_for(Duration::from_mins(5));
+    assert_eq!(world.says(READY), "False/Conflict");
+    assert!(world.message(READY).contains(&theirs), "{}", world.message(READY));
+    assert!(world.account.foreign_writes().is_empty());
+    assert!(world.account.remove_load_balancer(&theirs));
+    world.rest();
+    assert!(world.status().provisioned());
+}
+
+#[test]
+fn a_load_balancer_that_aws_cannot_make_is_named() {
+    let mut world = World::new(NLB);
+    world.account.fail_load_balancers(1, "no free addresses");
+    world.rest_for(Duration::from_mins(5));
+    assert_eq!(world.says(READY), "False/Failed");
+    assert!(
+        world.message(READY).contains("no free addresses"),
+        "{}",
+        world.message(READY)
+    );
+    assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
+    look_again(&mut world);
+    assert!(world.status().provisioned(), "{}", world.message(READY));
+}
+
+#[test]
+fn a_target_group_of_capa_is_adopted_by_its_listener() {
+    let mut world = World::aged(NLB);
+    let ours = group(&world, 6443);
+    let vpc = world.account.vpcs()[0].id.clone();
+    let theirs = world
+        .account
+        .add_target_group("apiserver-target-x7k2p", &vpc, 6443, ours.tags.clone());
+    assert!(world.account.set_health_check(&theirs, ours.health_check.clone()));
+    let listener = world.account.listeners()[0].arn.clone();
+    assert!(world.account.set_listener_target(&listener, &theirs) && world.account.remove_target_group(&ours.arn));
+    world.lose_status();
+    look_again(&mut world);
+    let groups = world.account.target_groups();
+    assert!(groups.len() == 1 && groups[0].arn == theirs, "{groups:?}");
+    let targets = world.status().network.unwrap().control_plane_targets;
+    assert_eq!(targets[0].target_group_arn.as_deref(), Some(theirs.as_str()));
+}
+
+#[test]
+fn a_refused_look_is_no_absence() {
+    for action in [
+        "DescribeLoadBalancers",
+        "DescribeTargetGroups",
+        "DescribeListeners",
+        "DescribeTags",
+    ] {
+        let mut world = World::aged(NLB);
+        let before = world.account.calls();
+        world
+            .account
+            .set(|account| account.refused_describes.extend([action.to_owned()]));
+        for _ in 0..30 {
+            world.pass();
+            world.advance(Duration::from_secs(30));
+        }
+        assert_eq!(world.says(READY), "Unknown/Unauthorized", "{action}");
+        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{action}");
+        assert_eq!(world.account.calls(), before, "{action}");
+        assert!(
+            world.status().network.unwrap().control_plane_targets.len() == 1,
+            "{action}"
+        );
+    }
+    let with_refused = |action: &str| {
+        let mut world = World::new(NLB);
+        world
+            .account
+            .set(|account| account.refused_describes.extend([action.to_owned()]));
+        world.rest_for(Duration::from_mins(10));
+        world
+    };
+    assert!(
+        with_refused("DescribeLoadBalancerAttributes").status().provisioned(),
+        "optional"
+    );
+    let world = with_refused("DescribeTargetGroupAttributes");
+    assert_eq!(
+        world.says(READY),
+        "False/Unauthorized",
+        "what targets see of clients matters"
+    );
+}
+
+#[test]
+fn wrong_settings_are_named_before_anything_is_made() {
+    const LISTENER_TYPES: [&str; 2] = [
+        "controlPlaneLoadBalancer.additionalListeners[].targetGroupIPType",
+        "secondaryControlPlaneLoadBalancer.additionalListeners[].targetGroupIPType",
+    ];
+    let secondary = |fields: &str| format!("{NLB}, secondaryControlPlaneLoadBalancer: {{{fields}}}");
+    for (spec, part) in [
+        (with("healthCheckProtocol: SSL"), "healthCheckProtocol"),
+        (with("additionalListeners: [{port: 6443}]"), "6443"),
+        (
+            with("healthCheck: {intervalSeconds: 5, timeoutSeconds: 5}"),
+            "timeoutSeconds",
+        ),
+        (with("targetGroupIPType: ipv6"), "targetGroupIPType"),
+        (
+            with("additionalListeners: [{port: 1, targetGroupIPType: ipv6}]"),
+            LISTENER_TYPES[0],
+        ),
+        (
+            secondary(
+                "loadBalancerType: nlb, scheme: internal, name: x, additionalListeners: [{port: 1, targetGroupIPType: ipv6}]",
+            ),
+            LISTENER_TYPES[1],
+        ),
+        (secondary("loadBalancerType: nlb, scheme: internal"), "name"),
+        (
+            secondary("loadBalancerType: nlb, scheme: internet-facing, name: x"),
+            "scheme",
+        ),
+        (
+            secondary("loadBalancerType: nlb, scheme: internal, name: team-a-dev-apiserver"),
+            "have the name",
+        ),
+        (secondary("scheme: internal, name: x"), "nlb"),
+        (
+            with(
+                "additionalListeners: [{port: 1}, {port: 2}, {port: 3}, {port: 4}, {port: 5}, {port: 6}, {port: 7}, {port: 8}]",
+            ),
+            "9 listeners",
+        ),
+    ] {
+        let mut world = World::new(&spec);
+        world.rest_for(Duration::from_mins(1));
+        assert_eq!(world.says(READY), "False/InvalidSpec", "{spec}");
+        let part = part.rsplit('.').next().unwrap_or_default();
+        assert!(world.message(READY).contains(part), "{spec}: {}", world.message(READY));
+        assert_eq!(world.account.calls(), 0, "{spec}");
+    }
+}
+
+#[test]
+fn the_cluster_is_deleted_with_its_load_balancers() {
+    let mut world = World::aged(&with_secondary("additionalListeners: [{port: 8132}]"));
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+    assert!(world.cluster().is_none());
+}
+
+#[test]
+fn a_load_balancer_of_others_keeps_the_vpc_and_is_named() {
+    let mut world = World::aged(NLB);
+    let vpc = world.account.vpcs()[0].id.clone();
+    let subnet = world.account.subnets()[0].id.clone();
+    let tags = Tags::from([("kubernetes.io/cluster/dev".to_owned(), "owned".to_owned())]);
+    let of_service = world.account.add_load_balancer("a1b2", &vpc, &[&subnet], tags);
+    world.delete();
+    world.rest_for(Duration::from_mins(20));
+    assert!(
+        world.message(ConditionType::VpcReady).contains(&of_service),
+        "{}",
+        world.message(ConditionType::VpcReady)
+    );
+    assert!(
+        world
+            .account
+            .load_balancers()
+            .iter()
+            .any(|balancer| balancer.arn == of_service)
+    );
+    assert!(world.account.remove_load_balancer(&of_service));
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn a_provisioned_cluster_stays_ready_while_a_part_is_repaired() {
+    let mut world = World::aged(NLB);
+    let gateway = world.account.nat_gateways()[0].id.clone();
+    assert!(world.account.remove_nat_gateway(&gateway));
+    world.advance(Duration::from_mins(10));
+    let mut fell = false;
+    world.rest_watched(|world, _| {
+        fell |= world.says(ConditionType::NatGatewaysReady).starts_with("False");
+        assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+        assert!(world.status().provisioned());
+    });
+    assert!(fell);
+}
+
+/// A cluster that has a load balancer, with another spec and the endpoint that was published.
+fn changed_to(spec: &str) -> World {
+    let mut world = World::aged(NLB);
+    let endpoint = world.cluster().unwrap().spec.control_plane_endpoint;
+    world.set_spec(spec);
+    world.edit(|cluster| cluster.spec.control_plane_endpoint = endpoint);
+    world.rest_for(Duration::from_mins(30));
+    world
+}
+
+#[test]
+fn a_wrong_change_leaves_a_working_load_balancer_as_it_is() {
+    let many: Vec<String> = (1..9).map(|port| format!("{{port: {port}}}")).collect();
+    for fields in [
+        "additionalListeners: [{port: 6443}]".to_owned(),
+        "healthCheckProtocol: SSL, additionalListeners: [{port: 1}]".to_owned(),
+        format!("additionalListeners: [{}]", many.join(", ")),
+        "additionalListeners: [{port: 1, healthCheck: {port: '08132'}}]".to_owned(),
+    ] {
+        let before = World::aged(NLB);
+        let world = changed_to(&with(&fields));
+        let [is, was] = [&world, &before].map(|world| world.account.contents().vpcs[0].load_balancers.clone());
+        assert_eq!(is, was, "{fields}");
+        assert_eq!(world.account.target_groups().len(), 1, "{fields}");
+        assert_eq!(world.says(READY), "False/InvalidSpec", "{fields}");
+        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{fields}");
+        assert_eq!(
+            world.status().network.unwrap().control_plane_targets.len(),
+            1,
+            "{fields}"
+        );
+    }
+}
+
+#[test]
+fn machines_keep_their_targets_whatever_the_type_becomes() {
+    let world = changed_to("region: eu-west-1");
+    assert_eq!(world.account.load_balancers().len(), 1);
+    let targets = world.status().network.unwrap().control_plane_targets;
+    assert_eq!(
+        targets[0].target_group_arn.as_deref(),
+        Some(group(&world, 6443).arn.as_str())
+    );
+    // Not even if the endpoint is a name of the user.
+    let mut world = World::new(&format!(
+        "{NLB}, controlPlaneEndpoint: {{host: api.example.org, port: 6443}}"
+    ));
+    world.rest();
+    world.set_spec("region: eu-west-1, controlPlaneEndpoint: {host: api.example.org, port: 6443}");
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.account.load_balancers().len(), 1);
+}
+
+#[test]
+fn the_listener_of_the_published_port_stays() {
+    let mut world = World::aged(NLB);
+    world.set_api_server_port(8443);
+    world.rest_for(Duration::from_mins(15));
+    let mut ports: Vec<i32> = world.account.listeners().iter().map(|listener| listener.port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [6443, 8443]);
+    assert!(world.account.target_groups().iter().any(|group| group.port == 6443));
+}
+
+#[test]
+fn a_new_listener_that_fails_keeps_no_control_plane_machine_waiting() {
+    let mut world = World::aged(NLB);
+    let elsewhere = world.account.add_vpc("10.9.0.0/16", Tags::new());
+    let spec = with("additionalListeners: [{port: 8132}]");
+    let name = {
+        let other = World::aged(&spec);
+        group(&other, 8132).name
+    };
+    let theirs = world.account.add_target_group(&name, &elsewhere, 80, Tags::new());
+    let endpoint = world.cluster().unwrap().spec.control_plane_endpoint;
+    world.set_spec(&spec);
+    world.edit(|cluster| cluster.spec.control_plane_endpoint = endpoint);
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.says(READY), "False/Conflict");
+    assert!(world.message(READY).contains(&theirs), "{}", world.message(READY));
+    let network = world.status().network.unwrap();
+    assert_eq!(
+        (
+            network.control_plane_targets.len(),
+            network.pending_control_plane_targets
+        ),
+        (1, None)
+    );
+    assert!(world.account.remove_target_group(&theirs));
+    look_again(&mut world);
+    assert_eq!(world.status().network.unwrap().control_plane_targets.len(), 2);
+}
+
+#[test]
+fn a_listener_of_others_on_a_wanted_port_is_a_conflict() {
+    let mut world = World::aged(NLB);
+    let vpc = world.account.vpcs()[0].id.clone();
+    let foreign = world.account.add_target_group("mine", &vpc, 8132, Tags::new());
+    let arn = balancer(&world, NAME).arn;
+    let listener = world.account.add_listener(&arn, 8132, &foreign, Tags::new());
+    let endpoint = world.cluster().unwrap().spec.control_plane_endpoint;
+    world.set_spec(&with("additionalListeners: [{port: 8132}]"));
+    world.edit(|cluster| cluster.spec.control_plane_endpoint = endpoint);
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.says(READY), "False/Conflict");
+    assert!(world.message(READY).contains(&listener), "{}", world.message(READY));
+    assert!(world.account.foreign_writes().is_empty());
+}
+
+#[test]
+fn a_deletion_waits_for_a_look_at_target_groups() {
+    let mut world = World::aged(NLB);
+    assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
+    world
+        .account
+        .set(|account| account.refused_describes.extend(["DescribeTargetGroups".to_owned()]));
+    world.delete();
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.account.vpcs().len(), 1, "the VPC stays until the look succeeds");
+    world.account.set(|account| account.refused_describes.clear());
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn a_half_set_endpoint_is_the_users_to_complete() {
+    let mut world = World::new(&format!("{NLB}, controlPlaneEndpoint: {{port: 443}}"));
+    world.rest_for(Duration::from_mins(5));
+    assert_eq!(world.says(ENDPOINT), "False/MissingField");
+    assert_eq!(world.says(ConditionType::Ready), "False/MissingField");
+    assert_eq!(world.says(READY), "True/Ready");
+}
+
+#[test]
+fn a_provisioned_cluster_stays_ready_while_aws_does_not_answer() {
+    let mut world = World::aged(NLB);
+    let calls = world.account.calls();
+    assert!(world.account.remove_listener(&world.account.listeners()[0].arn));
+    for call in calls..calls + 3 {
+        world.account.fail(call, capa_fake_aws::Fault::AnswerLost);
+    }
+    world.advance(Duration::from_mins(10));
+    world.rest_watched(|world, _| assert_eq!(world.says(ConditionType::Ready), "True/Ready"));
+    world.set_machines(&["one"]);
+    world.delete();
+    world.pass();
+    assert_eq!(world.says(ConditionType::Ready), "True/DeletionBlocked");
+}
+
+#[test]
+fn a_host_of_the_user_is_no_lost_load_balancer() {
+    let spec = with("name: prod");
+    let world = World::built(&format!(
+        "{spec}, controlPlaneEndpoint: {{host: prod-api.example.com, port: 6443}}"
+    ));
+    assert!(world.status().provisioned());
+    assert_eq!(world.account.load_balancers().len(), 1);
+}

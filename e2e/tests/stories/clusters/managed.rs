@@ -1,0 +1,48 @@
+//! A whole cluster on a network that the provider creates.
+
+use anyhow::{Context, ensure};
+use capa_e2e::{Story, mostly_waits};
+
+use super::whole::KubeadmCluster;
+use crate::stories::machines::text;
+use crate::stories::scenario::{FASTER, OURS, REGION, tell};
+
+/// A managed AWSCluster. The names of load balancers do not resolve where the tests run.
+fn managed(cluster: &KubeadmCluster<'_>) -> String {
+    let balancer = "{loadBalancerType: nlb, healthCheckProtocol: HTTPS, dnsResolutionCheck: None}";
+    format!(
+        "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: {}}}, spec: {{region: {REGION}, \
+         controlPlaneLoadBalancer: {balancer}}}}}",
+        cluster.name
+    )
+}
+
+#[test]
+fn a_cluster_lives_on_a_network_that_the_provider_creates() -> anyhow::Result<()> {
+    mostly_waits();
+    tell(Story::new("managed-cluster"), async |s| {
+        s.begin_whole_clusters(&[FASTER]).await?;
+        let before = s.user.dump().await?;
+        let cluster = s.kubeadm_cluster_without_load_balancer("dev");
+        s.apply(&managed(&cluster)).await?;
+        let reference = "infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: dev}";
+        cluster.control_plane_on(1, reference, "").await?;
+        cluster.workers(1).await?;
+        cluster.ready(1, 1).await?;
+        for condition in ["LoadBalancerReady", "ControlPlaneEndpointReady", "Ready"] {
+            s.says("dev", condition, "True", "Ready").await?;
+        }
+        let published = s.get(OURS, "AWSCluster", "dev").await?;
+        let group = text(&published, "/status/network/controlPlaneTargets/0/targetGroupARN");
+        let targets = s.user.targets(group).await?;
+        ensure!(targets.len() == 1, "the control plane machine is a target: {targets:?}");
+        cluster.delete().await?;
+        let left = s.user.live_instances().await?;
+        ensure!(left.is_empty(), "instances are left: {left:?}");
+        let after = s.user.dump().await?;
+        for (action, listed) in before.as_object().context("a dump is an object")? {
+            assert_eq!(after.get(action), Some(listed), "{action}");
+        }
+        Ok(())
+    })
+}

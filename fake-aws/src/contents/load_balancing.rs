@@ -1,0 +1,142 @@
+//! The load balancers and target groups among the contents of an account.
+
+use std::collections::BTreeMap;
+
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_api::common::Tags;
+use capa_cloud::elb::{HealthCheck, Listener, LoadBalancer, TargetGroup};
+
+use super::sorted;
+use crate::ec2::Ec2;
+use crate::elb::Elb;
+
+/// A load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LoadBalancerContents {
+    /// Name.
+    pub name: String,
+    /// Whether only the VPC and connected networks reach the load balancer.
+    pub is_internal: bool,
+    /// Names of the zones.
+    pub zones: Vec<String>,
+    /// Names of the security groups; `no group` for one that does not exist.
+    pub security_groups: Vec<String>,
+    /// Attributes by AWS's names.
+    pub attributes: BTreeMap<String, String>,
+    /// Tags.
+    pub tags: Tags,
+    /// The listeners.
+    pub listeners: Vec<ListenerContents>,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListenerContents {
+    /// Port.
+    pub port: i32,
+    /// Names of the target groups; `no group` for one that does not exist.
+    pub target_groups: Vec<String>,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// A target group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TargetGroupContents {
+    /// Name.
+    pub name: String,
+    /// Port of the targets.
+    pub port: i32,
+    /// The health check.
+    pub health_check: HealthCheckContents,
+    /// Attributes by AWS's names.
+    pub attributes: BTreeMap<String, String>,
+    /// Tags.
+    pub tags: Tags,
+}
+
+/// The health check of a target group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HealthCheckContents {
+    /// Protocol in AWS's words.
+    pub protocol: String,
+    /// Port, or `traffic-port`.
+    pub port: String,
+    /// Path of a request.
+    pub path: Option<String>,
+    /// Seconds between two checks.
+    pub interval_seconds: i64,
+    /// Seconds after which a check counts as failed.
+    pub timeout_seconds: i64,
+    /// Checks after which a target is healthy.
+    pub threshold_count: i64,
+    /// Checks after which a target is unhealthy.
+    pub unhealthy_threshold_count: i64,
+}
+
+/// The load balancers of a VPC.
+pub(super) fn load_balancers_of(ec2: &Ec2, elb: &Elb, vpc: &str) -> Vec<LoadBalancerContents> {
+    let balancers = elb.all_load_balancers(ec2).into_iter();
+    let of_vpc = balancers.filter(|balancer| balancer.vpc_id == vpc);
+    sorted(of_vpc.map(|balancer| load_balancer_contents(ec2, elb, balancer)))
+}
+
+/// The target groups whose VPC is selected.
+pub(super) fn target_groups(elb: &Elb, selects: impl Fn(&str) -> bool) -> Vec<TargetGroupContents> {
+    let groups = elb.all_target_groups().into_iter();
+    let selected = groups.filter(|group| selects(&group.vpc_id));
+    sorted(selected.map(target_group_contents))
+}
+
+fn load_balancer_contents(ec2: &Ec2, elb: &Elb, balancer: LoadBalancer) -> LoadBalancerContents {
+    let groups = ec2.all_security_groups();
+    let name_of = |id: &String| name(groups.iter().find(|group| group.id == *id).map(|group| &group.name));
+    let listeners = elb.all_listeners().into_iter();
+    let listeners = listeners.filter(|listener| listener.load_balancer_arn == balancer.arn);
+    LoadBalancerContents {
+        is_internal: balancer.scheme == LoadBalancerScheme::Internal,
+        zones: balancer.subnets.keys().cloned().collect(),
+        security_groups: sorted(balancer.security_group_ids.iter().map(name_of)),
+        attributes: balancer.attributes.got().cloned().unwrap_or_default(),
+        listeners: sorted(listeners.map(|listener| listener_contents(elb, listener))),
+        name: balancer.name,
+        tags: balancer.tags,
+    }
+}
+
+fn listener_contents(elb: &Elb, listener: Listener) -> ListenerContents {
+    let groups = elb.all_target_groups();
+    let name_of = |arn: &String| name(groups.iter().find(|group| group.arn == *arn).map(|group| &group.name));
+    ListenerContents {
+        port: listener.port,
+        target_groups: sorted(listener.target_group_arns.iter().map(name_of)),
+        tags: listener.tags,
+    }
+}
+
+fn target_group_contents(group: TargetGroup) -> TargetGroupContents {
+    TargetGroupContents {
+        health_check: health_check_contents(group.health_check),
+        attributes: group.attributes.got().cloned().unwrap_or_default(),
+        name: group.name,
+        port: group.port,
+        tags: group.tags,
+    }
+}
+
+fn health_check_contents(check: HealthCheck) -> HealthCheckContents {
+    HealthCheckContents {
+        protocol: check.protocol,
+        port: check.port,
+        path: check.path,
+        interval_seconds: check.timing.interval_seconds,
+        timeout_seconds: check.timing.timeout_seconds,
+        threshold_count: check.timing.threshold_count,
+        unhealthy_threshold_count: check.timing.unhealthy_threshold_count,
+    }
+}
+
+/// The name of a group that may not exist.
+fn name(known: Option<&String>) -> String {
+    known.map_or_else(|| "no group".to_owned(), String::clone)
+}

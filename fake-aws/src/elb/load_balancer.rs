@@ -1,0 +1,379 @@
+//! Network load balancers. Their states follow from the clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_api::common::Tags;
+use capa_cloud::CloudError;
+use capa_cloud::elb::load_balancer::Call;
+use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
+use capa_cloud::managed::{Answer, Seen};
+
+use super::{Elb, REGION, arn, defaults, merge};
+use crate::ec2::{Ec2, Interfaces, Resource};
+
+const DELETION_PROTECTION: &str = "deletion_protection.enabled";
+
+/// A load balancer with what its state follows from.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    /// The load balancer as it is if nothing fails, without its attributes.
+    pub(super) load_balancer: LoadBalancer,
+    attributes: BTreeMap<String, String>,
+    /// Why the load balancer fails at the end of provisioning.
+    failure: Option<String>,
+}
+
+/// Where a load balancer is, as far as AWS's rules allow it.
+struct Place {
+    vpc: String,
+    /// By zone.
+    subnets: BTreeMap<String, String>,
+}
+
+impl Elb {
+    pub(super) fn call_load_balancer(
+        &mut self,
+        ec2: &mut Ec2,
+        action: &'static str,
+        call: &Call<String>,
+    ) -> Result<Answer, CloudError> {
+        match call {
+            Call::CreateLoadBalancer {
+                name,
+                scheme,
+                subnets,
+                security_groups,
+                tags,
+            } => match self.load_balancer_named(name) {
+                Some(known) if is_same(known, *scheme, subnets, security_groups) => Ok(Answer::Made(known.arn.clone())),
+                Some(_) => {
+                    let message =
+                        format!("A load balancer with the same name '{name}' exists, but with other settings");
+                    Err(CloudError::answered(action, "DuplicateLoadBalancerName", &message))
+                }
+                None => {
+                    let place = place(ec2, action, *scheme, subnets)?;
+                    are_of_vpc(ec2, action, security_groups, &place.vpc)?;
+                    self.has_quota(ec2, action)?;
+                    let mut body = new_load_balancer(ec2, name, *scheme, place, tags.clone());
+                    body.load_balancer.security_group_ids.clone_from(security_groups);
+                    body.failure = self.take_planned_failure();
+                    let resource = ec2.new_resource(body);
+                    Ok(Answer::Made(self.insert_load_balancer(ec2, resource)))
+                }
+            },
+            Call::ModifyLoadBalancerAttributes {
+                load_balancer,
+                attributes,
+            } => {
+                let body = self.load_balancer_to_change(ec2, action, load_balancer)?;
+                merge(&mut body.attributes, attributes);
+                Ok(Answer::Done)
+            }
+            Call::SetSubnets { load_balancer, subnets } => self.set_subnets(ec2, action, load_balancer, subnets),
+            Call::SetSecurityGroups {
+                load_balancer,
+                security_groups,
+            } => self.set_security_groups(ec2, action, load_balancer, security_groups),
+            Call::DeleteLoadBalancer { load_balancer } => self.delete_load_balancer(ec2, action, load_balancer),
+        }
+    }
+
+    fn has_quota(&self, ec2: &Ec2, action: &'static str) -> Result<(), CloudError> {
+        if self.load_balancers.len() < ec2.behaviour.load_balancer_quota {
+            return Ok(());
+        }
+        let message = "The maximum number of load balancers has been reached.";
+        Err(CloudError::answered(action, "TooManyLoadBalancers", message))
+    }
+
+    fn set_subnets(
+        &mut self,
+        ec2: &mut Ec2,
+        action: &'static str,
+        arn: &str,
+        subnets: &[String],
+    ) -> Result<Answer, CloudError> {
+        let body = self.load_balancer_to_change(ec2, action, arn)?;
+        let place = place(ec2, action, body.load_balancer.scheme, subnets)?;
+        if place.vpc != body.load_balancer.vpc_id {
+            let message = format!("The subnets are not in {}", body.load_balancer.vpc_id);
+            return Err(CloudError::answered(action, "InvalidConfigurationRequest", &message));
+        }
+        body.load_balancer.subnets = place.subnets;
+        let interfaces = interfaces_of(&body.load_balancer);
+        ec2.set_interfaces(arn, interfaces);
+        Ok(Answer::Done)
+    }
+
+    fn set_security_groups(
+        &mut self,
+        ec2: &mut Ec2,
+        action: &'static str,
+        arn: &str,
+        groups: &[String],
+    ) -> Result<Answer, CloudError> {
+        let load_balancer = &mut self.load_balancer_to_change(ec2, action, arn)?.load_balancer;
+        if load_balancer.security_group_ids.is_empty() {
+            let message = "You cannot set security groups on a load balancer that was created without any";
+            return Err(CloudError::answered(action, "InvalidConfigurationRequest", message));
+        }
+        if groups.is_empty() {
+            let message = "You cannot remove all security groups of a load balancer";
+            return Err(CloudError::answered(action, "InvalidConfigurationRequest", message));
+        }
+        are_of_vpc(ec2, action, groups, &load_balancer.vpc_id)?;
+        load_balancer.security_group_ids = groups.to_vec();
+        let interfaces = interfaces_of(load_balancer);
+        ec2.set_interfaces(arn, interfaces);
+        Ok(Answer::Done)
+    }
+
+    fn delete_load_balancer(&mut self, ec2: &mut Ec2, action: &'static str, arn: &str) -> Result<Answer, CloudError> {
+        let known = self.load_balancers.get(arn);
+        let Some(known) = known.filter(|resource| ec2.is_shown(resource)) else {
+            return Ok(Answer::Done);
+        };
+        let protection = known.body.attributes.get(DELETION_PROTECTION);
+        if protection.is_some_and(|value| value == "true") {
+            let message = format!("Load balancer '{arn}' cannot be deleted because deletion protection is enabled");
+            return Err(CloudError::answered(action, "OperationNotPermitted", &message));
+        }
+        self.remove_load_balancer(ec2, arn);
+        Ok(Answer::Done)
+    }
+
+    /// The load balancer that a call names.
+    pub(super) fn known_load_balancer(
+        &self,
+        ec2: &Ec2,
+        action: &'static str,
+        arn: &str,
+    ) -> Result<&LoadBalancer, CloudError> {
+        let known = self.load_balancers.get(arn);
+        let known = known.filter(|resource| ec2.is_shown(resource));
+        known
+            .map(|resource| &resource.body.load_balancer)
+            .ok_or_else(|| unknown(action, arn))
+    }
+
+    fn load_balancer_to_change(&mut self, ec2: &Ec2, action: &'static str, arn: &str) -> Result<&mut Body, CloudError> {
+        let known = self.load_balancers.get_mut(arn);
+        let known = known.filter(|resource| ec2.is_shown(resource));
+        known
+            .map(|resource| &mut resource.body)
+            .ok_or_else(|| unknown(action, arn))
+    }
+
+    /// The load balancer with this name, hidden or not.
+    fn load_balancer_named(&self, name: &str) -> Option<&LoadBalancer> {
+        let mut known = self
+            .load_balancers
+            .values()
+            .map(|resource| &resource.body.load_balancer);
+        known.find(|known| known.name == name)
+    }
+
+    fn take_planned_failure(&mut self) -> Option<String> {
+        let (count, failure) = self.planned_failure.as_mut()?;
+        *count = count.checked_sub(1)?;
+        Some(failure.clone())
+    }
+
+    fn insert_load_balancer(&mut self, ec2: &mut Ec2, resource: Resource<Body>) -> String {
+        let load_balancer = &resource.body.load_balancer;
+        let arn = load_balancer.arn.clone();
+        ec2.set_interfaces(&arn, interfaces_of(load_balancer));
+        self.load_balancers.insert(arn.clone(), resource);
+        arn
+    }
+
+    /// The attributes of a load balancer that exists.
+    pub(super) fn load_balancer_attributes(&self, arn: &str) -> BTreeMap<String, String> {
+        let known = self.load_balancers.get(arn);
+        known.map(|known| known.body.attributes.clone()).unwrap_or_default()
+    }
+
+    /// A load balancer with its state and without its attributes.
+    pub(super) fn view_load_balancer(ec2: &Ec2, resource: &Resource<Body>) -> LoadBalancer {
+        let state = if !ec2.has_age(resource, ec2.behaviour.load_balancer_provisioning) {
+            LoadBalancerState::Provisioning
+        } else if let Some(failure) = &resource.body.failure {
+            LoadBalancerState::Failed(failure.clone())
+        } else {
+            LoadBalancerState::Active
+        };
+        LoadBalancer {
+            state,
+            ..resource.body.load_balancer.clone()
+        }
+    }
+}
+
+/// What tests see and change by hand.
+impl Elb {
+    pub(crate) fn all_load_balancers(&self, ec2: &Ec2) -> Vec<LoadBalancer> {
+        let resources = self.load_balancers.values();
+        let views = resources.map(|resource| LoadBalancer {
+            attributes: Seen::Got(resource.body.attributes.clone()),
+            ..Self::view_load_balancer(ec2, resource)
+        });
+        views.collect()
+    }
+
+    pub(crate) fn plan_failures(&mut self, count: usize, message: &str) {
+        self.planned_failure = Some((count, message.to_owned()));
+    }
+
+    /// Adds an internet-facing load balancer without security groups to subnets that exist.
+    pub(crate) fn add_load_balancer(
+        &mut self,
+        ec2: &mut Ec2,
+        name: &str,
+        vpc: &str,
+        subnets: &[&str],
+        tags: Tags,
+    ) -> String {
+        let known = ec2.all_subnets().into_iter();
+        let named = known.filter(|subnet| subnets.contains(&&*subnet.id));
+        let place = Place {
+            subnets: named.map(|subnet| (subnet.zone, subnet.id)).collect(),
+            vpc: vpc.to_owned(),
+        };
+        let body = new_load_balancer(ec2, name, LoadBalancerScheme::InternetFacing, place, tags);
+        self.insert_load_balancer(ec2, Resource::by_hand(body))
+    }
+
+    /// The load balancer, for a change by hand.
+    pub(crate) fn load_balancer_mut(&mut self, arn: &str) -> Option<&mut LoadBalancer> {
+        let known = self.load_balancers.get_mut(arn);
+        known.map(|resource| &mut resource.body.load_balancer)
+    }
+
+    pub(crate) fn set_load_balancer_attribute(&mut self, arn: &str, name: &str, value: &str) -> bool {
+        let Some(known) = self.load_balancers.get_mut(arn) else {
+            return false;
+        };
+        known.body.attributes.insert(name.to_owned(), value.to_owned());
+        true
+    }
+
+    /// Removes a load balancer with its listeners. Its interfaces live on for some time.
+    pub(crate) fn remove_load_balancer(&mut self, ec2: &mut Ec2, arn: &str) -> bool {
+        self.listeners
+            .retain(|_, listener| listener.body.load_balancer_arn != arn);
+        ec2.end_interfaces(arn);
+        self.load_balancers.remove(arn).is_some()
+    }
+
+    /// Removes the load balancers of a VPC with their listeners.
+    pub(crate) fn remove_load_balancers_of(&mut self, ec2: &mut Ec2, vpc: &str) {
+        let known = self
+            .load_balancers
+            .values()
+            .map(|resource| &resource.body.load_balancer);
+        let of_vpc: Vec<_> = known.filter(|known| known.vpc_id == vpc).collect();
+        let arns: Vec<_> = of_vpc.iter().map(|known| known.arn.clone()).collect();
+        for arn in arns {
+            self.remove_load_balancer(ec2, &arn);
+        }
+    }
+}
+
+/// The VPC and the zones of subnets: one subnet for each zone. Nobody reaches a load balancer from the internet without
+/// an internet gateway.
+fn place(ec2: &Ec2, action: &'static str, scheme: LoadBalancerScheme, subnets: &[String]) -> Result<Place, CloudError> {
+    let invalid = |message: String| Err(CloudError::answered(action, "InvalidConfigurationRequest", &message));
+    let mut place: Option<Place> = None;
+    for id in subnets {
+        let subnet = ec2.known_subnet(action, id).map_err(|_| {
+            let message = format!("The subnet ID '{id}' does not exist");
+            CloudError::answered(action, "SubnetNotFound", &message)
+        })?;
+        let place = place.get_or_insert_with(|| Place {
+            vpc: subnet.vpc_id.clone(),
+            subnets: BTreeMap::new(),
+        });
+        if subnet.vpc_id != place.vpc {
+            return invalid("All subnets must belong to the same VPC".to_owned());
+        }
+        if place.subnets.insert(subnet.zone.clone(), id.clone()).is_some() {
+            let zone = &subnet.zone;
+            return invalid(format!(
+                "A load balancer cannot be attached to multiple subnets in {zone}"
+            ));
+        }
+    }
+    let Some(place) = place else {
+        let message = "At least one subnet must be specified";
+        return Err(CloudError::answered(action, "ValidationError", message));
+    };
+    if scheme == LoadBalancerScheme::InternetFacing && ec2.gateway_of(&place.vpc).is_none() {
+        let message = format!("VPC {} has no internet gateway", place.vpc);
+        return Err(CloudError::answered(action, "InvalidSubnet", &message));
+    }
+    Ok(place)
+}
+
+/// Whether all security groups exist in a VPC.
+fn are_of_vpc(ec2: &Ec2, action: &'static str, groups: &[String], vpc: &str) -> Result<(), CloudError> {
+    for id in groups {
+        let group = ec2.known_security_group(action, id).ok();
+        if group.is_none_or(|group| group.vpc_id != vpc) {
+            let message = format!("One or more security groups are invalid: '{id}' is not in {vpc}");
+            return Err(CloudError::answered(action, "InvalidSecurityGroup", &message));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a load balancer has these settings. Tags are none.
+fn is_same(known: &LoadBalancer, scheme: LoadBalancerScheme, subnets: &[String], groups: &[String]) -> bool {
+    fn set<'t>(ids: impl IntoIterator<Item = &'t String>) -> BTreeSet<&'t String> {
+        ids.into_iter().collect()
+    }
+    known.scheme == scheme
+        && set(known.subnets.values()) == set(subnets)
+        && set(&known.security_group_ids) == set(groups)
+}
+
+fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, place: Place, tags: Tags) -> Body {
+    let id = format!("{:016x}", ec2.next_number());
+    let load_balancer = LoadBalancer {
+        arn: arn(ec2, &format!("loadbalancer/net/{name}/{id}")),
+        name: name.to_owned(),
+        kind: "network".to_owned(),
+        vpc_id: place.vpc,
+        dns_name: format!("{name}-{id}.elb.{REGION}.amazonaws.com"),
+        scheme,
+        state: LoadBalancerState::Active,
+        subnets: place.subnets,
+        security_group_ids: Vec::new(),
+        attributes: Seen::NotAsked,
+        tags,
+    };
+    Body {
+        load_balancer,
+        attributes: defaults([
+            (DELETION_PROTECTION, "false"),
+            ("load_balancing.cross_zone.enabled", "false"),
+        ]),
+        failure: None,
+    }
+}
+
+fn interfaces_of(load_balancer: &LoadBalancer) -> Interfaces {
+    Interfaces {
+        vpc_id: load_balancer.vpc_id.clone(),
+        subnet_ids: load_balancer.subnets.values().cloned().collect(),
+        security_group_ids: load_balancer.security_group_ids.clone(),
+        are_public: load_balancer.scheme == LoadBalancerScheme::InternetFacing,
+        ended_at: None,
+    }
+}
+
+fn unknown(action: &'static str, arn: &str) -> CloudError {
+    let message = format!("One or more load balancers not found: '{arn}'");
+    CloudError::answered(action, "LoadBalancerNotFound", &message)
+}

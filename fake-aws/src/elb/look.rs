@@ -1,0 +1,131 @@
+//! What a look shows of load balancers and their parts, with the describes that it takes.
+
+use capa_api::common::Tags;
+use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
+use capa_cloud::CloudError;
+use capa_cloud::elb::target_group::PREFIXES;
+use capa_cloud::elb::{Listener, LoadBalancer, Observed, TargetGroup};
+use capa_cloud::managed::{Scope, Seen};
+
+use super::Elb;
+use crate::ec2::Ec2;
+use crate::faults::refusal;
+
+/// The most ARNs that one DescribeTags names.
+const TAGS_BATCH: usize = 20;
+
+impl Elb {
+    /// All describes of a look. A look without names of load balancers, or without a VPC, asks for nothing.
+    pub(crate) fn observe(&self, ec2: &mut Ec2, scope: &Scope, vpc: Option<&str>) -> Observed {
+        let Some(vpc) = vpc.filter(|_| !scope.load_balancers.is_empty()) else {
+            return Observed::default();
+        };
+        let owned = cluster_tag(&scope.cluster);
+        let is_owned = |tags: &Tags| tags.get(&owned).is_some_and(|value| value == OWNED_TAG_VALUE);
+        let is_here = |balancer: &&LoadBalancer| balancer.vpc_id == vpc;
+        let mut balancers = describe(ec2, "DescribeLoadBalancers").map(|()| {
+            self.shown_load_balancers(ec2, |shown| {
+                is_here(&shown) || scope.load_balancers.contains(&shown.name)
+            })
+        });
+        let mut groups = describe(ec2, "DescribeTargetGroups").map(|()| {
+            self.shown_target_groups(ec2, |shown| {
+                shown.vpc_id == vpc || scope.target_groups.contains(&shown.name)
+            })
+        });
+        let tagged_balancers = balancers.iter().flatten().filter(is_here).count();
+        let tagged_groups = groups.iter().flatten().filter(|group| has_tags(group, vpc)).count();
+        if let Err(error) = describe_tags(ec2, tagged_balancers.saturating_add(tagged_groups)) {
+            balancers = balancers.and_then(|_| Err(error.clone()));
+            groups = groups.and(Err(error));
+        }
+        for balancer in balancers.iter_mut().flatten() {
+            if balancer.vpc_id != vpc {
+                balancer.tags.clear();
+            } else if is_owned(&balancer.tags) {
+                let attributes = describe(ec2, "DescribeLoadBalancerAttributes");
+                let attributes = attributes.map(|()| self.load_balancer_attributes(&balancer.arn));
+                balancer.attributes = attributes.into();
+            }
+        }
+        for group in groups.iter_mut().flatten() {
+            if !has_tags(group, vpc) {
+                group.tags.clear();
+            }
+            if !is_owned(&group.tags) {
+                group.attributes = Seen::NotAsked;
+            } else if let Err(error) = describe(ec2, "DescribeTargetGroupAttributes") {
+                group.attributes = Seen::Failed(error);
+            }
+        }
+        let listeners = balancers.as_ref().map_or(Seen::NotAsked, |balancers| {
+            let of_cluster = balancers.iter().filter(|balancer| is_owned(&balancer.tags));
+            let arns: Vec<_> = of_cluster.map(|balancer| &*balancer.arn).collect();
+            self.describe_listeners(ec2, &arns).into()
+        });
+        Observed {
+            load_balancers: balancers.into(),
+            target_groups: groups.into(),
+            listeners,
+        }
+    }
+
+    /// One describe for each load balancer, and those of the tags.
+    fn describe_listeners(&self, ec2: &mut Ec2, load_balancers: &[&str]) -> Result<Vec<Listener>, CloudError> {
+        for _ in load_balancers {
+            describe(ec2, "DescribeListeners")?;
+        }
+        let resources = self.listeners.values();
+        let of_these = resources.filter(|resource| load_balancers.contains(&&*resource.body.load_balancer_arn));
+        let shown = of_these.filter(|resource| ec2.is_shown(resource));
+        let listeners: Vec<_> = shown
+            .map(|resource| Listener {
+                tags: ec2.shown_tags(resource, &resource.body.tags),
+                ..resource.body.clone()
+            })
+            .collect();
+        describe_tags(ec2, listeners.len())?;
+        Ok(listeners)
+    }
+
+    fn shown_load_balancers(&self, ec2: &Ec2, selects: impl Fn(&LoadBalancer) -> bool) -> Vec<LoadBalancer> {
+        let shown = self.load_balancers.values().filter(|resource| ec2.is_shown(resource));
+        let views = shown.map(|resource| LoadBalancer {
+            tags: ec2.shown_tags(resource, &resource.body.load_balancer.tags),
+            ..Self::view_load_balancer(ec2, resource)
+        });
+        views.filter(selects).collect()
+    }
+
+    fn shown_target_groups(&self, ec2: &Ec2, selects: impl Fn(&TargetGroup) -> bool) -> Vec<TargetGroup> {
+        let selected = self.target_groups.values().filter(|resource| selects(&resource.body));
+        let shown = selected.filter(|resource| ec2.is_shown(resource));
+        let views = shown.map(|resource| TargetGroup {
+            tags: ec2.shown_tags(resource, &resource.body.tags),
+            ..resource.body.clone()
+        });
+        views.collect()
+    }
+}
+
+/// Whether a look asks for the tags of a target group.
+fn has_tags(group: &TargetGroup, vpc: &str) -> bool {
+    group.vpc_id == vpc && PREFIXES.iter().any(|beginning| group.name.starts_with(beginning))
+}
+
+/// The describes of the tags of so many resources; none for none.
+fn describe_tags(ec2: &mut Ec2, resources: usize) -> Result<(), CloudError> {
+    for _ in 0..resources.div_ceil(TAGS_BATCH) {
+        describe(ec2, "DescribeTags")?;
+    }
+    Ok(())
+}
+
+/// Counts a describe action. The test may refuse it.
+fn describe(ec2: &mut Ec2, action: &'static str) -> Result<(), CloudError> {
+    ec2.count(action);
+    if ec2.behaviour.refused_describes.contains(action) {
+        return Err(refusal(action, "AccessDenied"));
+    }
+    Ok(())
+}

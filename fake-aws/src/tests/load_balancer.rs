@@ -1,0 +1,304 @@
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_cloud::elb::LoadBalancerState::{self, Active, Failed, Provisioning};
+use capa_cloud::elb::Observed;
+use capa_cloud::managed::Seen;
+
+use super::balancers::*;
+use super::*;
+
+const PROTECTION: &str = "deletion_protection.enabled";
+
+impl Network {
+    fn balancer_state(&self) -> LoadBalancerState {
+        self.account.load_balancers().remove(0).state
+    }
+}
+
+#[test]
+fn a_load_balancer_is_provisioning_before_it_is_active() {
+    let network = Network::new();
+    let arn = network.make_balancer();
+    let made = network.account.load_balancers().remove(0);
+    let (_, id) = arn.rsplit_once('/').unwrap();
+    let beginning = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/net/dev-apiserver/";
+    assert_eq!(arn, format!("{beginning}{id}"));
+    assert_eq!(made.dns_name, format!("dev-apiserver-{id}.elb.eu-west-1.amazonaws.com"));
+    assert_eq!(made.subnets["eu-west-1a"], network.subnet);
+    let attributes = made.attributes.got().unwrap();
+    assert_eq!(attributes["load_balancing.cross_zone.enabled"], "false");
+    assert_eq!(attributes[PROTECTION], "false");
+    network.account.advance(seconds(19));
+    assert_eq!(network.balancer_state(), Provisioning);
+    network.account.advance(seconds(1));
+    assert_eq!(network.balancer_state(), Active);
+}
+
+#[test]
+fn a_planned_load_balancer_fails_after_provisioning() {
+    let network = Network::new();
+    network.account.fail_load_balancers(1, "no capacity");
+    network.make_balancer();
+    assert_eq!(network.balancer_state(), Provisioning);
+    network.account.advance(seconds(20));
+    assert_eq!(network.balancer_state(), Failed("no capacity".to_owned()));
+    let other = create_balancer("other", &[&network.subnet], &[]);
+    made(&network.account, other);
+    network.account.advance(seconds(20));
+    assert_eq!(network.account.load_balancers()[1].state, Active);
+}
+
+#[test]
+fn a_name_stands_for_one_load_balancer_also_while_hidden() {
+    let network = Network::new();
+    network.account.set(|behaviour| {
+        behaviour.hidden = seconds(20);
+        behaviour.load_balancer_quota = 1;
+    });
+    let arn = network.make_balancer();
+    assert_eq!(network.make_balancer(), arn);
+    let subnet: &str = &network.subnet;
+    let internal = create_balancer_as(LoadBalancerScheme::Internal, "dev-apiserver", &[subnet], &[]);
+    assert_eq!(network.call(internal), "DuplicateLoadBalancerName");
+    let with_group = create_balancer("dev-apiserver", &[subnet], &["sg-9"]);
+    assert_eq!(network.call(with_group), "DuplicateLoadBalancerName");
+    assert_eq!(network.call(set_subnets(&arn, &[subnet])), "LoadBalancerNotFound");
+    assert_eq!(network.look().load_balancers.got().unwrap().len(), 0);
+    network.account.advance(seconds(20));
+    assert_eq!(network.call(set_subnets(&arn, &[subnet])), "");
+    assert_eq!(network.look().load_balancers.got().unwrap().len(), 1);
+    let other = create_balancer("other", &[subnet], &[]);
+    assert_eq!(network.call(other), "TooManyLoadBalancers");
+}
+
+#[test]
+fn a_load_balancer_has_one_vpc_and_one_subnet_for_each_zone() {
+    let network = Network::new();
+    let account = &network.account;
+    let other_vpc = account.add_vpc("10.0.0.0/16", owned());
+    let elsewhere = account.add_subnet(&other_vpc, "10.0.1.0/24", "eu-west-1b", owned());
+    let same_zone = account.add_subnet(&network.vpc, "10.0.1.0/24", "eu-west-1a", owned());
+    let other_zone = account.add_subnet(&network.vpc, "10.0.2.0/24", "eu-west-1b", owned());
+    let (group, far) = (
+        account.add_security_group(&network.vpc, "one", owned()),
+        account.add_security_group(&other_vpc, "two", owned()),
+    );
+    let subnet: &str = &network.subnet;
+    let table: [(&[&str], &[&str], &str); 8] = [
+        (&["subnet-9"], &[], "SubnetNotFound"),
+        (&[], &[], "ValidationError"),
+        (&[subnet, &elsewhere], &[], "InvalidConfigurationRequest"),
+        (&[subnet, &same_zone], &[], "InvalidConfigurationRequest"),
+        (&[&elsewhere], &[], "InvalidSubnet"),
+        (&[subnet], &["sg-9"], "InvalidSecurityGroup"),
+        (&[subnet], &[&far], "InvalidSecurityGroup"),
+        (&[subnet, &other_zone], &[&group], ""),
+    ];
+    for (subnets, groups, expected) in table {
+        let answer = network.call(create_balancer("dev-apiserver", subnets, groups));
+        assert_eq!(answer, expected, "{subnets:?} {groups:?}");
+    }
+    let internal = create_balancer_as(LoadBalancerScheme::Internal, "internal", &[&elsewhere], &[]);
+    assert_eq!(network.call(internal), "", "needs no internet gateway");
+}
+
+#[test]
+fn settings_of_a_load_balancer_change_one_by_one() {
+    let network = Network::new();
+    let account = &network.account;
+    let other_zone = account.add_subnet(&network.vpc, "10.0.2.0/24", "eu-west-1b", owned());
+    let (one, two) = (
+        account.add_security_group(&network.vpc, "one", owned()),
+        account.add_security_group(&network.vpc, "two", owned()),
+    );
+    let without = network.make_balancer();
+    let arn = made(account, create_balancer("groups", &[&network.subnet], &[&one]));
+    let refused = network.call(set_groups(&without, &[&one]));
+    assert_eq!(refused, "InvalidConfigurationRequest", "created without groups");
+    assert_eq!(network.call(set_groups(&arn, &["sg-9"])), "InvalidSecurityGroup");
+    assert_eq!(network.call(set_groups(&arn, &[&two])), "");
+    assert_eq!(network.call(set_subnets(&arn, &["subnet-9"])), "SubnetNotFound");
+    assert_eq!(network.call(set_subnets(&arn, &[&other_zone])), "");
+    let cross_zone = set_attribute(&arn, "load_balancing.cross_zone.enabled", "true");
+    assert_eq!(network.call(cross_zone), "");
+    let changed = account.load_balancers().pop().unwrap();
+    assert_eq!(changed.security_group_ids, [two]);
+    assert_eq!(changed.subnets["eu-west-1b"], other_zone);
+    let attributes = changed.attributes.got().unwrap();
+    assert_eq!(attributes["load_balancing.cross_zone.enabled"], "true");
+    assert_eq!(attributes[PROTECTION], "false");
+    let unknown = set_attribute("arn:aws:9", PROTECTION, "true");
+    assert_eq!(network.call(unknown), "LoadBalancerNotFound");
+}
+
+#[test]
+fn a_load_balancer_takes_its_listeners_unless_protected() {
+    let network = Network::new();
+    let arn = network.make_balancer();
+    let group = network.make_target_group();
+    assert_eq!(network.call(create_listener(&arn, &group, 6443)), "");
+    assert_eq!(network.call(set_attribute(&arn, PROTECTION, "true")), "");
+    assert_eq!(network.call(delete_balancer(&arn)), "OperationNotPermitted");
+    assert_eq!(network.call(set_attribute(&arn, PROTECTION, "false")), "");
+    assert_eq!(network.call(delete_balancer(&arn)), "");
+    assert_eq!(network.account.listeners(), []);
+    assert_eq!(network.call(delete_balancer(&arn)), "", "an unknown one");
+}
+
+#[test]
+fn interfaces_of_a_load_balancer_outlive_it() {
+    let network = Network::new();
+    let account = &network.account;
+    let group = account.add_security_group(&network.vpc, "one", owned());
+    let arn = made(account, create_balancer("dev-apiserver", &[&network.subnet], &[&group]));
+    let delete_group = || capa_cloud::ec2::security_group::Call::DeleteSecurityGroup { group: group.clone() };
+    let tear_down = || {
+        [
+            network.call(detach(&network.internet_gateway, &network.vpc)),
+            network.call(delete_subnet(&network.subnet)),
+            network.call(delete_group()),
+            network.call(delete_vpc(&network.vpc)),
+        ]
+    };
+    assert_eq!(tear_down(), ["DependencyViolation"; 4]);
+    assert_eq!(network.call(delete_balancer(&arn)), "");
+    account.advance(seconds(19));
+    assert_eq!(tear_down(), ["DependencyViolation"; 4]);
+    account.advance(seconds(1));
+    assert_eq!(tear_down(), [""; 4]);
+}
+
+#[test]
+fn an_internal_load_balancer_does_not_hold_the_gateway() {
+    let network = Network::new();
+    let internal = create_balancer_as(LoadBalancerScheme::Internal, "internal", &[&network.subnet], &[]);
+    assert_eq!(network.call(internal), "");
+    assert_eq!(network.call(detach(&network.internet_gateway, &network.vpc)), "");
+}
+
+#[test]
+fn a_look_without_names_or_vpc_asks_for_no_load_balancers() {
+    let network = Network::new();
+    network.make_balancer();
+    assert_eq!(look(&network.account, Some(&network.vpc), &[]), Observed::default());
+    assert!(!network.account.describes().contains_key("DescribeLoadBalancers"));
+    assert_eq!(look(&network.account, None, &NAMES), network.look(), "the VPC by tag");
+    let account = FakeAccount::new();
+    assert_eq!(look(&account, None, &NAMES), Observed::default());
+}
+
+#[test]
+fn a_look_shows_load_balancers_of_the_vpc_and_namesakes() {
+    let network = Network::new();
+    let account = &network.account;
+    let vpc = account.add_vpc("10.0.0.0/16", Tags::new());
+    account.add_load_balancer("dev-apiserver", &vpc, &[], owned());
+    account.add_load_balancer("elsewhere", &vpc, &[], owned());
+    let here = account.add_load_balancer("other", &network.vpc, &[&network.subnet], Tags::new());
+    account.add_listener(&here, 80, "arn:aws:9", Tags::new());
+    let seen = network.look();
+    let shown = seen.load_balancers.got().unwrap().iter();
+    let shown: Vec<_> = shown
+        .map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes))
+        .collect();
+    assert_eq!(
+        shown,
+        [("dev-apiserver", 0, &Seen::NotAsked), ("other", 0, &Seen::NotAsked)]
+    );
+    assert_eq!(seen.listeners, Seen::Got(vec![]), "of owned ones only");
+}
+
+#[test]
+fn looks_at_load_balancers_are_counted_by_action() {
+    let network = Network::new();
+    let account = &network.account;
+    let arn = network.make_balancer();
+    let group = network.make_target_group();
+    assert_eq!(network.call(create_listener(&arn, &group, 6443)), "");
+    for number in 0..19 {
+        account.add_target_group(&format!("additional-listener-{number}"), &network.vpc, 80, Tags::new());
+        account.add_target_group(&format!("foreign-{number}"), &network.vpc, 80, owned());
+    }
+    account.reset_describes();
+    let seen = network.look();
+    assert!(seen.load_balancers.got().unwrap()[0].attributes.got().is_some());
+    assert_eq!(seen.listeners.got().unwrap()[0].tags, owned());
+    let mut counts = account.describes();
+    counts.retain(|action, _| action.contains("Load") || action.contains("Target") || action.contains("Listen"));
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+    assert_eq!(counts.len(), 5);
+    assert_eq!(account.describes()["DescribeTags"], 3, "21 resources and a listener");
+}
+
+#[test]
+fn a_refused_describe_leaves_the_other_parts() {
+    let network = Network::new();
+    let arn = network.make_balancer();
+    let group = network.make_target_group();
+    assert_eq!(network.call(create_listener(&arn, &group, 6443)), "");
+    // Whether the load balancers, their attributes, the target groups, their attributes and the listeners are seen.
+    let table = [
+        ("DescribeLoadBalancers", [false, false, true, true, false]),
+        ("DescribeTargetGroups", [true, true, false, false, true]),
+        ("DescribeTags", [false; 5]),
+        ("DescribeLoadBalancerAttributes", [true, false, true, true, true]),
+        ("DescribeTargetGroupAttributes", [true, true, true, false, true]),
+        ("DescribeListeners", [true, true, true, true, false]),
+    ];
+    for (action, expected) in table {
+        let refused = [action.to_owned()].into();
+        network.account.set(|behaviour| behaviour.refused_describes = refused);
+        let seen = network.look();
+        let (balancers, groups) = (seen.load_balancers.got(), seen.target_groups.got());
+        let is_seen = [
+            balancers.is_some(),
+            balancers.is_some_and(|balancers| balancers[0].attributes.got().is_some()),
+            groups.is_some(),
+            groups.is_some_and(|groups| groups[0].attributes.got().is_some()),
+            seen.listeners.got().is_some(),
+        ];
+        assert_eq!(is_seen, expected, "{action}");
+    }
+}
+
+#[test]
+fn hosts_resolve_unless_the_test_says_otherwise() {
+    let account = FakeAccount::new();
+    let resolves = || account.resolves("api.example.com").now_or_never().unwrap();
+    assert!(resolves());
+    account.set(|behaviour| behaviour.unresolved = true);
+    assert!(!resolves());
+    assert!(account.describes().is_empty());
+}
+
+#[test]
+fn changes_of_load_balancers_by_hand_show_in_the_contents() {
+    let network = Network::new();
+    let account = &network.account;
+    let arn = network.make_balancer();
+    let group = network.make_target_group();
+    let other = account.add_target_group("other", &network.vpc, 80, Tags::new());
+    assert_eq!(network.call(create_listener(&arn, &group, 6443)), "");
+    let listener = account.listeners().remove(0).arn;
+    let mut contents = account.contents();
+    let changes: [&dyn Fn() -> bool; 11] = [
+        &|| account.set_tags(&arn, Tags::new()),
+        &|| account.set_tags(&group, Tags::new()),
+        &|| account.set_tags(&listener, Tags::new()),
+        &|| account.set_load_balancer_attribute(&arn, PROTECTION, "true"),
+        &|| account.set_target_group_attribute(&group, "preserve_client_ip.enabled", "false"),
+        &|| account.set_health_check(&group, check("80")),
+        &|| account.set_listener_target(&listener, &other),
+        &|| account.remove_target_group(&other),
+        &|| account.remove_listener(&listener),
+        &|| account.remove_load_balancer(&arn),
+        &|| account.remove_vpc(&network.vpc),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        assert!(change(), "{number}");
+        let after = account.contents();
+        assert_ne!(after, contents, "{number}");
+        contents = after;
+    }
+    assert!(!account.remove_load_balancer(&arn));
+    assert_eq!(contents.target_groups_without_vpc[0].name, "apiserver-target-1");
+}
