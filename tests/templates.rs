@@ -56,7 +56,14 @@ fn objects_and_subnets(template: &str) -> (Vec<&str>, usize) {
 }
 
 /// The flavors whose subnets are named outside the template.
-const WITHOUT_SUBNETS: [&str; 5] = ["ack", "crossplane", "managed-by", "terraform", "unmanaged-discovery"];
+const WITHOUT_SUBNETS: [&str; 6] = [
+    "ack",
+    "crossplane",
+    "managed-by",
+    "managed",
+    "terraform",
+    "unmanaged-discovery",
+];
 
 #[test]
 fn each_flavor_with_subnets_is_there_for_one_two_and_three() {

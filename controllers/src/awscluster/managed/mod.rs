@@ -52,6 +52,7 @@ use self::names::Names;
 use self::pass::Wave;
 use self::plan::{Plan, Scene};
 use self::status::Summary;
+use self::taken::Taken;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::ClusterKubernetes;
 
@@ -280,7 +281,7 @@ impl Pass<'_> {
         let inputs = self.inputs(&cluster, shown);
         planners::settle(&inputs, &seen, &mut ledger);
         let scene = self.scene(&inputs, &seen, &ledger);
-        let mut plan = planners::plan(&scene);
+        let plan = planners::plan(&scene);
         if self.is_deleted && !is_lost && is_over(&scene, &plan) {
             let cluster = self.context.kubernetes.remove_finalizer(&cluster).await?;
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
@@ -302,24 +303,39 @@ impl Pass<'_> {
             }
         }
         let scene = self.scene(&inputs, &seen, &ledger);
+        let outcome = self.publish(cluster, &scene, plan, &taken).await?;
+        Ok(outcome.with_events(events))
+    }
+
+    /// What the cluster says after the calls of a pass.
+    async fn publish(
+        &self,
+        mut cluster: AWSCluster,
+        scene: &Scene<'_>,
+        mut plan: Plan,
+        taken: &[Taken],
+    ) -> Result<Outcome<AWSCluster>, ReconcileError> {
+        let now = scene.ledger.now();
+        // A write that is refused must not lose what the calls have made.
         if taken.is_empty() {
-            cluster = self.publish_endpoint(cluster, &scene, &mut plan).await?;
+            cluster = self.publish_endpoint(cluster, scene, &mut plan).await?;
         }
+        let before = cluster.status.clone().unwrap_or_default();
         let of_spec = super::status::endpoint(&cluster, self.owner);
         let summary = Summary::of(
-            &scene,
+            scene,
             &plan,
-            &taken,
-            status::endpoint(of_spec, &inputs),
+            taken,
+            status::endpoint(of_spec, scene.inputs),
             later::made_later(&cluster.spec),
             before.provisioned(),
         );
-        let mut recorded = self.recorded(&before, &inputs, &ledger);
+        let mut recorded = self.recorded(&before, scene.inputs, scene.ledger);
         recorded.control_plane_endpoint = super::status::published_endpoint(&cluster, self.owner);
-        self.publish_network(&cluster, &scene, &mut recorded);
+        self.publish_network(&cluster, scene, &mut recorded);
         let status = summary.status(&cluster, recorded, now);
         let next = summary.next(&before.conditions, &self.context.timing, now);
-        Ok(super::outcome(cluster, status).with_events(events).with_next(next))
+        Ok(super::outcome(cluster, status).with_next(next))
     }
 
     fn inputs(&self, cluster: &AWSCluster, subnets: &[ec2::Subnet]) -> Inputs {
