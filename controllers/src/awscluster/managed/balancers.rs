@@ -264,7 +264,7 @@ fn listener(
     preserves_client_ip: bool,
 ) -> WantedListener {
     WantedListener {
-        target: Ref::new(Kind::Listener, format!("{load_balancer}/{port}")),
+        target: Ref::listener(load_balancer, port),
         // The schema admits no other numbers.
         port: i32::try_from(port).unwrap_or_default(),
         group: WantedTargetGroup {

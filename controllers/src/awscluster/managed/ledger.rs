@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sha2::{Digest, Sha256};
 
-use super::reference::{Kind, Ref};
+use super::reference::{Id, Kind, Ref};
 use crate::launching::digest::hex;
 
 /// What the provider knows of one resource.
@@ -134,6 +134,14 @@ impl Ledger {
     /// The id of a resource.
     pub(crate) fn id(&self, target: &Ref) -> Option<&str> {
         self.entries.get(target)?.id.as_deref()
+    }
+
+    /// The id that a planned call names, where it is known.
+    pub(crate) fn resolve<'a>(&'a self, id: &'a Id) -> Option<&'a str> {
+        match id {
+            Id::Known(id) => Some(id),
+            Id::Of(target) => self.id(target),
+        }
     }
 
     /// The time of the look.

@@ -7,7 +7,7 @@ use capa_cloud::elb::listener::Call;
 use super::balancers::{WantedListener, WantedLoadBalancer};
 use super::ledger::Standing;
 use super::plan::{Plan, Scene, Why};
-use super::reference::{Id, Kind, Ref};
+use super::reference::{Id, Ref};
 
 /// The protocol of all listeners.
 const PROTOCOL: &str = "TCP";
@@ -51,7 +51,7 @@ pub(super) fn keep(scene: &Scene<'_>, balancer: &WantedLoadBalancer, plan: &mut 
     for listener in of(scene, arn).filter(|listener| !is_wanted(listener)) {
         // Others may have listeners of their own.
         if scene.inputs.names.owns(&listener.tags) {
-            let target = Ref::new(Kind::Listener, format!("{}/{}", balancer.target.name, listener.port));
+            let target = Ref::listener(&balancer.target.name, listener.port.into());
             let call = Call::DeleteListener {
                 listener: Id::from(listener.arn.as_str()),
             };

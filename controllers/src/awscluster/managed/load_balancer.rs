@@ -232,7 +232,7 @@ fn keep_attributes(wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &
 /// A load balancer without security groups never gets any.
 fn keep_security_groups(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
     let groups = security_groups(wanted);
-    let ids: Option<BTreeSet<&str>> = groups.iter().map(|id| known(scene, id)).collect();
+    let ids: Option<BTreeSet<&str>> = groups.iter().map(|id| scene.ledger.resolve(id)).collect();
     let shown: BTreeSet<&str> = balancer.security_group_ids.iter().map(String::as_str).collect();
     let Some(ids) = ids.filter(|ids| !shown.is_empty() && *ids != shown) else {
         return;
@@ -254,7 +254,7 @@ fn keep_security_groups(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer
 fn keep_subnets(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
     let mut shown = balancer.subnets.values();
     let is_missing = |place: &&Place| {
-        let id = known(scene, &place.subnet);
+        let id = scene.ledger.resolve(&place.subnet);
         let has_subnet = shown.clone().any(|subnet| id == Some(subnet));
         let zone = place.zone.as_deref().or_else(|| zone_of(scene, id?));
         !has_subnet && !zone.is_some_and(|zone| balancer.subnets.contains_key(zone))
@@ -265,7 +265,7 @@ fn keep_subnets(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadB
         .filter(is_missing)
         .map(|place| &place.subnet)
         .collect();
-    let ids: BTreeSet<&str> = missing.iter().filter_map(|id| known(scene, id)).collect();
+    let ids: BTreeSet<&str> = missing.iter().filter_map(|id| scene.ledger.resolve(id)).collect();
     if ids.is_empty() {
         return;
     }
@@ -286,13 +286,6 @@ fn zone_of<'a>(scene: &Scene<'a>, subnet: &str) -> Option<&'a str> {
     let mut subnets = scene.seen.ec2.subnets.got()?.iter();
     let shown = subnets.find(|shown| shown.id == subnet);
     shown.map(|shown| shown.zone.as_str())
-}
-
-fn known<'a>(scene: &Scene<'a>, id: &'a Id) -> Option<&'a str> {
-    match id {
-        Id::Known(id) => Some(id),
-        Id::Of(target) => scene.ledger.id(target),
-    }
 }
 
 fn in_words(ids: &BTreeSet<&str>) -> String {

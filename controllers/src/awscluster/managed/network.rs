@@ -46,7 +46,7 @@ pub(super) fn network(
         bootstrap_storage: spec.bootstrap_storage(),
         ..MachineNetwork::default()
     };
-    // The problems of the spec name these values.
+    // The contract limits these values.
     network.take_oversized();
     Some(network)
 }

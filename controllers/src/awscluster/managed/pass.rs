@@ -57,10 +57,7 @@ impl Wave {
     /// The ready steps. A step whose ids are not all known is not ready.
     pub(super) fn of(plan: &Plan, ledger: &Ledger) -> Self {
         let ready = plan.steps.iter().filter(|step| plan.held_up_by(step).is_none());
-        let mut id = |id: &Id| match id {
-            Id::Known(id) => Ok(id.clone()),
-            Id::Of(target) => ledger.id(target).map(str::to_owned).ok_or(()),
-        };
+        let mut id = |id: &Id| ledger.resolve(id).map(str::to_owned).ok_or(());
         let steps = ready.filter_map(|step| {
             let known_token = ledger.client_token(&step.target);
             Some(ReadyStep {

@@ -113,6 +113,11 @@ impl Ref {
         }
     }
 
+    /// The listener on a port of a load balancer, by its name.
+    pub(crate) fn listener(load_balancer: &str, port: i64) -> Self {
+        Self::new(Kind::Listener, format!("{load_balancer}/{port}"))
+    }
+
     /// The part of this kind of the same resource.
     pub(crate) fn part(&self, kind: Kind) -> Self {
         Self::new(kind, self.name.clone())

@@ -171,7 +171,7 @@ pub(super) fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
 /// What the plan has a step for, after which a listener forwards to its target group no more.
 fn end_of(scene: &Scene<'_>, listener: &Listener, plan: &Plan) -> Option<Ref> {
     let balancer = scene.ledger.with_id(&listener.load_balancer_arn)?;
-    let own = Ref::new(Kind::Listener, format!("{}/{}", balancer.name, listener.port));
+    let own = Ref::listener(&balancer.name, listener.port.into());
     let has_step = |target: &Ref| plan.steps.iter().any(|step| step.target == *target);
     [balancer.clone(), own].into_iter().find(has_step)
 }
