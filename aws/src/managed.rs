@@ -45,8 +45,9 @@ impl ManagedSession {
     /// Both services are looked at together where the id of the VPC is known. Otherwise the look at EC2 finds it first.
     async fn look(&self, scope: &Scope) -> Observed {
         let (ec2, elb) = (self.session.ec2().observe(scope).boxed(), self.session.elb());
+        let has_names = !scope.load_balancers.is_empty() || !scope.classic_load_balancers.is_empty();
         match &scope.vpc {
-            _ if scope.load_balancers.is_empty() => Observed {
+            _ if !has_names => Observed {
                 ec2: ec2.await,
                 elb: elb::Observed::default(),
             },

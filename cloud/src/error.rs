@@ -215,6 +215,7 @@ pub fn classify(code: &str) -> ErrorClass {
         | "RequestThrottledException"
         | "TooManyRequestsException"
         | "SlowDown"
+        | "DependencyThrottle"
         | "ConcurrentTagAccess" => ErrorClass::Throttled,
         "AuthFailure"
         | "UnauthorizedOperation"
@@ -255,6 +256,7 @@ pub fn classify(code: &str) -> ErrorClass {
         | "DefaultVpcDoesNotExist"
         | "DependencyViolation"
         | "DisallowedForDedicatedTenancyNetwork"
+        | "DuplicateTagKeys"
         | "DuplicateListener"
         | "DuplicateLoadBalancerName"
         | "DuplicateTargetGroupName"
@@ -293,7 +295,8 @@ pub fn classify(code: &str) -> ErrorClass {
         | "TooManyRegistrationsForTargetId"
         | "TooManyLoadBalancers"
         | "TooManyTargetGroups"
-        | "TooManyListeners" => ErrorClass::QuotaExceeded,
+        | "TooManyListeners"
+        | "TooManyTags" => ErrorClass::QuotaExceeded,
         // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`; those of S3 and IAM begin with the
         // words: `NoSuchBucket`.
         _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") || code.starts_with("NoSuch") => {

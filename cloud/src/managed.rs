@@ -1,5 +1,5 @@
-//! What the reconciler of managed clusters reads and writes in AWS: one look at all resources of a cluster, and calls as
-//! data.
+//! What the reconciler of managed clusters reads and writes in AWS: one look at all resources of a cluster, and calls
+//! as data.
 
 use std::sync::Arc;
 
@@ -20,10 +20,12 @@ pub struct Scope {
     pub internet_gateway: Option<String>,
     /// Ids of the Elastic IPs that are known.
     pub addresses: Vec<String>,
-    /// Names of the load balancers of the cluster. Without any, the look does not ask for load balancers.
+    /// Names of the load balancers of the second generation. Without any, the look does not ask for these.
     pub load_balancers: Vec<String>,
     /// Names of the target groups of the cluster.
     pub target_groups: Vec<String>,
+    /// Names of the Classic Load Balancers of the cluster. Without any, the look does not ask for these.
+    pub classic_load_balancers: Vec<String>,
 }
 
 /// What a look shows of the resources of one cluster.
@@ -36,8 +38,8 @@ pub struct Observed {
     pub elb: elb::Observed,
 }
 
-/// A call that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources that do
-/// not exist yet, and a call that is made names ids only.
+/// A call that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources that
+/// do not exist yet, and a call that is made names ids only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call<I> {
     /// A call of EC2.
@@ -98,7 +100,10 @@ calls_of!(
     ec2 Ec2: vpc Vpc, subnet Subnet, internet_gateway InternetGateway, nat_gateway NatGateway, route_table RouteTable,
     security_group SecurityGroup
 );
-calls_of!(elb Elb: load_balancer LoadBalancer, target_group TargetGroup, listener Listener);
+calls_of!(
+    elb Elb: load_balancer LoadBalancer, target_group TargetGroup, listener Listener,
+    classic_load_balancer ClassicLoadBalancer
+);
 
 /// One account and region as a managed cluster uses it. Whoever holds it may write; the reconciler of unmanaged
 /// clusters has [`crate::ClusterCloud`].

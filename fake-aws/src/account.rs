@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_cloud::ec2::{InternetGateway, NatGateway, RouteTable, SecurityGroup, Subnet, Vpc, VpcDns};
-use capa_cloud::elb::{Listener, LoadBalancer, TargetGroup};
+use capa_cloud::elb::{ClassicLoadBalancer, Listener, LoadBalancer, TargetGroup};
 use capa_cloud::managed::{Answer, Call, Observed, Scope};
 use capa_cloud::{CloudError, ElasticIp};
 use parking_lot::Mutex;
@@ -28,8 +28,11 @@ pub struct FakeAccount {
 pub(crate) struct State {
     pub(crate) ec2: Ec2,
     pub(crate) elb: Elb,
-    /// Ids that a test added by hand, also after they were removed.
+    /// Ids that a test added by hand, also after they were removed. The name of a Classic Load Balancer leaves this set
+    /// when a call makes another one with it.
     pub(crate) foreign: BTreeSet<String>,
+    /// The entries of the journal that name a foreign id.
+    foreign_writes: Vec<Entry>,
     faults: BTreeMap<usize, Fault>,
     crashed_by: Option<Fault>,
     journal: Vec<Entry>,
@@ -98,12 +101,11 @@ impl FakeAccount {
     /// The calls that name a resource which a test added by hand, refused ones too. A managed cluster may name such a
     /// resource only where its spec does.
     pub fn foreign_writes(&self) -> Vec<Entry> {
-        let state = self.state.lock();
-        let is_foreign = |entry: &&Entry| entry.ids().iter().any(|id| state.foreign.contains(id));
-        state.journal.iter().filter(is_foreign).cloned().collect()
+        self.state.lock().foreign_writes.clone()
     }
 
-    /// How often each action that only reads was called, by its name.
+    /// How often each action that only reads was called, by its name, or by the name in
+    /// [`Behaviour::refused_describes`] for actions of Classic Load Balancers.
     pub fn describes(&self) -> BTreeMap<&'static str, usize> {
         self.state.lock().ec2.describes().clone()
     }
@@ -178,6 +180,11 @@ impl FakeAccount {
         self.state.lock().elb.all_listeners()
     }
 
+    /// All Classic Load Balancers with their attributes, hidden ones too, in order of their names.
+    pub fn classic_load_balancers(&self) -> Vec<ClassicLoadBalancer> {
+        self.state.lock().elb.all_classic_load_balancers()
+    }
+
     /// The DNS attributes of a VPC; `None` if it does not exist.
     pub fn dns(&self, vpc: &str) -> Option<VpcDns> {
         self.state.lock().ec2.dns_of(vpc)
@@ -214,12 +221,22 @@ impl State {
             Some(fault) => fault.answer(call),
         };
         self.crashed_by = fault.filter(|fault| fault.is_crash());
-        self.journal.push(Entry {
+        self.record(Entry {
             at: self.ec2.now(),
             call: call.clone(),
             effect,
             answer: answer.clone(),
         });
         answer
+    }
+
+    fn record(&mut self, entry: Entry) {
+        if entry.ids().iter().any(|id| self.foreign.contains(id)) {
+            self.foreign_writes.push(entry.clone());
+        }
+        if let Some(made) = entry.made().filter(|made| self.elb.has_made_classic(made)) {
+            self.foreign.remove(made);
+        }
+        self.journal.push(entry);
     }
 }

@@ -39,14 +39,20 @@ pub struct Behaviour {
     pub security_group_quota: usize,
     /// Maximum number of rules for incoming traffic of a security group. Default: 60.
     pub rules_quota: usize,
-    /// Maximum number of load balancers. Default: 50.
+    /// Maximum number of load balancers of the second generation. Default: 50.
     pub load_balancer_quota: usize,
     /// Maximum number of target groups. Default: 3000.
     pub target_group_quota: usize,
+    /// Maximum number of Classic Load Balancers. Default: 20.
+    pub classic_load_balancer_quota: usize,
     /// Whether no resolver knows any host name. Default: false.
     pub unresolved: bool,
     /// Describe actions that AWS refuses, for example `DescribeSubnets`: EC2 with `UnauthorizedOperation`, Elastic Load
-    /// Balancing with `AccessDenied`. Default: none.
+    /// Balancing with `AccessDenied`. The names of the actions of Classic Load Balancers have a prefix here and in
+    /// [`FakeAccount::describes`](crate::FakeAccount::describes), because the second generation has actions with the
+    /// same names: `DescribeClassicLoadBalancers`, `DescribeClassicTags` and `DescribeClassicLoadBalancerAttributes`
+    /// stand for DescribeLoadBalancers, DescribeTags and DescribeLoadBalancerAttributes of the classic API.
+    /// Default: none.
     pub refused_describes: BTreeSet<String>,
 }
 
@@ -71,6 +77,7 @@ impl Default for Behaviour {
             rules_quota: 60,
             load_balancer_quota: 50,
             target_group_quota: 3000,
+            classic_load_balancer_quota: 20,
             unresolved: false,
             refused_describes: BTreeSet::new(),
         }

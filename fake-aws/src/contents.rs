@@ -11,7 +11,9 @@ use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, SecurityGroup, Su
 use crate::ec2::{Ec2, LOCAL, is_untouched};
 use crate::elb::Elb;
 
-pub use load_balancing::{HealthCheckContents, ListenerContents, LoadBalancerContents, TargetGroupContents};
+pub use load_balancing::{
+    ClassicLoadBalancerContents, HealthCheckContents, ListenerContents, LoadBalancerContents, TargetGroupContents,
+};
 
 /// All resources of an account in one order. Two accounts with the same resources have equal contents, whatever the
 /// ids are and in whichever order the resources were made. Whether a resource is pending, hidden, failed or deleting
@@ -58,10 +60,12 @@ pub struct VpcContents {
     pub route_tables: Vec<RouteTableContents>,
     /// The security groups; the default one only with tags or rules that it does not have from its creation.
     pub security_groups: Vec<SecurityGroupContents>,
-    /// The load balancers.
+    /// The load balancers of the second generation.
     pub load_balancers: Vec<LoadBalancerContents>,
     /// The target groups.
     pub target_groups: Vec<TargetGroupContents>,
+    /// The Classic Load Balancers.
+    pub classic_load_balancers: Vec<ClassicLoadBalancerContents>,
 }
 
 /// A NAT gateway.
@@ -166,6 +170,7 @@ fn vpc_contents(ec2: &Ec2, elb: &Elb, vpc: Vpc) -> VpcContents {
         subnets: sorted(subnets.map(subnet_contents)),
         load_balancers: load_balancing::load_balancers_of(ec2, elb, &vpc.id),
         target_groups: load_balancing::target_groups(elb, |known| known == vpc.id),
+        classic_load_balancers: load_balancing::classic_load_balancers_of(ec2, elb, &vpc.id),
         internet_gateways: gateways(ec2, Some(&vpc.id)),
         cidr_blocks: vpc.cidr_blocks,
         tags: vpc.tags,

@@ -24,8 +24,9 @@ mod tests;
 pub use account::FakeAccount;
 pub use behaviour::Behaviour;
 pub use contents::{
-    AddressContents, Contents, HealthCheckContents, ListenerContents, LoadBalancerContents, NatGatewayContents,
-    RouteTableContents, RuleContents, SecurityGroupContents, SubnetContents, TargetGroupContents, VpcContents,
+    AddressContents, ClassicLoadBalancerContents, Contents, HealthCheckContents, ListenerContents,
+    LoadBalancerContents, NatGatewayContents, RouteTableContents, RuleContents, SecurityGroupContents, SubnetContents,
+    TargetGroupContents, VpcContents,
 };
 pub use faults::Fault;
 pub use journal::Entry;

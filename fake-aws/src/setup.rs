@@ -1,5 +1,6 @@
 //! What users and other controllers do in an account: resources that were there before, and changes by hand.
 
+mod classic_load_balancer;
 mod load_balancer;
 mod nat_gateway;
 mod route_table;
@@ -72,7 +73,7 @@ impl FakeAccount {
         self.state.lock().ec2.set_attachment(gateway, vpc)
     }
 
-    /// Replaces all tags of a resource of any kind.
+    /// Replaces all tags of a resource of any kind. The id of a Classic Load Balancer is its name.
     #[must_use]
     pub fn set_tags(&self, id: &str, tags: Tags) -> bool {
         let mut state = self.state.lock();
@@ -83,13 +84,14 @@ impl FakeAccount {
         true
     }
 
-    /// Removes a VPC with its subnets, NAT gateways, route tables, security groups and load balancers, and detaches its
-    /// internet gateway. Target groups stay.
+    /// Removes a VPC with its subnets, NAT gateways, route tables, security groups and load balancers of both
+    /// generations, and detaches its internet gateway. Target groups stay.
     #[must_use]
     pub fn remove_vpc(&self, id: &str) -> bool {
         let mut state = self.state.lock();
         let State { ec2, elb, .. } = &mut *state;
         elb.remove_load_balancers_of(ec2, id);
+        elb.remove_classic_load_balancers_of(ec2, id);
         ec2.remove_vpc(id)
     }
 
@@ -108,10 +110,7 @@ impl FakeAccount {
 
 fn tags_mut<'e>(state: &'e mut State, id: &str) -> Option<&'e mut Tags> {
     let State { ec2, elb, .. } = state;
-    if id.starts_with("arn:") {
-        return elb.tags_mut(id);
-    }
-    match id.split_once('-') {
+    let of_ec2 = match id.split_once('-') {
         Some(("vpc", _)) => ec2.vpc_mut(id).map(|vpc| &mut vpc.tags),
         Some(("subnet", _)) => ec2.subnet_mut(id).map(|subnet| &mut subnet.tags),
         Some(("igw", _)) => ec2.internet_gateway_mut(id).map(|gateway| &mut gateway.tags),
@@ -120,5 +119,6 @@ fn tags_mut<'e>(state: &'e mut State, id: &str) -> Option<&'e mut Tags> {
         Some(("rtb", _)) => ec2.route_table_mut(id).map(|table| &mut table.tags),
         Some(("sg", _)) => ec2.security_group_mut(id).map(|group| &mut group.tags),
         _ => None,
-    }
+    };
+    of_ec2.or_else(|| elb.tags_mut(id))
 }

@@ -438,7 +438,6 @@ mod tests {
             ("CreatePartsOfVpcs", "aws:RequestTag"),
             ("CreateInVpcs", "aws:ResourceTag"),
             ("CreateNatGateways", "aws:RequestTag"),
-            ("CreateNatGatewaysWith", "aws:ResourceTag"),
             ("ChangeNetworks", "aws:ResourceTag"),
             ("CreateLoadBalancers", "aws:RequestTag"),
             ("ChangeLoadBalancers", "aws:ResourceTag"),

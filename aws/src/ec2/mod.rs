@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use crate::sdk::call_runner::CallRunner;
 
 pub(crate) use facts::{DryRunCalls, failure};
-pub(crate) use managed::only_vpc;
+pub(crate) use managed::{is_owned, only_vpc};
 
 /// Items in a page. AWS limits calls without pagination more strictly.
 const PAGE_SIZE: i32 = 1000;

@@ -53,16 +53,10 @@ const CREATE_NAT_GATEWAYS: Grant = Grant {
     condition: Condition::NetworkAtCreation,
 };
 
-/// The VPC in which a subnet, a route table or a security group is created.
+/// The VPC in which a subnet, a route table or a security group is created, and what a NAT gateway is created with, for
+/// which AWS's reference names the VPC as well. One grant for all of them: the length of the policy is limited.
 const CREATE_IN: Grant = Grant {
     name: "CreateInVpcs",
-    resources: Resources::Arns(&["ec2:*:*:vpc/*"]),
-    condition: Condition::Network,
-};
-
-/// What a NAT gateway is created with. AWS's reference names the VPC as well.
-const CREATE_NAT_GATEWAYS_WITH: Grant = Grant {
-    name: "CreateNatGatewaysWith",
     resources: Resources::Arns(&["ec2:*:*:vpc/*", "ec2:*:*:subnet/*", "ec2:*:*:elastic-ip/*"]),
     condition: Condition::Network,
 };
@@ -90,9 +84,9 @@ const CHANGE: Grant = Grant {
 /// The actions that create a resource of Elastic Load Balancing with its tags.
 const CREATING_BALANCERS: &[&str] = &["CreateLoadBalancer", "CreateTargetGroup", "CreateListener"];
 
-/// What load balancers consist of.
+/// What load balancers consist of. The ARNs of both generations begin alike.
 const BALANCERS: Resources = Resources::Arns(&[
-    "elasticloadbalancing:*:*:loadbalancer/net/*/*",
+    "elasticloadbalancing:*:*:loadbalancer/*",
     "elasticloadbalancing:*:*:targetgroup/*/*",
     "elasticloadbalancing:*:*:listener/net/*/*/*",
 ]);
@@ -101,7 +95,7 @@ const BALANCERS: Resources = Resources::Arns(&[
 const CREATE_BALANCERS: Grant = Grant {
     name: "CreateLoadBalancers",
     resources: Resources::Arns(&[
-        "elasticloadbalancing:*:*:loadbalancer/net/*/*",
+        "elasticloadbalancing:*:*:loadbalancer/*",
         "elasticloadbalancing:*:*:targetgroup/*/*",
     ]),
     condition: Condition::NetworkAtCreation,
@@ -187,7 +181,7 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     change("ReleaseAddress", &[CHANGE], "releases them when the cluster is deleted"),
     change(
         "CreateNatGateway",
-        &[CREATE_NAT_GATEWAYS, CREATE_NAT_GATEWAYS_WITH],
+        &[CREATE_NAT_GATEWAYS, CREATE_IN],
         "makes NAT gateways in public subnets",
     ),
     change("DeleteNatGateway", &[CHANGE], "deletes them with the cluster"),
@@ -269,12 +263,28 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     ),
     change_balancers(
         "ModifyLoadBalancerAttributes",
-        "sets whether a load balancer connects to all zones",
+        "sets whether a load balancer connects to all zones, and how long idle connections live",
     ),
     change_balancers("SetSubnets", "gives load balancers further subnets"),
     change_balancers(
         "SetSecurityGroups",
         "gives load balancers the security groups that the spec asks for",
+    ),
+    change_balancers(
+        "AttachLoadBalancerToSubnets",
+        "gives Classic Load Balancers further subnets",
+    ),
+    change_balancers(
+        "ApplySecurityGroupsToLoadBalancer",
+        "gives Classic Load Balancers the security groups that the spec asks for",
+    ),
+    change_balancers(
+        "ConfigureHealthCheck",
+        "sets and corrects the health checks of Classic Load Balancers",
+    ),
+    change_balancers(
+        "CreateLoadBalancerListeners",
+        "makes the further listeners of Classic Load Balancers",
     ),
     change_balancers("DeleteLoadBalancer", "deletes the load balancers with the cluster"),
     load_balancing(

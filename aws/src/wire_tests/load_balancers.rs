@@ -113,13 +113,13 @@ pub(super) fn serve(call: &Call) -> Answer {
     elb(&call.action, &result)
 }
 
-fn list(name: &str, members: &[String]) -> String {
+pub(super) fn list(name: &str, members: &[String]) -> String {
     let members: Vec<String> = members.iter().map(|of| format!("<member>{of}</member>")).collect();
     format!("<{name}>{}</{name}>", members.concat())
 }
 
 /// What is sent of a call, without the names of the action and of the API's version.
-fn fields(call: &Call) -> Vec<(&str, &str)> {
+pub(super) fn fields(call: &Call) -> Vec<(&str, &str)> {
     let fields = call.form.iter();
     let fields = fields.filter(|(name, _)| !["Action", "Version"].contains(&name.as_str()));
     fields.map(|(name, value)| (name.as_str(), value.as_str())).collect()
@@ -333,14 +333,17 @@ fn named(vpc: Option<&str>) -> Scope {
     }
 }
 
-async fn look(scope: &Scope, serve: impl Fn(&Call) -> Answer + Clone + Send + Sync + 'static) -> (Fake, Observed) {
+pub(super) async fn look(
+    scope: &Scope,
+    serve: impl Fn(&Call) -> Answer + Clone + Send + Sync + 'static,
+) -> (Fake, Observed) {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
     let seen = cloud.observe(scope).await.unwrap();
     (fake, seen.elb)
 }
 
-fn shared() -> Tags {
+pub(super) fn shared() -> Tags {
     [(OWNED.to_owned(), "shared".to_owned())].into()
 }
 
@@ -483,7 +486,7 @@ async fn without_names_or_a_vpc_no_load_balancer_is_asked_for() {
 }
 
 /// The class of the error in place of an answer.
-fn failure<T>(seen: &Seen<T>) -> Option<ErrorClass> {
+pub(super) fn failure<T>(seen: &Seen<T>) -> Option<ErrorClass> {
     seen.answer().err().flatten().map(|error| error.class)
 }
 

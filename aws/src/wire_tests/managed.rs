@@ -5,11 +5,11 @@ use capa_cloud::ec2::{InternetGateway, Observed, Subnet, Vpc, VpcDns, internet_g
 use capa_cloud::managed::{
     Answer as Outcome, Call as ManagedCall, Effect, ManagedCloud, ManagedClouds, Repeat, Scope, Seen,
 };
-use capa_cloud::{CloudError, ErrorClass};
+use capa_cloud::{CloudError, ErrorClass, elb as balancing};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, ec2_error, identity};
 use super::targets::elb;
-use super::{load_balancers, nat_gateways, route_tables, security_groups};
+use super::{classic_load_balancers, load_balancers, nat_gateways, route_tables, security_groups};
 
 pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
 
@@ -65,6 +65,7 @@ pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
         .chain(route_tables::calls())
         .chain(security_groups::calls())
         .chain(load_balancers::calls())
+        .chain(classic_load_balancers::calls())
         .collect()
 }
 
@@ -93,6 +94,7 @@ pub(super) async fn look_and_change(cloud: &dyn ManagedCloud) {
     let scope = Scope {
         load_balancers: vec!["api".to_owned()],
         target_groups: vec![],
+        classic_load_balancers: vec!["api".to_owned()],
         ..scope(None)
     };
     cloud.observe(&scope).await.unwrap();
@@ -114,6 +116,7 @@ pub(super) fn scope(vpc: Option<&str>) -> Scope {
         addresses: Vec::new(),
         load_balancers: Vec::new(),
         target_groups: vec![],
+        classic_load_balancers: Vec::new(),
     }
 }
 
@@ -245,6 +248,7 @@ async fn the_answer_to_a_creation_is_the_id() {
         "sg-1",
         "arn:lb/1",
         "arn:tg/1",
+        "dev-apiserver",
     ]
     .map(str::to_owned);
     let calls = all_calls().into_iter();
@@ -259,7 +263,11 @@ async fn the_answer_to_a_creation_is_the_id() {
     })
     .await;
     let cloud = without_id.pool().await.managed(&identity("A"), REGION);
-    for call in all_calls().iter().filter(|call| call.effect() == Effect::Create) {
+    // The id of a Classic Load Balancer is the name that the call gives it.
+    let is_named =
+        |call: &ManagedCall<String>| matches!(call, ManagedCall::Elb(balancing::Call::ClassicLoadBalancer(_)));
+    let creations = |call: &&ManagedCall<String>| call.effect() == Effect::Create && !is_named(call);
+    for call in all_calls().iter().filter(creations) {
         let error = make(cloud.as_ref(), call).await.unwrap_err();
         assert_eq!((error.class, error.operation), (ErrorClass::NoAnswer, call.action()));
     }

@@ -3,6 +3,7 @@
 mod actions;
 mod calls;
 mod checks;
+mod classic_load_balancers;
 mod credentials;
 mod elastic_ip;
 mod error_codes;

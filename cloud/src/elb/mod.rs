@@ -1,12 +1,14 @@
-//! The resources of Elastic Load Balancing, second generation, of managed clusters: one file for each resource, with what
-//! a look shows of it and the calls that change it.
+//! The resources of Elastic Load Balancing, both generations, of managed clusters: one file for each resource, with
+//! what a look shows of it and the calls that change it.
 
+pub mod classic_load_balancer;
 pub mod listener;
 pub mod load_balancer;
 pub mod target_group;
 
 use serde::{Deserialize, Serialize};
 
+pub use classic_load_balancer::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
 pub use listener::Listener;
 pub use load_balancer::{LoadBalancer, LoadBalancerState};
 pub use target_group::{HealthCheck, TargetGroup};
@@ -23,6 +25,8 @@ pub enum Call<I> {
     TargetGroup(target_group::Call<I>),
     /// A call about a listener.
     Listener(listener::Call<I>),
+    /// A call about a Classic Load Balancer.
+    ClassicLoadBalancer(classic_load_balancer::Call<I>),
 }
 
 /// What a look at Elastic Load Balancing shows of the resources of one cluster.
@@ -36,6 +40,8 @@ pub struct Observed {
     pub target_groups: Seen<Vec<TargetGroup>>,
     /// The listeners of the load balancers that the cluster owns by their tags.
     pub listeners: Seen<Vec<Listener>>,
+    /// All Classic Load Balancers in the VPC, and those elsewhere in the region with a name that the look named.
+    pub classic_load_balancers: Seen<Vec<ClassicLoadBalancer>>,
 }
 
 impl<I> Call<I> {
@@ -45,6 +51,7 @@ impl<I> Call<I> {
             Self::LoadBalancer(call) => call.into(),
             Self::TargetGroup(call) => call.into(),
             Self::Listener(call) => call.into(),
+            Self::ClassicLoadBalancer(call) => call.into(),
         }
     }
 
@@ -54,6 +61,7 @@ impl<I> Call<I> {
             Self::LoadBalancer(call) => call.effect(),
             Self::TargetGroup(call) => call.effect(),
             Self::Listener(call) => call.effect(),
+            Self::ClassicLoadBalancer(call) => call.effect(),
         }
     }
 
@@ -66,6 +74,7 @@ impl<I> Call<I> {
             Self::LoadBalancer(call) => Call::LoadBalancer(call.try_map(id)?),
             Self::TargetGroup(call) => Call::TargetGroup(call.try_map(id)?),
             Self::Listener(call) => Call::Listener(call.try_map(id)?),
+            Self::ClassicLoadBalancer(call) => Call::ClassicLoadBalancer(call.try_map(id)?),
         })
     }
 }

@@ -10,8 +10,8 @@ use strum::{IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Seen};
 
-/// The beginnings of the names of target groups of clusters: for the port of the API server, and for other ports. They are
-/// CAPA's.
+/// The beginnings of the names of target groups of clusters: for the port of the API server, and for other ports. They
+/// are CAPA's.
 pub const PREFIXES: [&str; 2] = ["apiserver-target-", "additional-listener-"];
 
 /// A target group.
@@ -58,16 +58,9 @@ impl fmt::Display for HealthCheck {
             path,
             timing,
         } = self;
-        let HealthCheckTiming {
-            interval_seconds,
-            timeout_seconds,
-            threshold_count,
-            unhealthy_threshold_count,
-        } = timing;
         write!(
             formatter,
-            "{protocol} {port}{} every {interval_seconds} s with {timeout_seconds} s for an answer, healthy after \
-             {threshold_count} and unhealthy after {unhealthy_threshold_count}",
+            "{protocol} {port}{} {timing}",
             path.as_deref().unwrap_or_default()
         )
     }

@@ -1,7 +1,8 @@
-//! The network of a managed cluster with its load balancer: created, repaired and deleted.
+//! The network of a managed cluster with a load balancer of each generation: created, repaired and deleted.
 
 use anyhow::{Context as _, ensure};
 use aws_sdk_ec2::types::{AttributeBooleanValue, Filter, Route, RouteTable, Vpc};
+use aws_sdk_elasticloadbalancing::types::HealthCheck;
 use capa_e2e::aws_proxy::Fault;
 use capa_e2e::eventually;
 use serde_json::json;
@@ -9,13 +10,15 @@ use serde_json::json;
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story};
 
 const ANYWHERE: &str = "0.0.0.0/0";
+/// The name of the classic load balancer.
+const CLASSIC: &str = "dev-apiserver";
 
 /// An AWSCluster whose network the provider creates.
 fn managed() -> String {
-    let balancer = "{loadBalancerType: nlb, dnsResolutionCheck: None, additionalListeners: [{port: 9345}]}";
+    let second = "{loadBalancerType: nlb, scheme: internal, name: inside, additionalListeners: [{port: 9345}]}";
     format!(
         "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: dev}}, spec: {{region: {REGION}, \
-         controlPlaneLoadBalancer: {balancer}}}}}"
+         controlPlaneLoadBalancer: {{dnsResolutionCheck: None}}, secondaryControlPlaneLoadBalancer: {second}}}}}"
     )
 }
 
@@ -69,12 +72,12 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         .await?;
         lost.lift();
         let lost = [
-            "CreateNatGateway",
-            "CreateLoadBalancer",
-            "CreateTargetGroup",
-            "CreateListener",
+            ("CreateNatGateway", 1),
+            ("CreateLoadBalancer", 2),
+            ("CreateTargetGroup", 1),
+            ("CreateListener", 1),
         ];
-        let lost = lost.map(|action| s.aws().fault(Fault::on(action).dropped_after_effect().times(1)));
+        let lost = lost.map(|(action, times)| s.aws().fault(Fault::on(action).dropped_after_effect().times(times)));
         is_complete(s).await?;
         for fault in lost {
             fault.lift();
@@ -108,6 +111,10 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         ensure!(listeners.listeners().len() == 2, "two listeners: {listeners:?}");
         let listener = listeners.listeners()[0].listener_arn().context("an ARN")?;
         s.user.elbv2().delete_listener().listener_arn(listener).send().await?;
+        let check = HealthCheck::builder().target("TCP:80").interval(300).timeout(4);
+        let check = check.unhealthy_threshold(2).healthy_threshold(2).build()?;
+        let change = s.user.classic().configure_health_check().load_balancer_name(CLASSIC);
+        change.health_check(check).send().await?;
         let look_again = json!({"metadata": {"annotations": {"example.org/look": "again"}}});
         s.change("dev", look_again).await?;
         eventually(WITHIN, "the DNS host names to be on again", async || {
@@ -141,6 +148,14 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
                 .send()
                 .await?;
             ensure!(listeners.listeners().len() == 2, "{listeners:?}");
+            Ok(())
+        })
+        .await?;
+        eventually(WITHIN, "the health check to be right again", async || {
+            let described = s.user.classic().describe_load_balancers().load_balancer_names(CLASSIC);
+            let described = described.send().await?;
+            let check = described.load_balancer_descriptions()[0].health_check();
+            ensure!(check.is_some_and(|check| check.target() == "TCP:6443"), "{check:?}");
             Ok(())
         })
         .await?;

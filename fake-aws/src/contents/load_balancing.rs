@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
-use capa_cloud::elb::{HealthCheck, Listener, LoadBalancer, TargetGroup};
+use capa_cloud::elb::{ClassicLoadBalancer, HealthCheck, Listener, LoadBalancer, TargetGroup};
 
 use super::sorted;
 use crate::ec2::Ec2;
 use crate::elb::Elb;
 
-/// A load balancer.
+/// A load balancer of the second generation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoadBalancerContents {
     /// Name.
@@ -74,6 +74,27 @@ pub struct HealthCheckContents {
     pub unhealthy_threshold_count: i64,
 }
 
+/// A Classic Load Balancer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClassicLoadBalancerContents {
+    /// Name.
+    pub name: String,
+    /// Whether only the VPC and connected networks reach the load balancer.
+    pub is_internal: bool,
+    /// Names of the zones.
+    pub zones: Vec<String>,
+    /// Names of the security groups; `no group` for one that does not exist.
+    pub security_groups: Vec<String>,
+    /// The listeners as texts, for example `TCP 6443 to TCP 6443`.
+    pub listeners: Vec<String>,
+    /// The health check as a text, which begins with the target.
+    pub health_check: String,
+    /// The attributes as a text, for example `cross-zone off, idle timeout 60 s`.
+    pub attributes: String,
+    /// Tags.
+    pub tags: Tags,
+}
+
 /// The load balancers of a VPC.
 pub(super) fn load_balancers_of(ec2: &Ec2, elb: &Elb, vpc: &str) -> Vec<LoadBalancerContents> {
     let balancers = elb.all_load_balancers(ec2).into_iter();
@@ -88,15 +109,34 @@ pub(super) fn target_groups(elb: &Elb, selects: impl Fn(&str) -> bool) -> Vec<Ta
     sorted(selected.map(target_group_contents))
 }
 
+/// The Classic Load Balancers of a VPC.
+pub(super) fn classic_load_balancers_of(ec2: &Ec2, elb: &Elb, vpc: &str) -> Vec<ClassicLoadBalancerContents> {
+    let balancers = elb.all_classic_load_balancers().into_iter();
+    let of_vpc = balancers.filter(|balancer| balancer.vpc_id == vpc);
+    sorted(of_vpc.map(|balancer| classic_load_balancer_contents(ec2, balancer)))
+}
+
+fn classic_load_balancer_contents(ec2: &Ec2, balancer: ClassicLoadBalancer) -> ClassicLoadBalancerContents {
+    let attributes = balancer.attributes.got();
+    ClassicLoadBalancerContents {
+        is_internal: balancer.scheme == LoadBalancerScheme::Internal,
+        security_groups: security_group_names(ec2, &balancer.security_group_ids),
+        listeners: sorted(balancer.listeners.iter().map(ToString::to_string)),
+        health_check: balancer.health_check.to_string(),
+        attributes: attributes.map(ToString::to_string).unwrap_or_default(),
+        zones: sorted(balancer.zones.into_iter()),
+        name: balancer.name,
+        tags: balancer.tags,
+    }
+}
+
 fn load_balancer_contents(ec2: &Ec2, elb: &Elb, balancer: LoadBalancer) -> LoadBalancerContents {
-    let groups = ec2.all_security_groups();
-    let name_of = |id: &String| name(groups.iter().find(|group| group.id == *id).map(|group| &group.name));
     let listeners = elb.all_listeners().into_iter();
     let listeners = listeners.filter(|listener| listener.load_balancer_arn == balancer.arn);
     LoadBalancerContents {
         is_internal: balancer.scheme == LoadBalancerScheme::Internal,
         zones: balancer.subnets.keys().cloned().collect(),
-        security_groups: sorted(balancer.security_group_ids.iter().map(name_of)),
+        security_groups: security_group_names(ec2, &balancer.security_group_ids),
         attributes: balancer.attributes.got().cloned().unwrap_or_default(),
         listeners: sorted(listeners.map(|listener| listener_contents(elb, listener))),
         name: balancer.name,
@@ -134,6 +174,12 @@ fn health_check_contents(check: HealthCheck) -> HealthCheckContents {
         threshold_count: check.timing.threshold_count,
         unhealthy_threshold_count: check.timing.unhealthy_threshold_count,
     }
+}
+
+fn security_group_names(ec2: &Ec2, ids: &[String]) -> Vec<String> {
+    let groups = ec2.all_security_groups();
+    let name_of = |id: &String| name(groups.iter().find(|group| group.id == *id).map(|group| &group.name));
+    sorted(ids.iter().map(name_of))
 }
 
 /// The name of a group that may not exist.

@@ -45,7 +45,7 @@ pub(crate) struct Ec2 {
     /// Without their local routes, which follow from the ranges of the VPC.
     route_tables: BTreeMap<String, Resource<RouteTable>>,
     security_groups: BTreeMap<String, Resource<security_group::Body>>,
-    /// By the ARN of the load balancer.
+    /// By the ARN of the load balancer, or the DNS name of a Classic Load Balancer.
     interfaces: BTreeMap<String, Interfaces>,
 }
 
@@ -136,8 +136,8 @@ impl Ec2 {
     }
 
     /// All describes of a look. Without an id in the scope, the VPC is the only one that the cluster owns by its tags;
-    /// if there is no such VPC, or if there are several, the look asks for nothing that belongs to one VPC. EC2 knows no
-    /// attributes of a VPC that it does not show: they count as not asked for.
+    /// if there is no such VPC, or if there are several, the look asks for nothing that belongs to one VPC. EC2 knows
+    /// no attributes of a VPC that it does not show: they count as not asked for.
     pub(crate) fn observe(&mut self, scope: &Scope) -> Observed {
         let owned = cluster_tag(&scope.cluster);
         let is_owned = |tags: &Tags| tags.get(&owned).is_some_and(|value| value == OWNED_TAG_VALUE);
@@ -256,6 +256,10 @@ impl Ec2 {
 impl<T> Resource<T> {
     pub(crate) fn by_hand(body: T) -> Self {
         Self { made_at: None, body }
+    }
+
+    pub(crate) fn is_by_hand(&self) -> bool {
+        self.made_at.is_none()
     }
 }
 

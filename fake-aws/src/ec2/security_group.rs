@@ -164,6 +164,12 @@ impl Ec2 {
         self.bodies().filter(move |group| group.vpc_id == vpc)
     }
 
+    /// The id of the default security group of a VPC; `None` if the VPC does not exist.
+    pub(crate) fn default_group_of(&self, vpc: &str) -> Option<&str> {
+        let mut groups = self.security_groups_of(vpc);
+        groups.find(|group| group.name == DEFAULT).map(|group| &*group.id)
+    }
+
     /// Whether a VPC has a security group besides the default one.
     pub(super) fn has_other_security_group(&self, vpc: &str) -> bool {
         self.security_groups_of(vpc).any(|group| group.name != DEFAULT)

@@ -1,6 +1,6 @@
 //! Network load balancers. Their states follow from the clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
@@ -9,6 +9,7 @@ use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
 use capa_cloud::managed::{Answer, Seen};
 
+use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in};
 use super::{Elb, REGION, arn, defaults, merge};
 use crate::ec2::{Ec2, Interfaces, Resource};
 
@@ -22,13 +23,6 @@ pub(super) struct Body {
     attributes: BTreeMap<String, String>,
     /// Why the load balancer fails at the end of provisioning.
     failure: Option<String>,
-}
-
-/// Where a load balancer is, as far as AWS's rules allow it.
-struct Place {
-    vpc: String,
-    /// By zone.
-    subnets: BTreeMap<String, String>,
 }
 
 impl Elb {
@@ -96,12 +90,8 @@ impl Elb {
         subnets: &[String],
     ) -> Result<Answer, CloudError> {
         let body = self.load_balancer_to_change(ec2, action, arn)?;
-        let place = place(ec2, action, body.load_balancer.scheme, subnets)?;
-        if place.vpc != body.load_balancer.vpc_id {
-            let message = format!("The subnets are not in {}", body.load_balancer.vpc_id);
-            return Err(CloudError::answered(action, "InvalidConfigurationRequest", &message));
-        }
-        body.load_balancer.subnets = place.subnets;
+        let LoadBalancer { vpc_id, scheme, .. } = &body.load_balancer;
+        body.load_balancer.subnets = place_in(ec2, action, vpc_id, *scheme, subnets)?.subnets;
         let interfaces = interfaces_of(&body.load_balancer);
         ec2.set_interfaces(arn, interfaces);
         Ok(Answer::Done)
@@ -235,12 +225,7 @@ impl Elb {
         subnets: &[&str],
         tags: Tags,
     ) -> String {
-        let known = ec2.all_subnets().into_iter();
-        let named = known.filter(|subnet| subnets.contains(&&*subnet.id));
-        let place = Place {
-            subnets: named.map(|subnet| (subnet.zone, subnet.id)).collect(),
-            vpc: vpc.to_owned(),
-        };
+        let place = Place::by_hand(ec2, vpc, subnets);
         let body = new_load_balancer(ec2, name, LoadBalancerScheme::InternetFacing, place, tags);
         self.insert_load_balancer(ec2, Resource::by_hand(body))
     }
@@ -281,61 +266,9 @@ impl Elb {
     }
 }
 
-/// The VPC and the zones of subnets: one subnet for each zone. Nobody reaches a load balancer from the internet without
-/// an internet gateway.
-fn place(ec2: &Ec2, action: &'static str, scheme: LoadBalancerScheme, subnets: &[String]) -> Result<Place, CloudError> {
-    let invalid = |message: String| Err(CloudError::answered(action, "InvalidConfigurationRequest", &message));
-    let mut place: Option<Place> = None;
-    for id in subnets {
-        let subnet = ec2.known_subnet(action, id).map_err(|_| {
-            let message = format!("The subnet ID '{id}' does not exist");
-            CloudError::answered(action, "SubnetNotFound", &message)
-        })?;
-        let place = place.get_or_insert_with(|| Place {
-            vpc: subnet.vpc_id.clone(),
-            subnets: BTreeMap::new(),
-        });
-        if subnet.vpc_id != place.vpc {
-            return invalid("All subnets must belong to the same VPC".to_owned());
-        }
-        if place.subnets.insert(subnet.zone.clone(), id.clone()).is_some() {
-            let zone = &subnet.zone;
-            return invalid(format!(
-                "A load balancer cannot be attached to multiple subnets in {zone}"
-            ));
-        }
-    }
-    let Some(place) = place else {
-        let message = "At least one subnet must be specified";
-        return Err(CloudError::answered(action, "ValidationError", message));
-    };
-    if scheme == LoadBalancerScheme::InternetFacing && ec2.gateway_of(&place.vpc).is_none() {
-        let message = format!("VPC {} has no internet gateway", place.vpc);
-        return Err(CloudError::answered(action, "InvalidSubnet", &message));
-    }
-    Ok(place)
-}
-
-/// Whether all security groups exist in a VPC.
-fn are_of_vpc(ec2: &Ec2, action: &'static str, groups: &[String], vpc: &str) -> Result<(), CloudError> {
-    for id in groups {
-        let group = ec2.known_security_group(action, id).ok();
-        if group.is_none_or(|group| group.vpc_id != vpc) {
-            let message = format!("One or more security groups are invalid: '{id}' is not in {vpc}");
-            return Err(CloudError::answered(action, "InvalidSecurityGroup", &message));
-        }
-    }
-    Ok(())
-}
-
 /// Whether a load balancer has these settings. Tags are none.
 fn is_same(known: &LoadBalancer, scheme: LoadBalancerScheme, subnets: &[String], groups: &[String]) -> bool {
-    fn set<'t>(ids: impl IntoIterator<Item = &'t String>) -> BTreeSet<&'t String> {
-        ids.into_iter().collect()
-    }
-    known.scheme == scheme
-        && set(known.subnets.values()) == set(subnets)
-        && set(&known.security_group_ids) == set(groups)
+    known.scheme == scheme && are_same(known.subnets.values(), subnets) && are_same(&known.security_group_ids, groups)
 }
 
 fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, place: Place, tags: Tags) -> Body {
@@ -364,13 +297,14 @@ fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, plac
 }
 
 fn interfaces_of(load_balancer: &LoadBalancer) -> Interfaces {
-    Interfaces {
-        vpc_id: load_balancer.vpc_id.clone(),
-        subnet_ids: load_balancer.subnets.values().cloned().collect(),
-        security_group_ids: load_balancer.security_group_ids.clone(),
-        are_public: load_balancer.scheme == LoadBalancerScheme::InternetFacing,
-        ended_at: None,
-    }
+    let LoadBalancer {
+        vpc_id,
+        subnets,
+        security_group_ids,
+        scheme,
+        ..
+    } = load_balancer;
+    interfaces(vpc_id, subnets.values(), security_group_ids, *scheme)
 }
 
 fn unknown(action: &'static str, arn: &str) -> CloudError {

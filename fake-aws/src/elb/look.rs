@@ -1,4 +1,4 @@
-//! What a look shows of load balancers and their parts, with the describes that it takes.
+//! What a look shows of load balancers of the second generation and their parts, with the describes that it takes.
 
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
@@ -11,17 +11,29 @@ use super::Elb;
 use crate::ec2::Ec2;
 use crate::faults::refusal;
 
-/// The most ARNs that one DescribeTags names.
-const TAGS_BATCH: usize = 20;
+/// The most ARNs, or names of Classic Load Balancers, that one DescribeTags names.
+pub(super) const TAGS_BATCH: usize = 20;
 
 impl Elb {
-    /// All describes of a look. A look without names of load balancers, or without a VPC, asks for nothing.
+    /// All describes of a look. A look does not ask for a generation of which it names no load balancer, and it asks
+    /// for nothing without a VPC.
     pub(crate) fn observe(&self, ec2: &mut Ec2, scope: &Scope, vpc: Option<&str>) -> Observed {
-        let Some(vpc) = vpc.filter(|_| !scope.load_balancers.is_empty()) else {
+        let Some(vpc) = vpc else {
             return Observed::default();
         };
-        let owned = cluster_tag(&scope.cluster);
-        let is_owned = |tags: &Tags| tags.get(&owned).is_some_and(|value| value == OWNED_TAG_VALUE);
+        let mut observed = if scope.load_balancers.is_empty() {
+            Observed::default()
+        } else {
+            self.observe_second_generation(ec2, scope, vpc)
+        };
+        if !scope.classic_load_balancers.is_empty() {
+            observed.classic_load_balancers = self.observe_classic(ec2, scope, vpc).into();
+        }
+        observed
+    }
+
+    fn observe_second_generation(&self, ec2: &mut Ec2, scope: &Scope, vpc: &str) -> Observed {
+        let is_owned = |tags: &Tags| is_owned(tags, &scope.cluster);
         let is_here = |balancer: &&LoadBalancer| balancer.vpc_id == vpc;
         let mut balancers = describe(ec2, "DescribeLoadBalancers").map(|()| {
             self.shown_load_balancers(ec2, |shown| {
@@ -67,6 +79,7 @@ impl Elb {
             load_balancers: balancers.into(),
             target_groups: groups.into(),
             listeners,
+            classic_load_balancers: Seen::NotAsked,
         }
     }
 
@@ -108,6 +121,12 @@ impl Elb {
     }
 }
 
+/// Whether the tags are those of what the cluster owns.
+pub(super) fn is_owned(tags: &Tags, cluster: &str) -> bool {
+    let value = tags.get(&cluster_tag(cluster));
+    value.is_some_and(|value| value == OWNED_TAG_VALUE)
+}
+
 /// Whether a look asks for the tags of a target group.
 fn has_tags(group: &TargetGroup, vpc: &str) -> bool {
     group.vpc_id == vpc && PREFIXES.iter().any(|beginning| group.name.starts_with(beginning))
@@ -123,8 +142,13 @@ fn describe_tags(ec2: &mut Ec2, resources: usize) -> Result<(), CloudError> {
 
 /// Counts a describe action. The test may refuse it.
 fn describe(ec2: &mut Ec2, action: &'static str) -> Result<(), CloudError> {
-    ec2.count(action);
-    if ec2.behaviour.refused_describes.contains(action) {
+    describe_as(ec2, action, action)
+}
+
+/// Counts a describe action under a name of its own, by which the test may refuse it.
+pub(super) fn describe_as(ec2: &mut Ec2, name: &'static str, action: &'static str) -> Result<(), CloudError> {
+    ec2.count(name);
+    if ec2.behaviour.refused_describes.contains(name) {
         return Err(refusal(action, "AccessDenied"));
     }
     Ok(())

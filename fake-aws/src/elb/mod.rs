@@ -1,16 +1,19 @@
-//! The rules of Elastic Load Balancing, second generation, over the resources of an account: one file for each
-//! resource, and one for looks.
+//! The rules of Elastic Load Balancing, both generations, over the resources of an account: one file for each resource,
+//! one for looks at each generation, and one for what load balancers of both have in common.
 
+mod classic_load_balancer;
+mod classic_look;
 mod listener;
 mod load_balancer;
 mod look;
+mod placement;
 mod target_group;
 
 use std::collections::BTreeMap;
 
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
-use capa_cloud::elb::{Call, Listener, TargetGroup};
+use capa_cloud::elb::{Call, ClassicLoadBalancer, Listener, TargetGroup};
 use capa_cloud::managed::Answer;
 
 use crate::ec2::{Ec2, Resource};
@@ -18,8 +21,8 @@ use crate::ec2::{Ec2, Resource};
 /// The region in ARNs and DNS names, whatever the names of the zones are.
 const REGION: &str = "eu-west-1";
 
-/// All load balancers of an account with their parts, by ARN. The clock, the numbers in ids, the behaviour and the
-/// interfaces are those of [`Ec2`].
+/// All load balancers of an account with their parts, by ARN; Classic Load Balancers by name. The clock, the numbers in
+/// ids, the behaviour and the interfaces are those of [`Ec2`].
 #[derive(Debug, Default)]
 pub(crate) struct Elb {
     /// How many more load balancers fail, and why.
@@ -27,11 +30,15 @@ pub(crate) struct Elb {
     load_balancers: BTreeMap<String, Resource<load_balancer::Body>>,
     target_groups: BTreeMap<String, Resource<TargetGroup>>,
     listeners: BTreeMap<String, Resource<Listener>>,
+    classic_load_balancers: BTreeMap<String, Resource<ClassicLoadBalancer>>,
 }
 
 impl Elb {
     pub(crate) fn is_empty(&self) -> bool {
-        self.load_balancers.is_empty() && self.target_groups.is_empty() && self.listeners.is_empty()
+        self.load_balancers.is_empty()
+            && self.target_groups.is_empty()
+            && self.listeners.is_empty()
+            && self.classic_load_balancers.is_empty()
     }
 
     /// Makes a call that changes something: all of it, or nothing and an error.
@@ -41,17 +48,21 @@ impl Elb {
             Call::LoadBalancer(call) => self.call_load_balancer(ec2, action, call),
             Call::TargetGroup(call) => self.call_target_group(ec2, action, call),
             Call::Listener(call) => self.call_listener(ec2, action, call),
+            Call::ClassicLoadBalancer(call) => self.call_classic_load_balancer(ec2, action, call),
         }
     }
 
-    /// The tags of a resource of any kind, for a change by hand.
-    pub(crate) fn tags_mut(&mut self, arn: &str) -> Option<&mut Tags> {
-        if arn.contains(":loadbalancer/") {
-            self.load_balancer_mut(arn).map(|balancer| &mut balancer.tags)
-        } else if arn.contains(":targetgroup/") {
-            self.target_group_mut(arn).map(|group| &mut group.tags)
+    /// The tags of a resource of any kind, for a change by hand. The id is an ARN, or the name of a Classic Load
+    /// Balancer.
+    pub(crate) fn tags_mut(&mut self, id: &str) -> Option<&mut Tags> {
+        if id.contains(":loadbalancer/") {
+            self.load_balancer_mut(id).map(|balancer| &mut balancer.tags)
+        } else if id.contains(":targetgroup/") {
+            self.target_group_mut(id).map(|group| &mut group.tags)
+        } else if id.contains(":listener/") {
+            self.listener_mut(id).map(|listener| &mut listener.tags)
         } else {
-            self.listener_mut(arn).map(|listener| &mut listener.tags)
+            self.classic_load_balancer_mut(id).map(|balancer| &mut balancer.tags)
         }
     }
 }

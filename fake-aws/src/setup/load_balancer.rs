@@ -1,4 +1,4 @@
-//! Load balancers with their parts that were there before, and changes of them by hand.
+//! Load balancers of the second generation with their parts that were there before, and changes of them by hand.
 
 use capa_api::common::Tags;
 use capa_cloud::elb::HealthCheck;

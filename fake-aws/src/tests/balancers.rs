@@ -118,6 +118,7 @@ pub(super) fn look(account: &FakeAccount, vpc: Option<&str>, names: &[&str]) -> 
         addresses: Vec::new(),
         load_balancers: texts(names),
         target_groups: vec![],
+        classic_load_balancers: Vec::new(),
     };
     let seen = account.observe(&scope).now_or_never();
     seen.expect("the look completes").unwrap().elb

@@ -54,6 +54,7 @@ fn an_ended_process_gets_no_answers_until_it_starts_again() {
         addresses: Vec::new(),
         load_balancers: Vec::new(),
         target_groups: vec![],
+        classic_load_balancers: Vec::new(),
     };
     assert_eq!(attempt(&account, create_gateway()), None);
     assert_eq!(attempt(&account, create_gateway()), None);

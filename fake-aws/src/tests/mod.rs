@@ -1,6 +1,9 @@
 //! Tests of the simulated account, one for each rule.
 
 mod balancers;
+mod classic_balancers;
+mod classic_load_balancer;
+mod classic_look;
 mod elastic_ip;
 mod faults;
 mod internet_gateway;
@@ -76,6 +79,7 @@ fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str
         addresses: addresses.iter().map(|id| (*id).to_owned()).collect(),
         load_balancers: Vec::new(),
         target_groups: vec![],
+        classic_load_balancers: Vec::new(),
     };
     account
         .observe(&scope)

@@ -1,6 +1,8 @@
 //! `spec.controlPlaneLoadBalancer` and `spec.secondaryControlPlaneLoadBalancer`: the load balancers of the Kubernetes
 //! API in a managed cluster.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -104,8 +106,8 @@ pub enum DnsResolutionCheck {
 pub struct LoadBalancerSpec {
     /// Type of the load balancer: `nlb` (recommended: passes TLS through, keeps client addresses), `alb`, `classic`
     /// (first generation), `elb` (a Gateway Load Balancer, for compatibility only) or `disabled`, with which you
-    /// provide `controlPlaneEndpoint`. Default: `classic`. Set the type when you create the cluster: it cannot change
-    /// to or from `disabled` later.
+    /// provide `controlPlaneEndpoint`. Default: `classic`. Set the type when you create the cluster: a managed cluster
+    /// keeps the load balancer that it has.
     #[serde(default)]
     pub load_balancer_type: LoadBalancerType,
 
@@ -143,7 +145,7 @@ pub struct LoadBalancerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_protocol: Option<HealthCheckProtocol>,
 
-    /// Timing of the health check of API servers. Not for `classic`.
+    /// Timing of the health check of API servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
 
@@ -244,6 +246,22 @@ impl HealthCheckTiming {
     }
 }
 
+impl fmt::Display for HealthCheckTiming {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            interval_seconds,
+            timeout_seconds,
+            threshold_count,
+            unhealthy_threshold_count,
+        } = self;
+        write!(
+            formatter,
+            "every {interval_seconds} s with {timeout_seconds} s for an answer, healthy after {threshold_count} and \
+             unhealthy after {unhealthy_threshold_count}"
+        )
+    }
+}
+
 /// Timing of the health check of the API servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -253,8 +271,8 @@ pub struct HealthCheck {
     #[schemars(range(min = 5, max = 300))]
     pub interval_seconds: Option<i64>,
 
-    /// Seconds after which the check of an API server without an answer counts as failed, 2 to 120 and less than the
-    /// interval. Default: 4.
+    /// Seconds after which the check of an API server without an answer counts as failed, 2 to 120 (with `classic` 60)
+    /// and less than the interval. Default: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 120))]
     pub timeout_seconds: Option<i64>,

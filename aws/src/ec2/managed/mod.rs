@@ -107,7 +107,7 @@ fn owned(tag: &str) -> Query {
 }
 
 /// Whether the cluster with this tag owns what has `tags`.
-fn is_owned(tags: &Tags, tag: &str) -> bool {
+pub(crate) fn is_owned(tags: &Tags, tag: &str) -> bool {
     tags.get(tag).is_some_and(|value| value == OWNED_TAG_VALUE)
 }
 

@@ -13,7 +13,8 @@ use futures::FutureExt;
 use futures::future::join;
 
 use super::super::{ElbCalls, text};
-use super::{PAGE_SIZE, answers_of, is_owned, made, sdk_tags};
+use super::{PAGE_SIZE, answers_of, made, sdk_tags};
+use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 
 impl ElbCalls {

@@ -1,6 +1,7 @@
 //! Calls of managed clusters: a look at the load balancers of a cluster and what belongs to them, and the calls that
 //! change it.
 
+mod classic_load_balancer;
 mod listener;
 mod load_balancer;
 mod target_group;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancingv2::types::Tag;
 use capa_api::common::Tags;
-use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
+use capa_api::meta::cluster_tag;
 use capa_cloud::CloudError;
 use capa_cloud::elb::{Call, Observed};
 use capa_cloud::managed::{Answer, Scope};
@@ -26,16 +27,33 @@ const AT_ONCE: usize = 4;
 
 impl ElbCalls {
     /// All load balancers, target groups and listeners of a cluster in a VPC. What does not depend on the answer of
-    /// another describe is asked for at the same time.
+    /// another describe is asked for at the same time. A generation of which the scope names no load balancer is left
+    /// out.
     pub(crate) async fn observe(&self, scope: &Scope, vpc: &str) -> Observed {
         let tag = cluster_tag(&scope.cluster);
-        let balancers = self.observe_load_balancers(vpc, &scope.load_balancers, &tag).boxed();
-        let groups = self.observe_target_groups(vpc, &scope.target_groups, &tag).boxed();
+        let second = self.observe_second_generation(scope, vpc, &tag).boxed();
+        let names = &scope.classic_load_balancers;
+        let classic = self.observe_classic_load_balancers(vpc, names, &tag).boxed();
+        let (second, classic_load_balancers) = join(second, classic).await;
+        Observed {
+            classic_load_balancers,
+            ..second
+        }
+    }
+
+    /// The same without Classic Load Balancers.
+    async fn observe_second_generation(&self, scope: &Scope, vpc: &str, tag: &str) -> Observed {
+        if scope.load_balancers.is_empty() {
+            return Observed::default();
+        }
+        let balancers = self.observe_load_balancers(vpc, &scope.load_balancers, tag).boxed();
+        let groups = self.observe_target_groups(vpc, &scope.target_groups, tag).boxed();
         let ((load_balancers, listeners), target_groups) = join(balancers, groups).await;
         Observed {
             load_balancers,
             target_groups: target_groups.into(),
             listeners,
+            ..Observed::default()
         }
     }
 
@@ -45,20 +63,13 @@ impl ElbCalls {
             Call::LoadBalancer(call) => self.load_balancer_change(permit, call).await,
             Call::TargetGroup(call) => self.target_group_change(permit, call).await,
             Call::Listener(call) => self.listener_change(permit, call).await,
+            Call::ClassicLoadBalancer(call) => self.classic_load_balancer_change(permit, call).await,
         }
     }
 
-    /// The tags of each of these resources; each call waits for its turn. An answer without one of them is an error:
-    /// whose that resource is would be a guess.
+    /// The tags of each of these resources; each call waits for its turn.
     async fn all_tags(&self, arns: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
-        let tags: BTreeMap<String, Tags> = self.following().tags_by_arn(arns).await?.into_iter().collect();
-        match arns.iter().find(|arn| !tags.contains_key(*arn)) {
-            None => Ok(tags),
-            Some(arn) => {
-                let message = format!("the answer has no tags of {arn}");
-                Err(CloudError::no_answer("DescribeTags", message))
-            }
-        }
+        complete(self.following().tags_by_arn(arns).await?, arns)
     }
 
     /// The same calls, each of which waits for its turn, as the pages of an answer do: they follow from an answer, and
@@ -79,9 +90,17 @@ async fn answers_of<A>(describes: impl IntoIterator<Item = BoxFuture<'_, A>>) ->
         .await
 }
 
-/// Whether the cluster with this tag owns what has `tags`.
-fn is_owned(tags: &Tags, tag: &str) -> bool {
-    tags.get(tag).is_some_and(|value| value == OWNED_TAG_VALUE)
+/// The tags that an answer shows of each of these resources. An answer without one of them is an error: whose that
+/// resource is would be a guess.
+fn complete(described: Vec<(String, Tags)>, resources: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
+    let tags: BTreeMap<String, Tags> = described.into_iter().collect();
+    match resources.iter().find(|resource| !tags.contains_key(*resource)) {
+        None => Ok(tags),
+        Some(resource) => {
+            let message = format!("the answer has no tags of {resource}");
+            Err(CloudError::no_answer("DescribeTags", message))
+        }
+    }
 }
 
 /// The tags that a resource gets in the call that creates it.
@@ -89,6 +108,11 @@ fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     let tags = tags.iter();
     tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
         .collect()
+}
+
+/// The number as the API has it. AWS refuses the largest one, which stands for larger numbers.
+fn number(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// The answer to a call that creates a resource: its ARN.

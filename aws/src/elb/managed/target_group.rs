@@ -12,7 +12,8 @@ use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 
 use super::super::{ElbCalls, text};
-use super::{PAGE_SIZE, answers_of, is_owned, made, sdk_tags};
+use super::{PAGE_SIZE, answers_of, made, number, sdk_tags};
+use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
@@ -117,11 +118,6 @@ impl ElbCalls {
         }
         Ok(Answer::Done)
     }
-}
-
-/// The number as the API has it. AWS refuses the largest one, which stands for larger numbers.
-fn number(number: i64) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// A target group without its tags and attributes, which the describe does not show.

@@ -14,6 +14,11 @@ use super::names::Names;
 use super::problem::Problem;
 use super::reference::{Id, Kind, Ref};
 
+/// What the health check of an API server requests.
+pub(super) const READINESS: &str = "/readyz";
+/// What is wrong with a health check that takes too long.
+pub(super) const TOO_LONG: &str =
+    "a health check takes less time than there is between two of them: set timeoutSeconds below intervalSeconds";
 /// The path of the field of the first load balancer, and of the second one.
 const PATHS: [&str; 2] = ["controlPlaneLoadBalancer", "secondaryControlPlaneLoadBalancer"];
 /// The most listeners of a cluster: each is a target of every control plane machine.
@@ -50,6 +55,21 @@ pub(crate) struct Places {
     pub(crate) internal: Vec<Place>,
 }
 
+impl Places {
+    /// The subnets of a load balancer: those that the spec lists, or else those for its scheme.
+    pub(super) fn of(&self, spec: &LoadBalancerSpec) -> Vec<Place> {
+        let listed = spec.subnets.iter().map(|id| Place {
+            zone: None,
+            subnet: Id::Known(id.clone()),
+        });
+        match spec.scheme {
+            _ if !spec.subnets.is_empty() => listed.collect(),
+            LoadBalancerScheme::InternetFacing => self.internet_facing.clone(),
+            LoadBalancerScheme::Internal => self.internal.clone(),
+        }
+    }
+}
+
 /// A port of a load balancer, with the target group that it forwards to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WantedListener {
@@ -67,7 +87,14 @@ pub(crate) struct WantedTargetGroup {
     pub(crate) preserves_client_ip: bool,
 }
 
-/// The load balancers of the spec, and what is wrong with them. `port` is that of the API server.
+/// What the second load balancer must not have, too.
+struct First {
+    /// The names that the first one has with one type or another.
+    names: [String; 2],
+    scheme: LoadBalancerScheme,
+}
+
+/// The network load balancers of the spec, and what is wrong with them. `port` is that of the API server.
 pub(super) fn wanted(
     spec: &AWSClusterSpec,
     names: &Names,
@@ -76,20 +103,28 @@ pub(super) fn wanted(
 ) -> (Vec<WantedLoadBalancer>, Vec<Problem>) {
     let mut wanted = vec![];
     let mut problems = vec![];
-    let first = Some(spec.effective_control_plane_load_balancer());
-    let specs = [first, spec.secondary_control_plane_load_balancer.clone()];
+    let first = spec.effective_control_plane_load_balancer();
+    let of_first = first.load_balancer_type;
+    let is_classic = of_first == LoadBalancerType::Classic;
+    let before = (is_classic || of_first == LoadBalancerType::Nlb).then(|| First {
+        names: of_endpoint(spec, names).map(|target| target.name),
+        scheme: first.scheme,
+    });
+    let specs = [Some(first), spec.secondary_control_plane_load_balancer.clone()];
     for (path, spec) in PATHS.into_iter().zip(specs) {
         let Some(spec) = spec else { continue };
         let is_endpoint = path == PATHS[0];
-        if is_endpoint && spec.load_balancer_type != LoadBalancerType::Nlb {
+        if is_endpoint && of_first != LoadBalancerType::Nlb {
             continue;
         }
         let balancer = load_balancer(&spec, names, port, places, is_endpoint);
-        let found = mistakes(&spec, &balancer, &wanted, port).into_iter();
+        let before = before.as_ref().filter(|_| !is_endpoint);
+        let found = mistakes(&spec, &balancer, before, port).into_iter();
         problems.extend(found.map(|message| problem(&balancer.target, path, &message)));
         wanted.push(balancer);
     }
-    let listeners: usize = wanted.iter().map(|balancer| balancer.listeners.len()).sum();
+    let listeners = wanted.iter().map(|balancer| balancer.listeners.len());
+    let listeners = listeners.sum::<usize>() + usize::from(is_classic);
     for balancer in wanted.iter().filter(|_| listeners > MOST_LISTENERS) {
         let message =
             format!("the cluster would have {listeners} listeners, and may have {MOST_LISTENERS}: list fewer");
@@ -98,10 +133,15 @@ pub(super) fn wanted(
     (wanted, problems)
 }
 
-/// The first load balancer by its name.
-pub(super) fn of_endpoint(spec: &AWSClusterSpec, names: &Names) -> Ref {
-    let name = name(&spec.effective_control_plane_load_balancer(), names);
-    Ref::new(Kind::LoadBalancer, name)
+/// The first load balancer by its name, as a network load balancer and as a classic one.
+pub(super) fn of_endpoint(spec: &AWSClusterSpec, names: &Names) -> [Ref; 2] {
+    let spec = spec.effective_control_plane_load_balancer();
+    let classic = spec.name.clone().filter(|name| !name.is_empty());
+    let classic = classic.unwrap_or_else(|| names.classic_load_balancer());
+    [
+        Ref::new(Kind::LoadBalancer, name(&spec, names)),
+        Ref::new(Kind::ClassicLoadBalancer, classic),
+    ]
 }
 
 fn name(spec: &LoadBalancerSpec, names: &Names) -> String {
@@ -109,7 +149,7 @@ fn name(spec: &LoadBalancerSpec, names: &Names) -> String {
     of_spec.unwrap_or_else(|| names.load_balancer())
 }
 
-fn problem(target: &Ref, path: &str, message: &str) -> Problem {
+pub(super) fn problem(target: &Ref, path: &str, message: &str) -> Problem {
     Problem {
         target: target.clone(),
         reason: Reason::InvalidSpec,
@@ -117,17 +157,10 @@ fn problem(target: &Ref, path: &str, message: &str) -> Problem {
     }
 }
 
-/// What is wrong with a load balancer of the spec. `others` are those before it.
-fn mistakes(
-    spec: &LoadBalancerSpec,
-    balancer: &WantedLoadBalancer,
-    others: &[WantedLoadBalancer],
-    port: i64,
-) -> Vec<String> {
+/// What is wrong with a load balancer of the spec. `first` is the one before it.
+fn mistakes(spec: &LoadBalancerSpec, balancer: &WantedLoadBalancer, first: Option<&First>, port: i64) -> Vec<String> {
     let (target, is_endpoint) = (&balancer.target, balancer.is_endpoint);
     let name = spec.name.as_deref().unwrap_or_default();
-    let has = |other: &WantedLoadBalancer| (other.target == *target, other.scheme == spec.scheme);
-    let others: Vec<(bool, bool)> = others.iter().map(has).collect();
     let protocol = spec.effective_health_check_protocol();
     let ports = spec.additional_listeners.iter().map(|listener| listener.port);
     let ports: Vec<i64> = std::iter::once(port).chain(ports).collect();
@@ -147,11 +180,11 @@ fn mistakes(
             "the secondary load balancer needs a name: set name".to_owned(),
         ),
         (
-            others.iter().any(|(has_name, _)| *has_name),
-            format!("both load balancers have the name {name}: set different ones"),
+            first.is_some_and(|first| first.names.contains(&target.name)),
+            format!("both load balancers have the name {name}, or would have it with another type: set another one"),
         ),
         (
-            others.iter().any(|(_, has_scheme)| *has_scheme),
+            first.is_some_and(|first| first.scheme == spec.scheme),
             "both load balancers have the same scheme: set scheme: internal on one and internet-facing on the other"
                 .to_owned(),
         ),
@@ -161,9 +194,7 @@ fn mistakes(
         ),
         (
             timings.any(|timing| timing.timeout_seconds >= timing.interval_seconds),
-            "a health check takes less time than there is between two of them: set timeoutSeconds below \
-             intervalSeconds"
-                .to_owned(),
+            TOO_LONG.to_owned(),
         ),
         (
             ports.iter().any(|port| is_twice(&port)),
@@ -217,20 +248,12 @@ fn load_balancer(
     is_endpoint: bool,
 ) -> WantedLoadBalancer {
     let name = name(spec, names);
-    let own = spec.subnets.iter().map(|id| Place {
-        zone: None,
-        subnet: Id::Known(id.clone()),
-    });
-    let by_scheme = match spec.scheme {
-        LoadBalancerScheme::InternetFacing => &places.internet_facing,
-        LoadBalancerScheme::Internal => &places.internal,
-    };
     let api = HealthCheck {
         protocol: protocol_of(spec.effective_health_check_protocol())
             .unwrap_or("TCP")
             .to_owned(),
         port: port.to_string(),
-        path: has_path(spec.effective_health_check_protocol()).then(|| "/readyz".to_owned()),
+        path: has_path(spec.effective_health_check_protocol()).then(|| READINESS.to_owned()),
         timing: spec.effective_health_check_timing(),
     };
     let api = listener(names, &name, port, true, api, spec.preserve_client_ip);
@@ -240,11 +263,7 @@ fn load_balancer(
     });
     WantedLoadBalancer {
         scheme: spec.scheme,
-        places: if spec.subnets.is_empty() {
-            by_scheme.clone()
-        } else {
-            own.collect()
-        },
+        places: places.of(spec),
         additional_security_groups: spec.additional_security_groups.clone(),
         is_cross_zone: spec.cross_zone_load_balancing,
         listeners: std::iter::once(api).chain(additional).collect(),

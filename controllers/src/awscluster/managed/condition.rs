@@ -1,6 +1,6 @@
 //! The condition that follows from the plan of a resource. Pure.
 
-use capa_api::conditions::{ConditionUpdate, Reason};
+use capa_api::conditions::{ConditionStatus, ConditionUpdate, Reason};
 
 use super::ledger::Standing;
 use super::plan::{Plan, Scene};
@@ -9,10 +9,29 @@ use super::planners::PLANNERS;
 use super::reference::{Kind, Ref};
 use super::taken::Taken;
 
-/// The conditions of all resources.
+/// The conditions of all resources. What several resources share says what is worst about them.
 pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec<ConditionUpdate> {
-    let planners = PLANNERS.iter().filter(|planner| planner.applies(scene));
-    planners.map(|planner| planner.condition(scene, plan, taken)).collect()
+    let mut conditions: Vec<ConditionUpdate> = vec![];
+    for planner in PLANNERS.iter().filter(|planner| planner.applies(scene)) {
+        let update = planner.condition(scene, plan, taken);
+        let mut others = conditions.iter_mut();
+        match others.find(|other| other.condition == update.condition) {
+            Some(other) if badness(&update) > badness(other) => *other = update,
+            Some(_) => {}
+            None => conditions.push(update),
+        }
+    }
+    conditions
+}
+
+/// How far a condition is from what the spec asks for.
+fn badness(update: &ConditionUpdate) -> u8 {
+    match update.status {
+        ConditionStatus::True => 0,
+        ConditionStatus::Unknown => 1,
+        ConditionStatus::False if update.reason.is_expected() => 2,
+        ConditionStatus::False => 3,
+    }
 }
 
 impl Planner {
@@ -86,6 +105,8 @@ fn waiting_for(kind: Kind) -> Reason {
         | Kind::LoadBalancerAttributes
         | Kind::TargetGroup
         | Kind::TargetGroupAttributes
-        | Kind::Listener => Reason::Creating,
+        | Kind::Listener
+        | Kind::ClassicLoadBalancer
+        | Kind::ClassicLoadBalancerAttributes => Reason::Creating,
     }
 }

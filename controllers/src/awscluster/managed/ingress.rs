@@ -8,6 +8,8 @@ use capa_api::cluster::security_group::{IngressProtocol, IngressRule, SecurityGr
 use capa_cloud::ec2::security_group::Traffic;
 use ipnet::IpNet;
 
+use super::classic_balancer::instance_port;
+
 /// The description of the rules that let network load balancers reach the control plane. In the group `lb`, which the
 /// cluster's cloud controller uses too, the provider removes no other rules.
 pub(super) const LOAD_BALANCER_TRAFFIC: &str = "Allow NLB traffic to the control plane instances.";
@@ -58,7 +60,7 @@ pub(super) fn rules(
     };
     let network = spec.network.clone().unwrap_or_default();
     match role {
-        SecurityGroupRole::ControlPlane => control_plane(&network, port, &mut rules),
+        SecurityGroupRole::ControlPlane => control_plane(&network, &server_ports(spec, port), &mut rules),
         SecurityGroupRole::Node => node(&network, &mut rules),
         SecurityGroupRole::ApiserverLb => api_load_balancer(spec, port, &mut rules),
         SecurityGroupRole::Lb => load_balancer_traffic(spec, port, &mut rules),
@@ -194,11 +196,14 @@ fn protocol(protocol: IngressProtocol) -> &'static str {
     }
 }
 
-fn control_plane(network: &NetworkSpec, port: i64, rules: &mut Rules) {
+/// `ports` are those of the API servers.
+fn control_plane(network: &NetworkSpec, ports: &[i64], rules: &mut Rules) {
     use SecurityGroupRole::{ApiserverLb, ControlPlane, Node};
     rules.add_pod_network(network);
-    for role in [ApiserverLb, ControlPlane, Node] {
-        rules.add(API, &tcp(port), Origin::Role(role));
+    for port in ports {
+        for role in [ApiserverLb, ControlPlane, Node] {
+            rules.add(API, &tcp(*port), Origin::Role(role));
+        }
     }
     rules.add("etcd", &tcp(2379), Origin::Role(ControlPlane));
     rules.add("etcd peer", &tcp(2380), Origin::Role(ControlPlane));
@@ -224,49 +229,84 @@ fn node(network: &NetworkSpec, rules: &mut Rules) {
     );
 }
 
-/// The load balancers of the API server, each with its path in the spec.
-fn balancers(spec: &AWSClusterSpec) -> Vec<(&'static str, LoadBalancerSpec)> {
-    let first = spec.effective_control_plane_load_balancer();
+/// A load balancer of the API server, with its path in the spec and the ports that lead to the API.
+struct Balancer {
+    path: &'static str,
+    spec: LoadBalancerSpec,
+    ports: Vec<i64>,
+}
+
+/// The load balancers of the API server. `port` is that which the Cluster names.
+fn balancers(spec: &AWSClusterSpec, port: i64) -> Vec<Balancer> {
+    let first = Balancer {
+        path: "controlPlaneLoadBalancer",
+        spec: spec.effective_control_plane_load_balancer(),
+        ports: client_ports(spec, port),
+    };
     let second = spec.secondary_control_plane_load_balancer.clone();
-    let second = second.map(|balancer| ("secondaryControlPlaneLoadBalancer", balancer));
-    let all = [("controlPlaneLoadBalancer", first)].into_iter().chain(second);
-    all.filter(|(_, balancer)| balancer.load_balancer_type != LoadBalancerType::Disabled)
+    let second = second.map(|second| Balancer {
+        path: "secondaryControlPlaneLoadBalancer",
+        spec: second,
+        ports: vec![instance_port(spec, port)],
+    });
+    let all = std::iter::once(first).chain(second);
+    all.filter(|balancer| balancer.spec.load_balancer_type != LoadBalancerType::Disabled)
         .collect()
 }
 
-/// Nodes reach an internal load balancer from the VPC, and an internet-facing one by the NAT gateways. Others reach either
-/// of them as the spec says, or else from anywhere.
+/// The ports by which clients reach the first load balancer: the one that the Cluster names, and that of the endpoint,
+/// which nodes and kubeconfigs have.
+fn client_ports(spec: &AWSClusterSpec, port: i64) -> Vec<i64> {
+    let of_endpoint = spec.endpoint().map(|(_, of_endpoint)| i64::from(of_endpoint));
+    let has_balancer = spec.effective_control_plane_load_balancer().load_balancer_type != LoadBalancerType::Disabled;
+    let of_endpoint = of_endpoint.filter(|of_endpoint| has_balancer && *of_endpoint != port);
+    std::iter::once(port).chain(of_endpoint).collect()
+}
+
+/// The ports of the API servers behind the first load balancer.
+fn server_ports(spec: &AWSClusterSpec, port: i64) -> Vec<i64> {
+    let ports = client_ports(spec, port).into_iter();
+    ports.map(|port| instance_port(spec, port)).collect()
+}
+
+/// Nodes reach an internal load balancer from the VPC, and an internet-facing one by the NAT gateways. Others reach
+/// either of them as the spec says, or else from anywhere.
 fn api_load_balancer(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
-    let balancers = balancers(spec);
-    for (_, balancer) in &balancers {
-        let from = match balancer.scheme {
+    let balancers = balancers(spec, port);
+    for Balancer { spec, ports, .. } in &balancers {
+        let from = match spec.scheme {
             LoadBalancerScheme::Internal => Origin::Vpc,
             LoadBalancerScheme::InternetFacing => Origin::NatGateways,
         };
-        rules.add(API, &tcp(port), from);
+        for port in ports {
+            rules.add(API, &tcp(*port), from.clone());
+        }
     }
-    for (name, balancer) in &balancers {
-        rules.add_all(&format!("{name}.ingressRules"), &balancer.ingress_rules);
+    for Balancer { path, spec, .. } in &balancers {
+        rules.add_all(&format!("{path}.ingressRules"), &spec.ingress_rules);
     }
-    let has_rules = balancers.iter().any(|(_, balancer)| !balancer.ingress_rules.is_empty());
-    if !balancers.is_empty() && !has_rules {
-        rules.add_range("", API, &tcp(port), ANY);
+    if balancers.iter().all(|balancer| balancer.spec.ingress_rules.is_empty()) {
+        for port in balancers.iter().flat_map(|balancer| &balancer.ports) {
+            rules.add_range("", API, &tcp(*port), ANY);
+        }
     }
 }
 
 /// What network load balancers send to the control plane: with their own addresses, or with those of the clients.
 fn load_balancer_traffic(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
-    for (_, balancer) in balancers(spec) {
-        if balancer.load_balancer_type != LoadBalancerType::Nlb {
-            continue;
-        }
-        let additional = balancer.additional_listeners.iter().map(|listener| listener.port);
-        for port in std::iter::once(port).chain(additional) {
-            if balancer.preserve_client_ip {
+    let balancers = balancers(spec, port).into_iter();
+    for Balancer { spec, ports, .. } in balancers.filter(|balancer| is_network(&balancer.spec)) {
+        let additional = spec.additional_listeners.iter().map(|listener| listener.port);
+        for port in ports.into_iter().chain(additional) {
+            if spec.preserve_client_ip {
                 rules.add_range("", LOAD_BALANCER_TRAFFIC, &tcp(port), ANY);
             } else {
                 rules.add(LOAD_BALANCER_TRAFFIC, &tcp(port), Origin::Vpc);
             }
         }
     }
+}
+
+fn is_network(spec: &LoadBalancerSpec) -> bool {
+    spec.load_balancer_type == LoadBalancerType::Nlb
 }

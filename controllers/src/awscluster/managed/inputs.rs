@@ -13,6 +13,7 @@ use capa_cloud::ec2;
 use ipnet::Ipv4Net;
 
 use super::balancers::{self, Place, Places, WantedLoadBalancer};
+use super::classic_balancer::{self, WantedClassicLoadBalancer};
 use super::ingress::{self, WantedRule};
 use super::layout::{self, default_subnets};
 use super::names::{MOST_TAGS, Names};
@@ -75,11 +76,13 @@ pub(crate) struct Inputs {
     /// One for each zone with private subnets.
     pub(crate) nat_gateways: Vec<WantedNatGateway>,
     pub(crate) security_groups: Vec<WantedSecurityGroup>,
+    /// The network load balancers.
     pub(crate) load_balancers: Vec<WantedLoadBalancer>,
+    pub(crate) classic_load_balancer: Option<WantedClassicLoadBalancer>,
     /// Host and port of the endpoint in the spec.
     pub(crate) endpoint: Option<(String, i32)>,
-    /// The load balancer whose address is or becomes the endpoint, whatever type the spec asks for by now.
-    pub(crate) endpoint_load_balancer: Ref,
+    /// The load balancers whose address can be or become the endpoint, whatever type the spec asks for by now.
+    pub(crate) endpoint_load_balancers: [Ref; 2],
     /// The zones of the default subnets; empty where the spec lists the subnets.
     pub(crate) zones: Vec<String>,
     /// What is wrong with the spec.
@@ -111,7 +114,7 @@ impl Inputs {
         };
         let mut inputs = Self {
             internet_gateway: Ref::new(Kind::InternetGateway, names.internet_gateway()),
-            endpoint_load_balancer: balancers::of_endpoint(spec, &names),
+            endpoint_load_balancers: balancers::of_endpoint(spec, &names),
             internet_gateway_tags: names.common_tags(&names.internet_gateway(), &Tags::new()),
             hostname_type: vpc_spec.private_dns_hostname_type_on_launch,
             names,
@@ -120,6 +123,7 @@ impl Inputs {
             nat_gateways: vec![],
             security_groups: vec![],
             load_balancers: vec![],
+            classic_load_balancer: None,
             endpoint: spec.endpoint().map(|(host, port)| (host.to_owned(), port)),
             zones: vec![],
             problems: vec![],
@@ -132,6 +136,18 @@ impl Inputs {
         inputs.add_load_balancers(&cluster.spec, known.api_server_port);
         inputs.check_tags(cluster, &vpc_spec);
         inputs
+    }
+
+    /// The load balancer whose address is to be the endpoint.
+    pub(crate) fn endpoint_load_balancer(&self) -> Option<&Ref> {
+        let classic = self.classic_load_balancer.as_ref().map(|balancer| &balancer.target);
+        let mut network = self.load_balancers.iter();
+        let network = || {
+            network
+                .find(|balancer| balancer.is_endpoint)
+                .map(|balancer| &balancer.target)
+        };
+        classic.or_else(network)
     }
 
     fn add_subnets(&mut self, cluster: &AWSCluster, vpc: &VpcSpec, known: &Known<'_>) -> Result<(), Problem> {
@@ -315,8 +331,8 @@ impl Inputs {
         }
     }
 
-    /// CAPA's choice: internet-facing load balancers are in public subnets, internal ones in private subnets, or in public
-    /// ones where there are no others.
+    /// CAPA's choice: internet-facing load balancers are in public subnets, internal ones in private subnets, or in
+    /// public ones where there are no others.
     fn add_load_balancers(&mut self, spec: &AWSClusterSpec, port: i64) {
         let mut internal = self.places(false);
         if internal.is_empty() {
@@ -326,9 +342,14 @@ impl Inputs {
             internet_facing: self.places(true),
             internal,
         };
-        let (balancers, problems) = balancers::wanted(spec, &self.names, port, &places);
+        let of_servers = classic_balancer::instance_port(spec, port);
+        let (balancers, problems) = balancers::wanted(spec, &self.names, of_servers, &places);
         self.load_balancers = balancers;
         self.problems.extend(problems);
+        if let Some((balancer, problems)) = classic_balancer::wanted(spec, &self.names, port, &places) {
+            self.classic_load_balancer = Some(balancer);
+            self.problems.extend(problems);
+        }
     }
 
     /// The first subnet of each zone.

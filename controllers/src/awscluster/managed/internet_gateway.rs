@@ -9,7 +9,7 @@ use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
-use super::reference::{Id, Kind, Ref};
+use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
 
 /// The planner of the internet gateway.
 pub(super) const PLANNER: Planner = Planner {
@@ -23,8 +23,8 @@ pub(super) const PLANNER: Planner = Planner {
     plan,
 };
 
-/// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts. The others
-/// enter under their ids, and go with the cluster.
+/// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts. The
+/// others enter under their ids, and go with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(gateways) = seen.ec2.internet_gateways.got() else {
         return;
@@ -127,7 +127,7 @@ fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>,
             vpc: Id::from(vpc),
         };
         // The addresses of NAT gateways and load balancers are reached by it.
-        let users = scene.recorded(&[Kind::NatGateway, Kind::LoadBalancer]);
+        let users = [scene.recorded(&[Kind::NatGateway]), scene.recorded(&LOAD_BALANCERS)].concat();
         plan.step_after(&attachment, Why::Unwanted, call, users);
     }
     let call = Call::DeleteInternetGateway { gateway: Id::from(id) };

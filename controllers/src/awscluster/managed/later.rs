@@ -51,13 +51,12 @@ pub(super) fn not_offered(spec: &AWSClusterSpec) -> Option<String> {
 /// Why the provider does not make all parts of a cluster with this spec; `None` if it does.
 pub(super) fn made_later(spec: &AWSClusterSpec) -> Option<String> {
     let kind = match spec.effective_control_plane_load_balancer().load_balancer_type {
-        LoadBalancerType::Nlb | LoadBalancerType::Disabled => return None,
-        LoadBalancerType::Classic => "classic, which is the default,",
+        LoadBalancerType::Classic | LoadBalancerType::Nlb | LoadBalancerType::Disabled => return None,
         LoadBalancerType::Elb => "elb",
         LoadBalancerType::Alb => "alb",
     };
     Some(format!(
         "this release creates no load balancer of the type {kind} for a managed cluster: set \
-         controlPlaneLoadBalancer.loadBalancerType: nlb"
+         controlPlaneLoadBalancer.loadBalancerType: nlb or classic"
     ))
 }

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
 use capa_cloud::managed::Observed;
 
+use super::attachments::{self, Shown};
 use super::attributes::differing;
-use super::balancers::{Place, WantedLoadBalancer};
+use super::balancers::WantedLoadBalancer;
+use super::endpoint::{self, Address};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
@@ -49,19 +50,21 @@ fn wanted(inputs: &Inputs) -> Vec<Ref> {
     balancers.cloned().chain(target_group::wanted(inputs)).collect()
 }
 
-/// The names of the load balancers that the spec asks for, and of those that are recorded or may have target groups.
+/// The names of the load balancers that the spec asks for, that are recorded or may have target groups, and that the
+/// endpoint is the address of.
 pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     let wanted = inputs.load_balancers.iter().map(|balancer| &balancer.target);
-    let of_groups = ledger
-        .of_kind(Kind::TargetGroup)
-        .map(|_| &inputs.endpoint_load_balancer);
-    let all = wanted.chain(ledger.of_kind(Kind::LoadBalancer)).chain(of_groups);
+    let of_endpoint = endpoint::of(inputs).filter(|target| target.kind == Kind::LoadBalancer);
+    let [network, _] = &inputs.endpoint_load_balancers;
+    let of_groups = ledger.of_kind(Kind::TargetGroup).map(|_| network);
+    let recorded = ledger.of_kind(Kind::LoadBalancer);
+    let all = wanted.chain(recorded).chain(of_endpoint).chain(of_groups);
     let names: BTreeSet<&String> = all.map(|target| &target.name).collect();
     names.into_iter().cloned().collect()
 }
 
-/// Compares the ledger with the look. A load balancer is the cluster's by its tag, and is the wanted one by its name, which
-/// is unique.
+/// Compares the ledger with the look. A load balancer is the cluster's by its tag, and is the wanted one by its name,
+/// which is unique.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(balancers) = seen.elb.load_balancers.got() else {
         return;
@@ -89,7 +92,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     for wanted in &scene.inputs.load_balancers {
         let target = &wanted.target;
         // A load balancer that works stays as it is until the spec is right.
-        if scene.inputs.problems.iter().any(|problem| problem.target == *target) {
+        let is_wrong = scene.inputs.problems.iter().any(|problem| problem.target == *target);
+        if is_wrong || (wanted.is_endpoint && endpoint::has_another(scene, target)) {
             continue;
         }
         match scene.standing(target) {
@@ -124,25 +128,22 @@ pub(super) fn shown<'a>(scene: &Scene<'a>, arn: &str) -> Option<&'a LoadBalancer
     balancers.find(|balancer| balancer.arn == arn)
 }
 
-/// The load balancer whose address is to be the endpoint, once it takes connections.
-pub(super) fn endpoint<'a>(scene: &Scene<'a>) -> Option<(&'a WantedLoadBalancer, &'a LoadBalancer)> {
+/// The address that can become the endpoint, once the load balancer takes connections.
+pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
     let mut all = scene.inputs.load_balancers.iter();
     let wanted = all.find(|balancer| balancer.is_endpoint)?;
     let Standing::Shown(arn) = scene.standing(&wanted.target) else {
         return None;
     };
     let balancer = shown(scene, arn)?;
-    let is_working = balancer.state == LoadBalancerState::Active && !balancer.dns_name.is_empty();
+    let is_wanted = balancer.scheme == wanted.scheme && !balancer.dns_name.is_empty();
+    let is_working = is_wanted && balancer.state == LoadBalancerState::Active;
     let api = wanted.listeners.first()?;
-    (is_working && listener::is_there(scene, arn, api)).then_some((wanted, balancer))
-}
-
-/// The published endpoint, if it is the address of this load balancer: AWS makes the address of the name and of random
-/// letters, as in `dev-0a1b2c.elb.eu-west-1.amazonaws.com`.
-fn own_address<'a>(scene: &Scene<'a>, wanted: &WantedLoadBalancer) -> Option<&'a str> {
-    let (host, _) = scene.inputs.endpoint.as_ref().filter(|_| wanted.is_endpoint)?;
-    let rest = host.strip_prefix(wanted.target.name.as_str())?;
-    (rest.starts_with('-') && rest.contains(".elb.")).then_some(host)
+    (is_working && listener::is_there(scene, arn, api)).then_some(Address {
+        target: &wanted.target,
+        host: &balancer.dns_name,
+        has_to_resolve: wanted.has_to_resolve,
+    })
 }
 
 fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
@@ -156,39 +157,20 @@ fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::Conflict, message);
     }
-    if let Some(address) = own_address(scene, wanted) {
-        let message = format!(
-            "the load balancer {name} does not exist any more, and no other one would have its address {address}, which \
-             is the endpoint of the cluster: delete the Cluster, and create it again"
-        );
-        return plan.problem(target, Reason::Failed, message);
+    if wanted.is_endpoint && endpoint::is_lost(scene, target, plan) {
+        return;
     }
-    if wanted.places.is_empty() {
-        let message = format!("no subnet of the cluster can have the load balancer {name}: list subnets for it");
-        return plan.problem(target, Reason::InvalidSpec, message);
-    }
+    let Some(subnets) = attachments::subnets(target, &wanted.places, plan) else {
+        return;
+    };
     let call = Call::CreateLoadBalancer {
         name: name.clone(),
         scheme: wanted.scheme,
-        subnets: wanted.places.iter().map(|place| place.subnet.clone()).collect(),
-        security_groups: security_groups(wanted),
+        subnets,
+        security_groups: attachments::security_groups(&wanted.additional_security_groups),
         tags: wanted.tags.clone(),
     };
-    // Public addresses are reached by the internet gateway. Nothing is made before the VPC.
-    let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
-    let after = [
-        scene.inputs.vpc.target.clone(),
-        scene.inputs.internet_gateway.clone(),
-        attachment,
-    ];
-    plan.step_after(target, Why::Missing, call, after);
-}
-
-/// The security groups: CAPA attaches the group of the spec's role beside those that the spec lists.
-fn security_groups(wanted: &WantedLoadBalancer) -> Vec<Id> {
-    let own = Ref::new(Kind::SecurityGroup, SecurityGroupRole::ApiserverLb.as_str());
-    let additional = wanted.additional_security_groups.iter().map(|id| Id::Known(id.clone()));
-    additional.chain([Id::Of(own)]).collect()
+    plan.step_after(target, Why::Missing, call, attachments::needed(scene));
 }
 
 fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Plan) {
@@ -213,8 +195,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Pl
         LoadBalancerState::Active => {}
     }
     keep_attributes(wanted, balancer, plan);
-    keep_security_groups(scene, wanted, balancer, plan);
-    keep_subnets(scene, wanted, balancer, plan);
+    keep_attachments(scene, wanted, balancer, plan);
 }
 
 fn keep_attributes(wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
@@ -229,67 +210,36 @@ fn keep_attributes(wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &
     plan.step(&wanted.target.part(Kind::LoadBalancerAttributes), why, call);
 }
 
-/// A load balancer without security groups never gets any.
-fn keep_security_groups(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
-    let groups = security_groups(wanted);
-    let ids: Option<BTreeSet<&str>> = groups.iter().map(|id| scene.ledger.resolve(id)).collect();
-    let shown: BTreeSet<&str> = balancer.security_group_ids.iter().map(String::as_str).collect();
-    let Some(ids) = ids.filter(|ids| !shown.is_empty() && *ids != shown) else {
-        return;
-    };
-    let why = Why::Differs {
-        field: "securityGroups",
-        is: in_words(&shown),
-        wanted: in_words(&ids),
-    };
-    let call = Call::SetSecurityGroups {
-        load_balancer: Id::from(balancer.arn.as_str()),
-        security_groups: groups,
-    };
-    plan.step(&wanted.target.part(Kind::LoadBalancerAttributes), why, call);
-}
-
-/// A load balancer keeps the subnets that it has: others would give it other addresses. It gets one in each zone that it
-/// lacks.
-fn keep_subnets(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
-    let mut shown = balancer.subnets.values();
-    let is_missing = |place: &&Place| {
-        let id = scene.ledger.resolve(&place.subnet);
-        let has_subnet = shown.clone().any(|subnet| id == Some(subnet));
-        let zone = place.zone.as_deref().or_else(|| zone_of(scene, id?));
-        !has_subnet && !zone.is_some_and(|zone| balancer.subnets.contains_key(zone))
-    };
-    let missing: Vec<&Id> = wanted
-        .places
+fn keep_attachments(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
+    let target = wanted.target.part(Kind::LoadBalancerAttributes);
+    let load_balancer = || Id::from(balancer.arn.as_str());
+    let (zones, present): (Vec<&str>, Vec<&str>) = balancer
+        .subnets
         .iter()
-        .filter(is_missing)
-        .map(|place| &place.subnet)
-        .collect();
-    let ids: BTreeSet<&str> = missing.iter().filter_map(|id| scene.ledger.resolve(id)).collect();
-    if ids.is_empty() {
-        return;
+        .map(|(zone, subnet)| (zone.as_str(), subnet.as_str()))
+        .unzip();
+    let shown = Shown {
+        subnets: &present,
+        zones: &zones,
+        security_groups: &balancer.security_group_ids,
+    };
+    let groups = attachments::other_security_groups(scene, &wanted.additional_security_groups, shown);
+    // A load balancer without security groups never gets any.
+    if let Some((security_groups, why)) = groups.filter(|_| !balancer.security_group_ids.is_empty()) {
+        let call = Call::SetSecurityGroups {
+            load_balancer: load_balancer(),
+            security_groups,
+        };
+        plan.step(&target, why, call);
     }
-    let why = Why::Differs {
-        field: "subnets",
-        is: in_words(&shown.by_ref().map(String::as_str).collect()),
-        wanted: format!("those and {}", in_words(&ids)),
-    };
-    let present = balancer.subnets.values().map(|subnet| Id::Known(subnet.clone()));
-    let call = Call::SetSubnets {
-        load_balancer: Id::from(balancer.arn.as_str()),
-        subnets: present.chain(missing.into_iter().cloned()).collect(),
-    };
-    plan.step(&wanted.target.part(Kind::LoadBalancerAttributes), why, call);
-}
-
-fn zone_of<'a>(scene: &Scene<'a>, subnet: &str) -> Option<&'a str> {
-    let mut subnets = scene.seen.ec2.subnets.got()?.iter();
-    let shown = subnets.find(|shown| shown.id == subnet);
-    shown.map(|shown| shown.zone.as_str())
-}
-
-fn in_words(ids: &BTreeSet<&str>) -> String {
-    ids.iter().copied().collect::<Vec<_>>().join(", ")
+    if let Some((missing, why)) = attachments::missing_subnets(scene, &wanted.places, shown) {
+        let present = present.into_iter().map(Id::from);
+        let call = Call::SetSubnets {
+            load_balancer: load_balancer(),
+            subnets: present.chain(missing).collect(),
+        };
+        plan.step(&target, why, call);
+    }
 }
 
 /// The spec may not ask for the second load balancer any more. The first one stays, whatever type the spec asks for.
@@ -300,14 +250,7 @@ fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
         let Some(arn) = scene.deletable(target, plan) else {
             continue;
         };
-        if *target == scene.inputs.endpoint_load_balancer {
-            let message = format!(
-                "the cluster has the network load balancer {}, whose type does not change: set loadBalancerType of \
-                 controlPlaneLoadBalancer back to nlb",
-                target.name
-            );
-            plan.problem(target, Reason::InvalidSpec, message);
-        } else {
+        if !endpoint::stays(scene, target, plan) {
             delete_one(target, arn, plan);
         }
     }

@@ -4,9 +4,13 @@
 //! call makes is used in a later pass, when a look shows it. A deletion is a plan in which nothing is wanted. Only this
 //! module holds access to AWS that can write for a cluster.
 
+mod attachments;
 mod attributes;
 mod balancers;
+mod classic_balancer;
+mod classic_load_balancer;
 mod condition;
+mod endpoint;
 mod ingress;
 mod inputs;
 mod internet_gateway;
@@ -184,8 +188,8 @@ fn region(cluster: &AWSCluster) -> Result<&str, (Reason, String)> {
     }
 }
 
-/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone goes on: its owner reference has the name, or
-/// its label, if the VPC is recorded by that name. Anybody can write a label.
+/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone goes on: its owner reference has the name,
+/// or its label, if the VPC is recorded by that name. Anybody can write a label.
 fn cluster_name<'a>(cluster: &'a AWSCluster, owner: Option<&'a Cluster>) -> Option<&'a str> {
     if let Some(owner) = owner {
         return owner.metadata.name.as_deref();
@@ -220,7 +224,8 @@ async fn session(
     Ok(context.clouds.managed(&identity, region))
 }
 
-/// The account of the credentials, which is that of the first pass: with another account, everything would look deleted.
+/// The account of the credentials, which is that of the first pass: with another account, everything would look
+/// deleted.
 async fn account(cluster: &AWSCluster, cloud: &dyn ManagedCloud) -> Result<String, Stopped> {
     let account_id = cloud
         .account_id()
@@ -270,7 +275,7 @@ impl Pass<'_> {
                 pass::suspect_each_kind(&mut ledger, now);
             }
         }
-        let seen = match pass::look(cloud, &inputs, &ledger).await {
+        let seen = match pass::look(cloud, &inputs, &ledger, self.is_deleted).await {
             Ok(seen) => seen,
             Err(error) => {
                 let stopped = unanswered(ConditionType::IdentityReady, &error);
@@ -358,8 +363,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The address of the load balancer becomes the endpoint of the cluster once it takes connections, and never another
-    /// one after that: nodes and kubeconfigs have it.
+    /// The address of the load balancer becomes the endpoint of the cluster once it takes connections, and never
+    /// another one after that: nodes and kubeconfigs have it.
     async fn publish_endpoint(
         &self,
         cluster: AWSCluster,
@@ -373,20 +378,21 @@ impl Pass<'_> {
         if self.is_deleted || !cluster.spec.control_plane_endpoint.as_ref().is_none_or(is_empty) {
             return Ok(cluster);
         }
-        let Some((wanted, balancer)) = load_balancer::endpoint(scene) else {
+        let address = load_balancer::address(scene).or_else(|| classic_load_balancer::address(scene));
+        let Some(address) = address else {
             return Ok(cluster);
         };
-        let host = &balancer.dns_name;
-        if wanted.has_to_resolve && !self.checked.cloud.resolves(host).await {
+        let host = address.host;
+        if address.has_to_resolve && !self.checked.cloud.resolves(host).await {
             let message = format!(
                 "the name {host} does not resolve yet where the manager runs; if it never will, set \
                  controlPlaneLoadBalancer.dnsResolutionCheck: None"
             );
-            plan.wait(&wanted.target, Reason::WaitingForDNSName, message);
+            plan.wait(address.target, Reason::WaitingForDNSName, message);
             return Ok(cluster);
         }
         let endpoint = ControlPlaneEndpoint {
-            host: Some(host.clone()),
+            host: Some(host.to_owned()),
             port: i32::try_from(self.checked.api_server_port).ok(),
         };
         Ok(self.context.kubernetes.publish_endpoint(&cluster, &endpoint).await?)

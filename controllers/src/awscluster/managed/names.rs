@@ -1,5 +1,5 @@
-//! The names and tags of what a managed cluster owns. They equal CAPA's, so that each provider can take over the other's
-//! clusters (`pkg/cloud/services/network` and `api/v1beta2/tags.go` of CAPA v2.13). Pure.
+//! The names and tags of what a managed cluster owns. They equal CAPA's, so that each provider can take over the
+//! other's clusters (`pkg/cloud/services/network` and `api/v1beta2/tags.go` of CAPA v2.13). Pure.
 
 use blake2::Blake2b;
 use blake2::digest::consts::U28;
@@ -79,6 +79,11 @@ impl Names {
     /// The name of a network load balancer without a name in the spec.
     pub(crate) fn load_balancer(&self) -> String {
         generated(&format!("{}-{}", self.namespace, self.cluster))
+    }
+
+    /// The name of a Classic Load Balancer without a name in the spec.
+    pub(crate) fn classic_load_balancer(&self) -> String {
+        generated(&self.cluster)
     }
 
     /// The name of the target group for a port of a load balancer. CAPA takes random letters in place of the hash, and
@@ -181,7 +186,8 @@ fn class(is_public: bool) -> &'static str {
     if is_public { "public" } else { "private" }
 }
 
-/// The name that CAPA generates for a load balancer (`GenerateELBName` of CAPA v2.13): a hash where it would be too long.
+/// The name that CAPA generates for a load balancer (`GenerateELBName` of CAPA v2.13): a hash where it would be too
+/// long.
 fn generated(text: &str) -> String {
     let name = format!("{}-apiserver", text.replace('.', "-"));
     if name.len() <= MOST_CHARACTERS {

@@ -13,8 +13,8 @@ use super::reference::{Kind, Ref};
 /// The most targets of the control plane in a network.
 const MOST_TARGETS: usize = 8;
 
-/// The network, as far as it is known. `None` while AWS does not show the VPC, and while the spec is wrong: then what was
-/// published before stays.
+/// The network, as far as it is known. `None` while AWS does not show the VPC, and while the spec is wrong: then what
+/// was published before stays.
 pub(super) fn network(
     scene: &Scene<'_>,
     spec: &AWSClusterSpec,
@@ -80,27 +80,42 @@ fn security_groups(scene: &Scene<'_>) -> Option<NetworkSecurityGroups> {
     })
 }
 
-/// The target groups of control plane machines: those of the spec, and those that were published `before` and exist
-/// still. Without any, the load balancer that is to have one.
+/// The targets of control plane machines: those of the spec, and those that were published `before` and exist still.
+/// Without any, the load balancer that is to have one.
 fn targets(scene: &Scene<'_>, before: &[ControlPlaneTarget]) -> (Vec<ControlPlaneTarget>, Option<String>) {
-    let balancers = scene.inputs.load_balancers.iter();
+    let inputs = scene.inputs;
+    let balancers = inputs.load_balancers.iter();
     let listeners = balancers.clone().flat_map(|balancer| &balancer.listeners);
-    let wanted = listeners.filter_map(|listener| scene.ledger.id(&listener.group.target));
-    let known = scene.ledger.of_kind(Kind::TargetGroup);
-    let known: Vec<&str> = known.filter_map(|target| scene.ledger.id(target)).collect();
-    let published = before.iter().filter_map(|target| target.target_group_arn.as_deref());
-    let published = published.filter(|arn| known.contains(arn));
+    let groups = listeners.map(|listener| &listener.group.target);
+    let classic = inputs.classic_load_balancer.iter().map(|balancer| &balancer.target);
+    let wanted = classic.chain(groups).filter_map(|reference| target(scene, reference));
+    let known = [Kind::TargetGroup, Kind::ClassicLoadBalancer].map(|kind| scene.ledger.of_kind(kind));
+    let known: Vec<_> = known
+        .into_iter()
+        .flatten()
+        .filter_map(|reference| target(scene, reference))
+        .collect();
+    let published = before.iter().filter(|target| known.contains(target)).cloned();
     let mut targets: Vec<ControlPlaneTarget> = vec![];
-    for arn in wanted.chain(published).map(str::to_owned) {
-        let target = ControlPlaneTarget {
-            target_group_arn: Some(arn),
-            ..ControlPlaneTarget::default()
-        };
+    for target in wanted.chain(published) {
         if !targets.contains(&target) && targets.len() < MOST_TARGETS {
             targets.push(target);
         }
     }
-    let pending = balancers.map(|balancer| balancer.target.to_string()).next();
-    let pending = pending.filter(|_| targets.is_empty());
+    let pending = inputs.endpoint_load_balancer();
+    let pending = pending.or_else(|| balancers.map(|balancer| &balancer.target).next());
+    let pending = pending.filter(|_| targets.is_empty()).map(Ref::to_string);
     (targets, pending)
+}
+
+/// The target that a target group or a classic load balancer is, once it exists.
+fn target(scene: &Scene<'_>, reference: &Ref) -> Option<ControlPlaneTarget> {
+    let id = scene.ledger.id(reference).map(str::to_owned)?;
+    let is_classic = reference.kind == Kind::ClassicLoadBalancer;
+    let (classic_load_balancer_name, target_group_arn) = if is_classic { (Some(id), None) } else { (None, Some(id)) };
+    Some(ControlPlaneTarget {
+        classic_load_balancer_name,
+        target_group_arn,
+        ..ControlPlaneTarget::default()
+    })
 }

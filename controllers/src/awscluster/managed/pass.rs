@@ -14,7 +14,7 @@ use super::plan::{Plan, Step, Why};
 use super::planners;
 use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
-use super::{load_balancer, target_group};
+use super::{classic_load_balancer, load_balancer, target_group};
 
 /// The codes by which AWS says that something is there already: the next look shows it.
 const IS_THERE: [&str; 4] = [
@@ -88,7 +88,8 @@ impl Wave {
         opens
     }
 
-    /// Makes the calls, and records their answers in the ledger. `in_use` is the reason where something uses what is to be deleted.
+    /// Makes the calls, and records their answers in the ledger. `in_use` is the reason where something uses what is to
+    /// be deleted.
     pub(super) async fn take(
         self,
         cloud: &dyn ManagedCloud,
@@ -163,7 +164,7 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
             error.class.reason(),
             "no answer; the provider looks for what the call may have made",
         ),
-        class => (class.reason(), quota(code).unwrap_or_default()),
+        class => (class.reason(), quota(code, step.target.kind).unwrap_or_default()),
     };
     let message = if words.is_empty() {
         error.to_string()
@@ -190,16 +191,30 @@ fn done(step: &Step, ledger: &Ledger) -> EventDraft {
     EventDraft::normal(reason, format!("{}{id}{why}", step.target)).recorded()
 }
 
-/// A look at AWS, and the ledger compared with it.
-pub(super) async fn look(cloud: &dyn ManagedCloud, inputs: &Inputs, ledger: &Ledger) -> Result<Observed, CloudError> {
+/// A look at AWS.
+pub(super) async fn look(
+    cloud: &dyn ManagedCloud,
+    inputs: &Inputs,
+    ledger: &Ledger,
+    is_deleted: bool,
+) -> Result<Observed, CloudError> {
     let id = |target| ledger.id(target).map(str::to_owned);
+    let mut load_balancers = load_balancer::names(inputs, ledger);
+    let mut classic_load_balancers = classic_load_balancer::names(inputs, ledger);
+    // Load balancers of Services, of either generation, keep the VPC. Whoever has no load balancer may not look at any.
+    if is_deleted && load_balancers.is_empty() != classic_load_balancers.is_empty() {
+        let [network, classic] = &inputs.endpoint_load_balancers;
+        load_balancers.push(network.name.clone());
+        classic_load_balancers.push(classic.name.clone());
+    }
     let scope = Scope {
         cluster: inputs.names.cluster.clone(),
         vpc: id(&inputs.vpc.target),
         internet_gateway: id(&inputs.internet_gateway),
         addresses: recorded_ids(ledger, Kind::ElasticIp),
-        load_balancers: load_balancer::names(inputs, ledger),
+        load_balancers,
         target_groups: target_group::wanted(inputs).map(|target| target.name).collect(),
+        classic_load_balancers,
     };
     cloud.observe(&scope).await
 }
@@ -224,7 +239,7 @@ fn recorded_ids(ledger: &Ledger, kind: Kind) -> Vec<String> {
 }
 
 /// The quota that AWS names by this code, as Service Quotas calls it.
-fn quota(code: &str) -> Option<&'static str> {
+fn quota(code: &str, kind: Kind) -> Option<&'static str> {
     Some(match code {
         "VpcLimitExceeded" => "quota L-F678F1CE, VPCs per Region (5 by default), is reached",
         "InternetGatewayLimitExceeded" => "quota L-A4707A72, internet gateways per Region (5 by default), is reached",
@@ -236,6 +251,9 @@ fn quota(code: &str) -> Option<&'static str> {
         }
         "RulesPerSecurityGroupLimitExceeded" => {
             "quota L-0EA8095F, inbound or outbound rules per security group (60 by default), is reached"
+        }
+        "TooManyLoadBalancers" if kind == Kind::ClassicLoadBalancer => {
+            "quota L-E9E9831D, Classic Load Balancers per Region (20 by default), is reached"
         }
         "TooManyLoadBalancers" => "quota L-69A177A2, Network Load Balancers per Region (50 by default), is reached",
         "TooManyTargetGroups" => "quota L-B22855CB, Target Groups per Region (3,000 by default), is reached",

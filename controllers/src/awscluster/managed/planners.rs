@@ -7,7 +7,9 @@ use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::reference::Ref;
-use super::{internet_gateway, load_balancer, nat_gateway, route_table, security_group, subnet, vpc};
+use super::{
+    classic_load_balancer, internet_gateway, load_balancer, nat_gateway, route_table, security_group, subnet, vpc,
+};
 
 /// All planners. The ledger is compared in this order: what is in a VPC is found after the VPC.
 pub(super) const PLANNERS: &[Planner] = &[
@@ -18,6 +20,7 @@ pub(super) const PLANNERS: &[Planner] = &[
     route_table::PLANNER,
     security_group::PLANNER,
     load_balancer::PLANNER,
+    classic_load_balancer::PLANNER,
 ];
 
 /// Everything that the spec asks for.

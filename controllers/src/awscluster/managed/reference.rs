@@ -43,7 +43,14 @@ pub(crate) enum Kind {
     TargetGroupAttributes,
     /// A port of a load balancer.
     Listener,
+    /// A Classic Load Balancer.
+    ClassicLoadBalancer,
+    /// Everything about a Classic Load Balancer that can be changed.
+    ClassicLoadBalancerAttributes,
 }
+
+/// The load balancers of both generations.
+pub(crate) const LOAD_BALANCERS: [Kind; 2] = [Kind::LoadBalancer, Kind::ClassicLoadBalancer];
 
 impl Kind {
     /// Whether it is a resource of its own, which AWS gives an id.
@@ -57,7 +64,8 @@ impl Kind {
             | Self::RouteTable
             | Self::SecurityGroup
             | Self::LoadBalancer
-            | Self::TargetGroup => true,
+            | Self::TargetGroup
+            | Self::ClassicLoadBalancer => true,
             Self::VpcAttributes
             | Self::SubnetAttributes
             | Self::InternetGatewayAttachment
@@ -66,7 +74,8 @@ impl Kind {
             | Self::SecurityGroupRules
             | Self::LoadBalancerAttributes
             | Self::TargetGroupAttributes
-            | Self::Listener => false,
+            | Self::Listener
+            | Self::ClassicLoadBalancerAttributes => false,
         }
     }
 
@@ -91,6 +100,8 @@ impl Kind {
             Self::TargetGroup => "target group",
             Self::TargetGroupAttributes => "attributes of target group",
             Self::Listener => "listener",
+            Self::ClassicLoadBalancer => "classic load balancer",
+            Self::ClassicLoadBalancerAttributes => "attributes of classic load balancer",
         }
     }
 }

@@ -15,7 +15,7 @@ use super::ledger::{Ledger, Standing};
 use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
-use super::reference::{Id, Kind, Ref};
+use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
 
 /// The most rules of a group, unless AWS has raised the quota.
 const MOST_RULES: usize = 60;
@@ -38,8 +38,8 @@ pub(super) const PLANNER: Planner = Planner {
     plan,
 };
 
-/// Compares the ledger with the look. A group is the cluster's by its tag, and is the wanted one by its name. Others enter
-/// under their ids, and go with the cluster.
+/// Compares the ledger with the look. A group is the cluster's by its tag, and is the wanted one by its name. Others
+/// enter under their ids, and go with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.ec2.security_groups.got() else {
         return;
@@ -114,8 +114,8 @@ fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
     plan.step(&wanted.target, Why::Missing, call);
 }
 
-/// Admits what is missing, and removes what the spec does not name. What a missing rule replaces is removed after that, so
-/// that nothing is closed in between.
+/// Admits what is missing, and removes what the spec does not name. What a missing rule replaces is removed after that,
+/// so that nothing is closed in between.
 fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &mut Plan) {
     let Some(group) = shown(scene, |group| group.id == id) else {
         return;
@@ -244,7 +244,8 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
     }
 }
 
-/// The addresses of the NAT gateways: those that the spec asks for, and those of zones that left it, where machines may live.
+/// The addresses of the NAT gateways: those that the spec asks for, and those of zones that left it, where machines may
+/// live.
 fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
     let wanted = scene.inputs.nat_gateways.iter().map(|gateway| &gateway.address);
     let is_in_use = |address: &&Ref| {
@@ -268,7 +269,7 @@ fn public_ip<'a>(scene: &Scene<'a>, address: &Ref) -> Option<&'a str> {
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let groups = scene.recorded(&[Kind::SecurityGroup]);
     let rules = groups.iter().map(|group| group.part(Kind::SecurityGroupRules));
-    let users: Vec<Ref> = rules.chain(scene.recorded(&[Kind::LoadBalancer])).collect();
+    let users: Vec<Ref> = rules.chain(scene.recorded(&LOAD_BALANCERS)).collect();
     for target in scene.ledger.of_kind(Kind::SecurityGroup) {
         let Some(id) = scene.deletable(target, plan) else {
             continue;

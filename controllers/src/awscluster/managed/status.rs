@@ -19,7 +19,8 @@ use super::problem::Problem;
 use super::taken::Taken;
 use crate::pause::not_paused;
 
-/// The age of a deletion at which what is still in use blocks it: interfaces of deleted load balancers live for minutes.
+/// The age of a deletion at which what is still in use blocks it: interfaces of deleted load balancers live for
+/// minutes.
 const IN_USE: Duration = Duration::from_mins(10);
 
 /// The reason of what cannot be deleted because something uses it.
@@ -49,8 +50,8 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// The summary of a pass. `endpoint` is what the status says of it, and `later` which part of the cluster this release
-    /// does not make.
+    /// The summary of a pass. `endpoint` is what the status says of it, and `later` which part of the cluster this
+    /// release does not make.
     pub(super) fn of(
         scene: &Scene<'_>,
         plan: &Plan,
@@ -149,12 +150,12 @@ fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -
     }
 }
 
-/// `Ready` of a provisioned cluster. While it is False, no MachineHealthCheck of the cluster does anything: so it falls only
-/// where what is lost does not come back.
+/// `Ready` of a provisioned cluster. While it is False, no MachineHealthCheck of the cluster does anything: so it falls
+/// only where what is lost does not come back.
 fn ready_again(scene: &Scene<'_>, plan: &Plan) -> ConditionUpdate {
     let is_lasting = |problem: &&Problem| match problem.reason {
         Reason::NotFound | Reason::NotOwned | Reason::Conflict => problem.target == scene.inputs.vpc.target,
-        Reason::Failed => problem.target == scene.inputs.endpoint_load_balancer,
+        Reason::Failed => scene.inputs.endpoint_load_balancers.contains(&problem.target),
         _ => false,
     };
     match plan.problems.iter().find(is_lasting) {
@@ -165,11 +166,9 @@ fn ready_again(scene: &Scene<'_>, plan: &Plan) -> ConditionUpdate {
 
 /// Whether the address of the API server is known. `of_spec` is what the spec and the Cluster say.
 pub(super) fn endpoint(of_spec: ConditionUpdate, inputs: &Inputs) -> ConditionUpdate {
-    let mut balancers = inputs.load_balancers.iter();
-    match balancers.find(|balancer| balancer.is_endpoint) {
-        Some(balancer) if of_spec.reason == Reason::WaitingForEndpoint => {
-            let name = &balancer.target.name;
-            let message = format!("the load balancer {name} is not the endpoint yet: look at LoadBalancerReady");
+    match inputs.endpoint_load_balancer() {
+        Some(target) if of_spec.reason == Reason::WaitingForEndpoint => {
+            let message = format!("the {target} is not the endpoint yet: look at LoadBalancerReady");
             ConditionType::ControlPlaneEndpointReady.is_false(Reason::WaitingForEndpoint, message)
         }
         _ => of_spec,
@@ -182,8 +181,8 @@ pub(super) fn waiting_for_owner() -> Vec<ConditionUpdate> {
     vec![ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message)]
 }
 
-/// The status of a pass that did not look at AWS: everything that was known stays. So does a True `Ready`, unless no machine
-/// can be launched any more.
+/// The status of a pass that did not look at AWS: everything that was known stays. So does a True `Ready`, unless no
+/// machine can be launched any more.
 pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: Timestamp) -> AWSClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
     let was_ready = status.provisioned() && holds(&status.conditions, ConditionType::Ready);

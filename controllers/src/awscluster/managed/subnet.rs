@@ -10,7 +10,7 @@ use super::inputs::{Inputs, WantedSubnet, shown_name};
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
-use super::reference::{Id, Kind, Ref};
+use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
 
 /// The planner of the subnets.
 pub(super) const PLANNER: Planner = Planner {
@@ -138,15 +138,11 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
 }
 
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
+    let users = [scene.recorded(&[Kind::NatGateway]), scene.recorded(&LOAD_BALANCERS)].concat();
     for target in scene.ledger.of_kind(Kind::Subnet) {
         if let Some(id) = scene.deletable(target, plan) {
             let call = Call::DeleteSubnet { subnet: Id::from(id) };
-            plan.step_after(
-                target,
-                Why::Unwanted,
-                call,
-                scene.recorded(&[Kind::NatGateway, Kind::LoadBalancer]),
-            );
+            plan.step_after(target, Why::Unwanted, call, users.clone());
         }
     }
 }

@@ -144,6 +144,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         Kind::SecurityGroup,
         Kind::LoadBalancer,
         Kind::TargetGroup,
+        Kind::ClassicLoadBalancer,
     ]);
     plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
 }
@@ -166,12 +167,16 @@ fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
     let balancers = scene.seen.elb.load_balancers.got().into_iter().flatten();
     let balancers = balancers.filter(|balancer| balancer.vpc_id == vpc);
     let balancers = balancers.map(|balancer| (balancer.arn.as_str(), &balancer.tags));
+    let classic = scene.seen.elb.classic_load_balancers.got().into_iter().flatten();
+    let classic = classic.filter(|balancer| balancer.vpc_id == vpc);
+    let classic = classic.map(|balancer| (balancer.name.as_str(), &balancer.tags));
     let all = subnets
         .chain(gateways)
         .chain(nat_gateways)
         .chain(tables)
         .chain(groups)
-        .chain(balancers);
+        .chain(balancers)
+        .chain(classic);
     let is_foreign = |(id, tags): &(&str, &Tags)| !scene.inputs.names.owns(tags) && scene.ledger.with_id(id).is_none();
     all.filter(is_foreign).map(|(id, _)| id).collect()
 }

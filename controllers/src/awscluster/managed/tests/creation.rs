@@ -80,21 +80,23 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
         ConditionType::NatGatewaysReady,
         ConditionType::RouteTablesReady,
         ConditionType::ClusterSecurityGroupsReady,
+        ConditionType::LoadBalancerReady,
+        ConditionType::ControlPlaneEndpointReady,
         ConditionType::IdentityReady,
+        ConditionType::Ready,
     ] {
         assert_eq!(world.says(condition), "True/Ready", "{condition}");
     }
-    assert_eq!(world.says(ConditionType::Ready), "False/NotManagedYet");
-    assert!(world.message(ConditionType::Ready).contains("load balancer"));
-    assert!(!world.status().provisioned());
+    assert!(world.status().provisioned());
     let created = |reason: &str| world.reasons().iter().filter(|event| **event == reason).count();
     assert_eq!(created("SuccessfulCreateVpc"), 1);
     assert_eq!(created("SuccessfulCreateSubnet"), 6);
     assert_eq!(created("SuccessfulAttachInternetGateway"), 1);
+    assert_eq!(created("SuccessfulCreateLoadBalancer"), 1);
     let status = world.status();
     assert_eq!(status.account_id.as_deref(), Some("111122223333"));
     assert_eq!(status.zones, ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
-    assert_eq!(status.resources.len(), 24);
+    assert_eq!(status.resources.len(), 25);
     assert!(
         status
             .resources

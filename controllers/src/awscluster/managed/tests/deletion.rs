@@ -44,7 +44,11 @@ fn machines_keep_the_network_until_they_are_gone() {
     world.delete();
     world.rest();
     assert_eq!(world.account.calls(), calls);
-    assert_eq!(world.says(ConditionType::Ready), "False/DeletionBlocked");
+    assert_eq!(
+        world.says(ConditionType::Ready),
+        "True/DeletionBlocked",
+        "machines go on working"
+    );
     assert!(world.message(ConditionType::Ready).contains("dev-cp-0"));
     world.set_machines(&[]);
     world.rest();
@@ -75,8 +79,8 @@ fn a_foreign_subnet_blocks_the_deletion_by_name_and_stays() {
 #[test]
 fn what_is_in_use_is_waited_for_and_then_blocks() {
     let mut world = World::built(
-        "region: eu-west-1, network: {subnets: [{id: front, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, \
-         isPublic: true}]}",
+        "region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}, network: {subnets: [{id: front, \
+         cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, isPublic: true}]}",
     );
     let first = world.account.calls();
     for call in 0..400 {

@@ -21,8 +21,8 @@ fn a_quiet_cluster_is_looked_at_and_not_written_to() {
     assert_eq!((world.account.calls(), world.writes()), (calls, writes));
     let describes: usize = world.account.describes().values().sum();
     assert_eq!(
-        describes, 1_200,
-        "eleven describes and the account in each of 100 passes"
+        describes, 1_500,
+        "eleven describes, three of the load balancer, and the account in each of 100 passes"
     );
 }
 

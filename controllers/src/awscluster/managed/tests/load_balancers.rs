@@ -397,24 +397,6 @@ fn a_lost_load_balancer_is_never_silently_replaced() {
 }
 
 #[test]
-fn the_load_balancer_of_the_endpoint_stays_whatever_its_type_becomes() {
-    let mut world = World::aged(NLB);
-    let before = world.account.contents();
-    world.edit(|cluster| {
-        let balancer = cluster.spec.control_plane_load_balancer.as_mut().unwrap();
-        balancer.load_balancer_type = capa_api::cluster::load_balancer::LoadBalancerType::Classic;
-    });
-    world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "False/InvalidSpec");
-    assert!(world.message(READY).contains("nlb"), "{}", world.message(READY));
-    assert_eq!(
-        world.account.contents().vpcs[0].load_balancers,
-        before.vpcs[0].load_balancers
-    );
-    assert_eq!(world.says(ConditionType::Ready), "True/Ready", "machines go on working");
-}
-
-#[test]
 fn a_name_that_others_use_is_a_conflict() {
     let mut world = World::new(NLB);
     let vpc = world.account.add_vpc("10.9.0.0/16", Tags::new());
@@ -672,6 +654,17 @@ fn the_listener_of_the_published_port_stays() {
     ports.sort_unstable();
     assert_eq!(ports, [6443, 8443]);
     assert!(world.account.target_groups().iter().any(|group| group.port == 6443));
+    for name in ["dev-apiserver-lb", "dev-lb", "dev-controlplane"] {
+        let groups = world.account.security_groups();
+        let group = groups.iter().find(|group| group.name == name).unwrap();
+        for port in [6443, 8443] {
+            let mut rules = group.ingress.iter();
+            assert!(
+                rules.any(|rule| rule.traffic.ports == Some((port, port))),
+                "{name} {port}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of the reconciler of managed AWSClusters over AWS in memory.
 
 mod balancers;
+mod classic_load_balancers;
 mod creation;
 mod deletion;
 mod drift;

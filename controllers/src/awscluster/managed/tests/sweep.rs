@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use capa_cloud::managed::Call;
 use capa_fake_aws::{Contents, Fault};
 
 use super::world::World;
@@ -12,7 +13,11 @@ const ZONES: usize = 2;
 const SPEC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 2}}, controlPlaneLoadBalancer: \
                     {loadBalancerType: nlb, additionalListeners: [{port: 9345}]}";
 
-/// The same in one zone, for what takes many runs.
+/// One zone with a load balancer of each generation.
+const CLASSIC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1}}, \
+                       secondaryControlPlaneLoadBalancer: {loadBalancerType: nlb, scheme: internal, name: inside}";
+
+/// One zone with a network load balancer, for what takes many runs.
 const SMALL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1}}, controlPlaneLoadBalancer: \
                      {loadBalancerType: nlb}";
 
@@ -134,6 +139,32 @@ fn a_fault_at_any_call_of_creation_changes_nothing_in_the_end() {
 }
 
 #[test]
+fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
+    let mut whole = World::built(CLASSIC);
+    let (expected, made) = (whole.account.contents(), whole.account.calls());
+    whole.delete();
+    whole.rest();
+    let journal = whole.account.journal();
+    let is_about_them = |call: &usize| matches!(journal[*call].call, Call::Elb(_));
+    for call in (0..journal.len()).filter(is_about_them) {
+        for trouble in troubles() {
+            let mut world = World::new(CLASSIC);
+            if call >= made {
+                world.rest();
+                world.delete();
+            }
+            rest_with(&mut world, &[(call, trouble)]);
+            if call < made {
+                assert_eq!(world.account.contents(), expected, "call {call}, {trouble:?}");
+            } else {
+                assert!(world.account.is_empty(), "call {call}, {trouble:?}");
+                assert!(world.cluster().is_none(), "call {call}, {trouble:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn resources_of_one_name_are_not_mixed_up_by_a_fault() {
     let subnet = |id: &str, part: u8, more: &str| {
         format!("{{id: {id}, cidrBlock: 10.0.{part}.0/24, availabilityZone: eu-west-1a{more}}}")
@@ -145,7 +176,8 @@ fn resources_of_one_name_are_not_mixed_up_by_a_fault() {
         subnet("three", 2, ""),
     ]
     .join(", ");
-    let spec = format!("region: eu-west-1, network: {{subnets: [{subnets}]}}");
+    let balancer = "controlPlaneLoadBalancer: {loadBalancerType: disabled}";
+    let spec = format!("region: eu-west-1, {balancer}, network: {{subnets: [{subnets}]}}");
     let (expected, calls) = undisturbed(&spec);
     let hidden = Duration::from_secs(20);
     let unknown = UNKNOWN_OUTCOMES.map(|fault| Trouble {

@@ -1,0 +1,104 @@
+//! The subnets and security groups of load balancers, of both generations. Pure.
+
+use std::collections::BTreeSet;
+
+use capa_api::cluster::security_group::SecurityGroupRole;
+use capa_api::conditions::Reason;
+
+use super::balancers::Place;
+use super::plan::{Plan, Scene, Why};
+use super::reference::{Id, Kind, Ref};
+
+/// What a look shows of the subnets and security groups of a load balancer.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) subnets: &'a [&'a str],
+    pub(super) zones: &'a [&'a str],
+    pub(super) security_groups: &'a [String],
+}
+
+/// The subnets for a new load balancer. Without any, that is a problem of the spec.
+pub(super) fn subnets(target: &Ref, places: &[Place], plan: &mut Plan) -> Option<Vec<Id>> {
+    if places.is_empty() {
+        let name = &target.name;
+        let message = format!("no subnet of the cluster can have the load balancer {name}: list subnets for it");
+        plan.problem(target, Reason::InvalidSpec, message);
+        return None;
+    }
+    Some(places.iter().map(|place| place.subnet.clone()).collect())
+}
+
+/// The security groups: CAPA attaches the group of the spec's role beside those that the spec lists.
+pub(super) fn security_groups(additional: &[String]) -> Vec<Id> {
+    let own = Ref::new(Kind::SecurityGroup, SecurityGroupRole::ApiserverLb.as_str());
+    let additional = additional.iter().map(|id| Id::Known(id.clone()));
+    additional.chain([Id::Of(own)]).collect()
+}
+
+/// What comes before a load balancer: public addresses are reached by the internet gateway, and nothing is made before
+/// the VPC.
+pub(super) fn needed(scene: &Scene<'_>) -> [Ref; 3] {
+    let gateway = &scene.inputs.internet_gateway;
+    let attachment = gateway.part(Kind::InternetGatewayAttachment);
+    [scene.inputs.vpc.target.clone(), gateway.clone(), attachment]
+}
+
+/// The security groups, if the load balancer has others.
+pub(super) fn other_security_groups(
+    scene: &Scene<'_>,
+    additional: &[String],
+    shown: Shown<'_>,
+) -> Option<(Vec<Id>, Why)> {
+    let groups = security_groups(additional);
+    let ids: BTreeSet<&str> = groups
+        .iter()
+        .map(|id| scene.ledger.resolve(id))
+        .collect::<Option<_>>()?;
+    let shown: BTreeSet<&str> = shown.security_groups.iter().map(String::as_str).collect();
+    if ids == shown {
+        return None;
+    }
+    let why = Why::Differs {
+        field: "securityGroups",
+        is: in_words(shown),
+        wanted: in_words(ids),
+    };
+    Some((groups, why))
+}
+
+/// The subnets in zones in which the load balancer has none. It keeps those that it has: others would give it other
+/// addresses.
+pub(super) fn missing_subnets(scene: &Scene<'_>, places: &[Place], shown: Shown<'_>) -> Option<(Vec<Id>, Why)> {
+    let is_missing = |place: &&Place| {
+        let Some(id) = scene.ledger.resolve(&place.subnet) else {
+            return false;
+        };
+        let zone = place.zone.as_deref().or_else(|| zone_of(scene, id));
+        !shown.subnets.contains(&id) && !zone.is_some_and(|zone| shown.zones.contains(&zone))
+    };
+    let missing: Vec<Id> = places
+        .iter()
+        .filter(is_missing)
+        .map(|place| place.subnet.clone())
+        .collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let ids = missing.iter().filter_map(|id| scene.ledger.resolve(id));
+    let why = Why::Differs {
+        field: "subnets",
+        is: in_words(shown.subnets.iter().copied()),
+        wanted: format!("those and {}", in_words(ids)),
+    };
+    Some((missing, why))
+}
+
+fn zone_of<'a>(scene: &Scene<'a>, subnet: &str) -> Option<&'a str> {
+    let mut subnets = scene.seen.ec2.subnets.got()?.iter();
+    let shown = subnets.find(|shown| shown.id == subnet);
+    shown.map(|shown| shown.zone.as_str())
+}
+
+fn in_words<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
+    ids.into_iter().collect::<Vec<_>>().join(", ")
+}

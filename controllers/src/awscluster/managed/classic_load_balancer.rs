@@ -1,0 +1,270 @@
+//! The Classic Load Balancer of the API server. Pure.
+
+use std::collections::BTreeSet;
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::elb::ClassicLoadBalancer;
+use capa_cloud::elb::classic_load_balancer::Call;
+use capa_cloud::managed::Observed;
+
+use super::attachments::{self, Shown};
+use super::classic_balancer::WantedClassicLoadBalancer;
+use super::endpoint::{self, Address};
+use super::inputs::Inputs;
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The planner of the Classic Load Balancer.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::ClassicLoadBalancer, Kind::ClassicLoadBalancerAttributes],
+    condition: ConditionType::LoadBalancerReady,
+    waiting: Reason::WaitingForVpc,
+    is_optional: true,
+    wanted: |inputs| {
+        let wanted = inputs.classic_load_balancer.iter();
+        wanted.map(|balancer| balancer.target.clone()).collect()
+    },
+    look: |seen| seen.elb.classic_load_balancers.answer(),
+    settle,
+    plan,
+};
+
+/// The names of the load balancers that the spec asks for, that are recorded, and that the endpoint is the address of.
+pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
+    let wanted = inputs.classic_load_balancer.iter().map(|balancer| &balancer.target);
+    let of_endpoint = endpoint::of(inputs).filter(|target| target.kind == Kind::ClassicLoadBalancer);
+    let all = wanted
+        .chain(ledger.of_kind(Kind::ClassicLoadBalancer))
+        .chain(of_endpoint);
+    let names: BTreeSet<&String> = all.map(|target| &target.name).collect();
+    names.into_iter().cloned().collect()
+}
+
+/// Compares the ledger with the look. A load balancer is the cluster's by its tag. Its name is its id, so that another
+/// one elsewhere may have it.
+fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let Some(balancers) = seen.elb.classic_load_balancers.got() else {
+        return;
+    };
+    let vpc = ledger.id(&inputs.vpc.target).map(str::to_owned);
+    let here = balancers
+        .iter()
+        .filter(|balancer| Some(&balancer.vpc_id) == vpc.as_ref());
+    for balancer in here.clone().filter(|balancer| inputs.names.owns(&balancer.tags)) {
+        ledger.assign(&Ref::new(Kind::ClassicLoadBalancer, &balancer.name), &balancer.name);
+    }
+    ledger.settle(Kind::ClassicLoadBalancer, |name| {
+        let shown = here.clone().find(|balancer| balancer.name == name);
+        shown.map(|balancer| inputs.names.ownership(&balancer.tags))
+    });
+}
+
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.is_unseen(&scene.seen.elb.classic_load_balancers) {
+        return;
+    }
+    if !scene.is_deleted
+        && let Some(wanted) = &scene.inputs.classic_load_balancer
+    {
+        keep(scene, wanted, plan);
+    }
+    remove_unwanted(scene, plan);
+}
+
+/// The load balancer that a look shows under this name.
+fn shown<'a>(scene: &Scene<'a>, name: &str) -> Option<&'a ClassicLoadBalancer> {
+    let mut balancers = scene.seen.elb.classic_load_balancers.got()?.iter();
+    balancers.find(|balancer| balancer.name == name)
+}
+
+/// The address that can become the endpoint, once the load balancer takes connections.
+pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
+    let wanted = scene.inputs.classic_load_balancer.as_ref()?;
+    let Standing::Shown(name) = scene.standing(&wanted.target) else {
+        return None;
+    };
+    let balancer = shown(scene, name)?;
+    let is_wanted = balancer.scheme == wanted.scheme && !balancer.dns_name.is_empty();
+    let takes_connections = is_wanted && balancer.listeners.contains(&wanted.listener);
+    takes_connections.then_some(Address {
+        target: &wanted.target,
+        host: &balancer.dns_name,
+        has_to_resolve: wanted.has_to_resolve,
+    })
+}
+
+fn keep(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
+    let target = &wanted.target;
+    // A load balancer that works stays as it is until the spec is right.
+    let is_wrong = scene.inputs.problems.iter().any(|problem| problem.target == *target);
+    if is_wrong || endpoint::has_another(scene, target) {
+        return;
+    }
+    match scene.standing(target) {
+        Standing::Open | Standing::Hidden(_) => {
+            plan.wait(target, Reason::Creating, "AWS does not show the load balancer");
+        }
+        Standing::Foreign(name) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(name)),
+        Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
+        Standing::Shown(name) => {
+            if let Some(balancer) = shown(scene, name) {
+                keep_as_wanted(scene, wanted, balancer, plan);
+            }
+        }
+    }
+}
+
+fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
+    let (target, name) = (&wanted.target, &wanted.target.name);
+    let mut balancers = scene.seen.elb.classic_load_balancers.got().into_iter().flatten();
+    // AWS tells no names apart that differ by case alone.
+    if let Some(other) = balancers.find(|balancer| balancer.name.eq_ignore_ascii_case(name)) {
+        let message = format!(
+            "a classic load balancer in {} has the name {} that the cluster's is to have, and is in another VPC or does \
+             not have the cluster's tag: delete it, or set name in the spec",
+            other.vpc_id, other.name
+        );
+        return plan.problem(target, Reason::Conflict, message);
+    }
+    if endpoint::is_lost(scene, target, plan) {
+        return;
+    }
+    let Some(subnets) = attachments::subnets(target, &wanted.places, plan) else {
+        return;
+    };
+    let call = Call::CreateLoadBalancer {
+        name: name.clone(),
+        scheme: wanted.scheme,
+        subnets,
+        security_groups: attachments::security_groups(&wanted.additional_security_groups),
+        listener: wanted.listener.clone(),
+        tags: wanted.tags.clone(),
+    };
+    plan.step_after(target, Why::Missing, call, attachments::needed(scene));
+}
+
+fn keep_as_wanted(
+    scene: &Scene<'_>,
+    wanted: &WantedClassicLoadBalancer,
+    balancer: &ClassicLoadBalancer,
+    plan: &mut Plan,
+) {
+    if balancer.scheme != wanted.scheme {
+        let message = format!(
+            "{} was created with another scheme, which AWS does not change: set scheme of controlPlaneLoadBalancer \
+             back",
+            balancer.name
+        );
+        return plan.problem(&wanted.target, Reason::InvalidSpec, message);
+    }
+    keep_listener(wanted, balancer, plan);
+    keep_settings(wanted, balancer, plan);
+    keep_attachments(scene, wanted, balancer, plan);
+}
+
+/// Others may have listeners of their own.
+fn keep_listener(wanted: &WantedClassicLoadBalancer, balancer: &ClassicLoadBalancer, plan: &mut Plan) {
+    let mut listeners = balancer.listeners.iter();
+    match listeners.find(|listener| listener.port == wanted.listener.port) {
+        Some(listener) if *listener == wanted.listener => {}
+        Some(listener) => {
+            let message = format!(
+                "{} has a listener {listener} on the port of the API server: delete it, and the provider creates {}",
+                balancer.name, wanted.listener
+            );
+            plan.problem(&wanted.target, Reason::Conflict, message);
+        }
+        None => {
+            let call = Call::CreateLoadBalancerListeners {
+                load_balancer: Id::from(balancer.name.as_str()),
+                listener: wanted.listener.clone(),
+            };
+            plan.step(&attributes(wanted), Why::Missing, call);
+        }
+    }
+}
+
+fn keep_settings(wanted: &WantedClassicLoadBalancer, balancer: &ClassicLoadBalancer, plan: &mut Plan) {
+    let load_balancer = || Id::from(balancer.name.as_str());
+    if balancer.health_check != wanted.health_check {
+        let why = Why::Differs {
+            field: "health check",
+            is: balancer.health_check.to_string(),
+            wanted: wanted.health_check.to_string(),
+        };
+        let call = Call::ConfigureHealthCheck {
+            load_balancer: load_balancer(),
+            health_check: wanted.health_check.clone(),
+        };
+        plan.step(&attributes(wanted), why, call);
+    }
+    if let Some(shown) = balancer.attributes.got().filter(|shown| **shown != wanted.attributes) {
+        let why = Why::Differs {
+            field: "attributes",
+            is: shown.to_string(),
+            wanted: wanted.attributes.to_string(),
+        };
+        let call = Call::ModifyLoadBalancerAttributes {
+            load_balancer: load_balancer(),
+            attributes: wanted.attributes,
+        };
+        plan.step(&attributes(wanted), why, call);
+    }
+}
+
+fn keep_attachments(
+    scene: &Scene<'_>,
+    wanted: &WantedClassicLoadBalancer,
+    balancer: &ClassicLoadBalancer,
+    plan: &mut Plan,
+) {
+    let load_balancer = || Id::from(balancer.name.as_str());
+    let shown = Shown {
+        subnets: &balancer.subnet_ids.iter().map(String::as_str).collect::<Vec<_>>(),
+        zones: &balancer.zones.iter().map(String::as_str).collect::<Vec<_>>(),
+        security_groups: &balancer.security_group_ids,
+    };
+    let groups = attachments::other_security_groups(scene, &wanted.additional_security_groups, shown);
+    if let Some((security_groups, why)) = groups {
+        let call = Call::ApplySecurityGroupsToLoadBalancer {
+            load_balancer: load_balancer(),
+            security_groups,
+        };
+        plan.step(&attributes(wanted), why, call);
+    }
+    if let Some((subnets, why)) = attachments::missing_subnets(scene, &wanted.places, shown) {
+        let call = Call::AttachLoadBalancerToSubnets {
+            load_balancer: load_balancer(),
+            subnets,
+        };
+        plan.step(&attributes(wanted), why, call);
+    }
+}
+
+fn attributes(wanted: &WantedClassicLoadBalancer) -> Ref {
+    wanted.target.part(Kind::ClassicLoadBalancerAttributes)
+}
+
+/// In a deletion nothing is wanted. A living cluster has one classic load balancer at most, which stays whatever the spec
+/// asks for: nobody knows who uses another one.
+fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
+    let wanted = scene.inputs.classic_load_balancer.as_ref();
+    let wanted = wanted.filter(|_| !scene.is_deleted).map(|balancer| &balancer.target);
+    let recorded = scene.ledger.of_kind(Kind::ClassicLoadBalancer);
+    for target in recorded.filter(|target| Some(*target) != wanted) {
+        let Some(name) = scene.deletable(target, plan) else {
+            continue;
+        };
+        if scene.is_deleted {
+            let load_balancer = Id::from(name);
+            plan.step(target, Why::Unwanted, Call::DeleteLoadBalancer { load_balancer });
+        } else if !endpoint::stays(scene, target, plan) {
+            let message = format!(
+                "the {target} has the tag of the cluster, and the spec does not ask for it: delete it, or remove the tag"
+            );
+            plan.problem(target, Reason::Conflict, message);
+        }
+    }
+}

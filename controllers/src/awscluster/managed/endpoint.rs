@@ -1,0 +1,92 @@
+//! The endpoint of the cluster, and the load balancer that has or had its address. Pure.
+
+use capa_api::conditions::Reason;
+
+use super::inputs::Inputs;
+use super::ledger::Standing;
+use super::plan::{Plan, Scene};
+use super::reference::{Kind, Ref};
+
+/// An address that takes connections, and can become the endpoint.
+pub(super) struct Address<'a> {
+    /// The load balancer.
+    pub(super) target: &'a Ref,
+    pub(super) host: &'a str,
+    /// Whether the host has to resolve before.
+    pub(super) has_to_resolve: bool,
+}
+
+/// The load balancer whose address the published endpoint is, as far as its name tells: AWS makes addresses of the name
+/// and of random letters, as in `dev-0a1b2c.elb.eu-west-1.amazonaws.com`, or in
+/// `internal-dev-123.eu-west-1.elb.amazonaws.com` for a classic one.
+pub(super) fn of(inputs: &Inputs) -> Option<&Ref> {
+    let (host, _) = inputs.endpoint.as_ref()?;
+    let mut all = inputs.endpoint_load_balancers.iter();
+    all.find(|target| {
+        let is_classic = target.kind == Kind::ClassicLoadBalancer;
+        let of_internal = host.strip_prefix("internal-").filter(|_| is_classic);
+        let forms = of_internal.into_iter().chain([host.as_str()]);
+        let mut rests = forms.filter_map(|host| host.strip_prefix(target.name.as_str()));
+        // The region comes before `elb` in the address of a classic one.
+        rests.any(|rest| rest.starts_with('-') && rest.split('.').nth(1 + usize::from(is_classic)) == Some("elb"))
+    })
+}
+
+/// The load balancer that a look shows with the address of the published endpoint.
+fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
+    let (host, _) = scene.inputs.endpoint.as_ref()?;
+    let network = scene.seen.elb.load_balancers.got().into_iter().flatten();
+    let network = network.map(|balancer| (&balancer.dns_name, &balancer.arn));
+    let classic = scene.seen.elb.classic_load_balancers.got().into_iter().flatten();
+    let classic = classic.map(|balancer| (&balancer.dns_name, &balancer.name));
+    let (_, id) = network.chain(classic).find(|(dns_name, _)| *dns_name == host)?;
+    scene.ledger.with_id(id)
+}
+
+/// Whether the cluster has another load balancer for its endpoint than `target`, of another type or by another name. It
+/// keeps that one, so that nothing takes its place.
+pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
+    let others = scene.inputs.endpoint_load_balancers.iter().chain(holder(scene));
+    let mut standings = others
+        .filter(|other| *other != target)
+        .map(|other| scene.standing(other));
+    standings.any(|standing| !matches!(standing, Standing::Absent | Standing::Vanished(_)))
+}
+
+/// Adds a problem where the load balancer of the published endpoint does not exist any more: a new one would have
+/// another address. Returns whether that is so.
+pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
+    let (Some(lost), Some((host, _))) = (of(scene.inputs), &scene.inputs.endpoint) else {
+        return false;
+    };
+    let message = format!(
+        "the {lost} does not exist any more, and no other one would have its address {host}, which is the endpoint of \
+         the cluster: delete the Cluster, and create it again"
+    );
+    plan.problem(target, Reason::Failed, message);
+    true
+}
+
+/// Adds a problem where the spec does not ask for the load balancer of the endpoint any more. Returns whether it is that
+/// one.
+pub(super) fn stays(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
+    let kind = match target.kind {
+        Kind::ClassicLoadBalancer => "classic",
+        _ => "nlb",
+    };
+    let message = if scene.inputs.endpoint_load_balancers.contains(target) {
+        format!(
+            "the cluster has the {target}, whose type does not change: set loadBalancerType of controlPlaneLoadBalancer \
+             back to {kind}"
+        )
+    } else if holder(scene) == Some(target) {
+        format!(
+            "the address of the {target} is the endpoint of the cluster: set name of controlPlaneLoadBalancer back to {}",
+            target.name
+        )
+    } else {
+        return false;
+    };
+    plan.problem(target, Reason::InvalidSpec, message);
+    true
+}
