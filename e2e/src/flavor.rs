@@ -36,6 +36,8 @@ pub enum Flavor {
     Crossplane,
     /// Objects of AWS Controllers for Kubernetes.
     Ack,
+    /// An AWSCluster whose network the provider creates.
+    Managed,
 }
 
 /// What a user brings for one cluster.
@@ -56,7 +58,7 @@ pub struct Brought<'a> {
 
 impl Flavor {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::UnmanagedMachineHealthCheck,
         Self::UnmanagedDiscovery,
         Self::ManagedBy,
@@ -64,6 +66,7 @@ impl Flavor {
         Self::Terraform,
         Self::Crossplane,
         Self::Ack,
+        Self::Managed,
     ];
 
     /// The flavor with this name.
@@ -89,7 +92,13 @@ impl Flavor {
             Self::Terraform => "terraform",
             Self::Crossplane => "crossplane",
             Self::Ack => "ack",
+            Self::Managed => "managed",
         }
+    }
+
+    /// Whether the user brings network and load balancer.
+    pub fn is_brought(self) -> bool {
+        self != Self::Managed
     }
 
     /// Whether the manifest of a cluster says what the network is, so that the network can be checked before the
@@ -109,7 +118,9 @@ impl Flavor {
     /// The kind of the object in the manifest of a cluster that describes the infrastructure or stands for it.
     pub fn describes(self) -> &'static str {
         match self {
-            Self::UnmanagedMachineHealthCheck | Self::UnmanagedDiscovery | Self::ManagedBy => "AWSCluster",
+            Self::UnmanagedMachineHealthCheck | Self::UnmanagedDiscovery | Self::ManagedBy | Self::Managed => {
+                "AWSCluster"
+            }
             Self::NoInfrastructureObject => "ConfigMap",
             Self::Crossplane => "XAWSNetwork",
             // The machines name the objects.
@@ -127,6 +138,8 @@ impl Flavor {
             ],
             // The subnets of the network are private.
             Self::Crossplane => &[("AWS_PUBLIC_IP", "false")],
+            // No resolver of this host knows the names of moto's load balancers.
+            Self::Managed => &[("AWS_DNS_RESOLUTION_CHECK", "None")],
             _ => &[],
         }
     }
@@ -134,7 +147,7 @@ impl Flavor {
     /// What [`Flavor::prepare`] makes, for a reader; `None` if nothing.
     pub fn prepared(self) -> Option<&'static str> {
         match self {
-            Self::UnmanagedMachineHealthCheck | Self::NoInfrastructureObject | Self::ManagedBy => None,
+            Self::UnmanagedMachineHealthCheck | Self::NoInfrastructureObject | Self::ManagedBy | Self::Managed => None,
             Self::UnmanagedDiscovery => Some("You tag the VPC, the private subnets, the groups and the target group."),
             Self::Terraform => Some(
                 "Another provider has a kind Stack and an object of it; Terraform has written its outputs into a Secret.",
@@ -166,7 +179,9 @@ impl Flavor {
     /// A call to the API server or to AWS failed.
     pub async fn prepare(self, brought: &Brought<'_>) -> anyhow::Result<()> {
         match self {
-            Self::UnmanagedMachineHealthCheck | Self::NoInfrastructureObject | Self::ManagedBy => Ok(()),
+            Self::UnmanagedMachineHealthCheck | Self::NoInfrastructureObject | Self::ManagedBy | Self::Managed => {
+                Ok(())
+            }
             Self::UnmanagedDiscovery => brought.tag().await,
             Self::Terraform => brought.write_outputs().await,
             Self::Crossplane => {

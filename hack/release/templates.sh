@@ -86,4 +86,4 @@ flavor_without_subnets managed-by "A kubeadm cluster on an AWSCluster whose netw
 also writes the status of the AWSCluster." \
   cluster +cluster-on-aws-cluster aws-cluster-managed-by control-plane workers
 # `clusterctl generate cluster` without --flavor takes this one.
-cp "$folder/cluster-template-unmanaged.yaml" "$folder/cluster-template.yaml"
+cp "$folder/cluster-template-managed.yaml" "$folder/cluster-template.yaml"

@@ -1,5 +1,6 @@
-//! The quickstart: a cluster with three control plane machines and workers comes up in a VPC that the user provides,
-//! scales, replaces an unhealthy machine, and is deleted without leftovers. Exits 0 only if every check succeeded.
+//! The quickstart: a cluster with three control plane machines and workers comes up in a VPC that the user provides, or
+//! that the provider creates, scales, replaces an unhealthy machine, and is deleted without leftovers. Exits 0 only if
+//! every check succeeded.
 //!
 //! `KEEP=1` stops before the deletion and leaves everything running. `FLAVOR` chooses what describes the
 //! infrastructure.
@@ -8,6 +9,7 @@ mod check;
 mod keep;
 mod news;
 mod plan;
+mod repair;
 mod report;
 mod screen;
 mod stage;
@@ -58,11 +60,15 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn run(flavor: Flavor, detached: Option<Detached>) -> anyhow::Result<()> {
     let mut screen = Screen::new();
-    screen.introduce(
-        "A cluster on a VPC that you bring: the real Cluster API, kubeadm's providers, clusterctl and our manager, \
-         with \
-         moto, a simulator of AWS's APIs, in place of AWS, and simulated nodes. Nothing leaves this host.",
-    )?;
+    let network = if flavor.is_brought() {
+        "a VPC that you bring"
+    } else {
+        "a network that our manager creates"
+    };
+    screen.introduce(&format!(
+        "A cluster on {network}: the real Cluster API, kubeadm's providers, clusterctl and our manager, with moto, a \
+         simulator of AWS's APIs, in place of AWS, and simulated nodes. Nothing leaves this host."
+    ))?;
 
     screen.section("A management cluster starts")?;
     let management = ManagementCluster::start().await?;
@@ -80,6 +86,9 @@ async fn run(flavor: Flavor, detached: Option<Detached>) -> anyhow::Result<()> {
     stage.grow(&mut screen).await?;
     if flavor.has_health_checks() {
         stage.heal(&mut screen).await?;
+    }
+    if !flavor.is_brought() {
+        stage.repair(&mut screen).await?;
     }
     stage.look_around(&mut screen).await?;
     if let Some(detached) = detached {

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use capa_e2e::{Brought, Flavor, clusterctl::Clusterctl, moto};
 
-use crate::{CONTROL_PLANE, WORKERS, screen::Screen};
+use crate::{CONTROL_PLANE, REGION, WORKERS, screen::Screen};
 
 /// The version of Kubernetes on the cluster's nodes.
 const VERSION: &str = "v1.36.3";
@@ -35,40 +35,21 @@ pub(crate) fn keep(name: &str, content: &str) -> anyhow::Result<String> {
 pub(crate) async fn with_variables(
     clusterctl: &Clusterctl,
     flavor: Flavor,
-    brought: &Brought<'_>,
+    brought: Option<&Brought<'_>>,
     screen: &Screen,
 ) -> anyhow::Result<Clusterctl> {
-    let Brought {
-        user,
-        network,
-        load_balancer,
-        ..
-    } = brought;
     let mut arguments = generate(flavor);
     arguments.push("--list-variables".to_owned());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let listed = clusterctl.run(&arguments).await?;
     let of_flavor: BTreeSet<&str> = listed.split_whitespace().collect();
     let mut variables = vec![
-        ("AWS_REGION".to_owned(), user.region()),
-        ("AWS_VPC_ID".to_owned(), network.vpc_id.as_str()),
-        ("AWS_NODE_SECURITY_GROUP_ID".to_owned(), &network.node_security_group_id),
-        (
-            "AWS_CONTROL_PLANE_SECURITY_GROUP_ID".to_owned(),
-            &network.control_plane_security_group_id,
-        ),
-        (
-            "AWS_CONTROL_PLANE_TARGET_GROUP_ARN".to_owned(),
-            &load_balancer.target_group_arn,
-        ),
-        ("CONTROL_PLANE_ENDPOINT_HOST".to_owned(), &load_balancer.dns_name),
+        ("AWS_REGION".to_owned(), REGION),
         ("AWS_AMI_ID".to_owned(), moto::IMAGE_ID),
         // Shorter than in production, so that the quickstart does not wait for long.
         ("NODE_UNHEALTHY_TIMEOUT_SECONDS".to_owned(), "10"),
     ];
-    for (letter, subnet) in ('A'..='Z').zip(network.private_subnet_ids()) {
-        variables.push((format!("AWS_SUBNET_ID_{letter}"), subnet));
-    }
+    variables.extend(brought.into_iter().flat_map(ids));
     let own = flavor.variables().iter();
     variables.extend(own.map(|(name, value)| ((*name).to_owned(), *value)));
     variables.retain(|(name, _)| of_flavor.contains(name.as_str()));
@@ -83,6 +64,30 @@ pub(crate) async fn with_variables(
     }
     keep("variables.sh", &exports)?;
     Ok(clusterctl)
+}
+
+/// The variables with the ids of what the user brings.
+fn ids<'a>(brought: &Brought<'a>) -> Vec<(String, &'a str)> {
+    let Brought {
+        network, load_balancer, ..
+    } = *brought;
+    let mut variables = vec![
+        ("AWS_VPC_ID".to_owned(), network.vpc_id.as_str()),
+        ("AWS_NODE_SECURITY_GROUP_ID".to_owned(), &network.node_security_group_id),
+        (
+            "AWS_CONTROL_PLANE_SECURITY_GROUP_ID".to_owned(),
+            &network.control_plane_security_group_id,
+        ),
+        (
+            "AWS_CONTROL_PLANE_TARGET_GROUP_ARN".to_owned(),
+            &load_balancer.target_group_arn,
+        ),
+        ("CONTROL_PLANE_ENDPOINT_HOST".to_owned(), &load_balancer.dns_name),
+    ];
+    for (letter, subnet) in ('A'..='Z').zip(network.private_subnet_ids()) {
+        variables.push((format!("AWS_SUBNET_ID_{letter}"), subnet));
+    }
+    variables
 }
 
 /// The arguments of `clusterctl generate cluster`.

@@ -139,14 +139,14 @@ fn text(table: &Table) -> String {
     lines.join("\n")
 }
 
-/// Checks the manager's calls against the allowed ones: one launch for each of `machines`, registrations and
-/// deregistrations, and terminations of deleted machines.
-pub(crate) fn check_calls(account: &Account, machines: usize) -> anyhow::Result<()> {
+/// Checks the manager's calls against the allowed ones: one launch for each of `machines`, and on infrastructure that
+/// the user brings nothing but registrations and deregistrations, and terminations of deleted machines.
+pub(crate) fn check_calls(account: &Account, is_brought: bool, machines: usize) -> anyhow::Result<()> {
     let changes = account.manager_journal().mutating();
     let counts = changes.counts();
     let unexpected: Vec<&String> = counts
         .keys()
-        .filter(|action| !WRITES.contains(&action.as_str()))
+        .filter(|action| is_brought && !WRITES.contains(&action.as_str()))
         .collect();
     ensure!(
         unexpected.is_empty(),
@@ -187,7 +187,7 @@ pub(crate) fn check_untouched(before: &Value, after: &Value) -> anyhow::Result<(
             )
         })
         .collect();
-    bail!("your network is not what it was:\n{}", different.join("\n"))
+    bail!("AWS is not what it was:\n{}", different.join("\n"))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::{
     CONTROL_PLANE, INSTANCE_TAKES, MORE_WORKERS, REGION, WITHIN, WORKERS, check,
     keep::Kept,
-    plan, report,
+    plan, repair, report,
     screen::{self, Screen},
     watch::{CORE, Seen, Watch},
 };
@@ -34,15 +34,21 @@ const DEPLOYMENT: &str = "demo-md-0";
 /// The deregistration delay of the load balancer's targets in seconds: AWS's default is 300.
 const DRAINING_SECONDS: u32 = 5;
 
-/// The user's network and the manager under test.
+/// What the user brings.
+struct Brings {
+    network: Network,
+    load_balancer: LoadBalancer,
+}
+
+/// The manager under test, and what it works on.
 pub(crate) struct Stage<'a> {
     flavor: Flavor,
     management: &'a ManagementCluster,
     environment: TestEnvironment,
     user: User,
-    network: Network,
-    load_balancer: LoadBalancer,
-    /// The dump of the user's network before the cluster was created; null until then.
+    /// `None` if the manager creates the network.
+    brings: Option<Brings>,
+    /// The dump of what is in AWS before the cluster was created; null until then.
     before: Value,
     manager: Manager,
     watch: Watch,
@@ -61,17 +67,14 @@ impl<'a> Stage<'a> {
         account.set_nodes_report(true);
         let user = User::new(account, REGION).announcing(announce);
 
-        screen.section("Your part: a VPC and a load balancer, made with plain AWS calls and your own key")?;
-        screen.say("Any tool would do, Terraform for one. The Name tags of these calls are left out here.")?;
-        let plan = NetworkPlan::new("yours", REGION, 3);
-        let network = if flavor.has_network_in_manifest() {
-            user.create_incomplete_network(&plan).await?
+        let brings = if flavor.is_brought() {
+            screen.section("Your part: a VPC and a load balancer, made with plain AWS calls and your own key")?;
+            screen.say("Any tool would do, Terraform for one. The Name tags of these calls are left out here.")?;
+            Some(bring(flavor, &user).await?)
         } else {
-            user.create_network(&plan).await?
+            screen.section("Your part: the instance profiles, made with plain AWS calls and your own key")?;
+            None
         };
-        let load_balancer = user.create_network_load_balancer(&network, "yours").await?;
-        let group = &load_balancer.target_group_arn;
-        user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
         user.create_instance_profiles().await?;
 
         screen.section("Our manager starts")?;
@@ -88,8 +91,7 @@ impl<'a> Stage<'a> {
             management,
             environment,
             user,
-            network,
-            load_balancer,
+            brings,
             before: Value::Null,
             manager,
             watch,
@@ -100,7 +102,7 @@ impl<'a> Stage<'a> {
         screen.section("You generate a cluster")?;
         let clusterctl = self.management.clusterctl();
         let (flavor, brought) = (self.flavor, self.brought());
-        let with_variables = plan::with_variables(clusterctl, flavor, &brought, screen).await?;
+        let with_variables = plan::with_variables(clusterctl, flavor, brought.as_ref(), screen).await?;
         let arguments = plan::generate(flavor);
         screen::command(&format!("$ clusterctl {} > .quickstart/demo.yaml", arguments.join(" ")));
         let namespace = format!("--target-namespace={}", self.environment.namespace());
@@ -109,29 +111,29 @@ impl<'a> Stage<'a> {
         let manifest = with_variables.run(&arguments).await?;
         let path = plan::keep("demo.yaml", &manifest)?;
 
-        if let Some(prepared) = flavor.prepared() {
+        if let (Some(prepared), Some(brought)) = (flavor.prepared(), &brought) {
             screen.section("What describes your infrastructure")?;
-            flavor.prepare(&brought).await?;
+            flavor.prepare(brought).await?;
             screen.say(prepared)?;
         }
-        if flavor.has_network_in_manifest() {
+        if let Some(brings) = self.brings.as_ref().filter(|_| flavor.has_network_in_manifest()) {
             screen.section("You check what you have made, before anything depends on it")?;
-            check::find_and_mend(screen, self.environment.aws(), &self.user, &self.network, &path).await?;
+            check::find_and_mend(screen, self.environment.aws(), &self.user, &brings.network, &path).await?;
         }
         let before = self.user.dump().await?;
 
         screen.section("You apply the cluster")?;
         screen.show(&format!("$ kubectl apply -f {path}"))?;
         if let Some(infrastructure) = plan::excerpt(&manifest, flavor.describes()) {
-            screen.say(&format!(
-                "In it is the {}, which says what you bring:",
-                flavor.describes()
-            ))?;
+            let what = if flavor.is_brought() { "you bring" } else { "is created" };
+            screen.say(&format!("In it is the {}, which says what {what}:", flavor.describes()))?;
             screen.show("")?;
             screen.show(infrastructure)?;
         }
         self.environment.apply(&manifest).await?;
-        flavor.publish(&brought).await?;
+        if let Some(brought) = &brought {
+            flavor.publish(brought).await?;
+        }
         if let Some(published) = flavor.published() {
             screen.say(published)?;
         }
@@ -143,17 +145,22 @@ impl<'a> Stage<'a> {
         let zones = zones(&self.watch.look(screen).await?);
         ensure!(zones.len() == CONTROL_PLANE, "the control plane is in {zones:?} alone");
         report::kubectl_get(screen, &self.environment, &["machine", "awsmachine"])?;
-        report::check_calls(self.environment.aws(), CONTROL_PLANE + WORKERS)
+        self.check_calls(CONTROL_PLANE + WORKERS)
     }
 
-    fn brought(&self) -> Brought<'_> {
-        Brought {
+    fn brought(&self) -> Option<Brought<'_>> {
+        let Brings { network, load_balancer } = self.brings.as_ref()?;
+        Some(Brought {
             environment: &self.environment,
             user: &self.user,
-            network: &self.network,
-            load_balancer: &self.load_balancer,
+            network,
+            load_balancer,
             cluster: CLUSTER,
-        }
+        })
+    }
+
+    fn check_calls(&self, machines: usize) -> anyhow::Result<()> {
+        report::check_calls(self.environment.aws(), self.flavor.is_brought(), machines)
     }
 
     pub(crate) async fn grow(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
@@ -168,7 +175,7 @@ impl<'a> Stage<'a> {
             .await?;
         self.until(screen, "four workers to be ready", |seen| is_up(seen, MORE_WORKERS))
             .await?;
-        report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS)
+        self.check_calls(CONTROL_PLANE + MORE_WORKERS)
     }
 
     pub(crate) async fn heal(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
@@ -185,7 +192,11 @@ impl<'a> Stage<'a> {
             is_up(seen, MORE_WORKERS) && workers(seen).all(|machine| machine.name_any() != name) && is_available(seen)
         })
         .await?;
-        report::check_calls(self.environment.aws(), CONTROL_PLANE + MORE_WORKERS + 1)
+        self.check_calls(CONTROL_PLANE + MORE_WORKERS + 1)
+    }
+
+    pub(crate) async fn repair(&self, screen: &mut Screen) -> anyhow::Result<()> {
+        repair::route(screen, &self.environment, &self.user, CLUSTER).await
     }
 
     pub(crate) async fn look_around(&self, screen: &mut Screen) -> anyhow::Result<()> {
@@ -231,24 +242,35 @@ impl<'a> Stage<'a> {
         screen.section("What is left")?;
         let instances = self.user.live_instances().await?;
         ensure!(instances.is_empty(), "instances are left: {instances:?}");
-        let targets = self.user.targets(&self.load_balancer.target_group_arn).await?;
-        ensure!(targets.is_empty(), "targets are left: {targets:?}");
-        screen.say("Instances: none. Targets of your load balancer: none.")?;
+        screen.say("Instances: none.")?;
+        if let Some(brings) = &self.brings {
+            let targets = self.user.targets(&brings.load_balancer.target_group_arn).await?;
+            ensure!(targets.is_empty(), "targets are left: {targets:?}");
+            screen.say("Targets of your load balancer: none.")?;
+        }
         let after = self.user.dump().await?;
         report::check_untouched(&self.before, &after)?;
-        screen.say(&format!(
-            "What you own: all {} parts of it (VPC, subnets, route tables, security groups, load balancer and so \
-             on), with \
-             all their fields and tags, are as they were before our manager started.",
-            report::size(&self.before)
-        ))?;
+        let parts = report::size(&self.before);
+        screen.say(&if self.flavor.is_brought() {
+            format!(
+                "What you own: all {parts} parts of it (VPC, subnets, route tables, security groups, load balancer and \
+                 so on), with all their fields and tags, are as they were before our manager started."
+            )
+        } else {
+            format!(
+                "Of the network: nothing. The {parts} parts that were in AWS before the cluster, with all their fields \
+                 and tags, are as they were."
+            )
+        })?;
 
         screen.section("What was asked of AWS")?;
         report::show_calls(screen, self.environment.aws())?;
         let machines = CONTROL_PLANE + MORE_WORKERS + usize::from(self.flavor.has_health_checks());
-        report::check_calls(self.environment.aws(), machines)?;
+        self.check_calls(machines)?;
         screen.show("")?;
-        screen.say("The manager launched, registered, deregistered and terminated, and changed nothing else.")?;
+        if self.flavor.is_brought() {
+            screen.say("The manager launched, registered, deregistered and terminated, and changed nothing else.")?;
+        }
         report::show_writes(screen, &self.environment, machines)?;
         let used = self.manager.used()?;
         screen.say(&format!(
@@ -296,6 +318,20 @@ impl<'a> Stage<'a> {
         let reached = self.watch.until(screen, WITHIN, reached).await;
         reached.with_context(|| format!("wait for {what}"))
     }
+}
+
+/// Makes the network and the load balancer of the user.
+async fn bring(flavor: Flavor, user: &User) -> anyhow::Result<Brings> {
+    let plan = NetworkPlan::new("yours", REGION, 3);
+    let network = if flavor.has_network_in_manifest() {
+        user.create_incomplete_network(&plan).await?
+    } else {
+        user.create_network(&plan).await?
+    };
+    let load_balancer = user.create_network_load_balancer(&network, "yours").await?;
+    let group = &load_balancer.target_group_arn;
+    user.set_deregistration_delay(group, DRAINING_SECONDS).await?;
+    Ok(Brings { network, load_balancer })
 }
 
 /// Prints the command line of a user's change, without options that only set name tags.

@@ -36,7 +36,17 @@ const KINDS: [(&str, &str, &[&str]); 4] = [
     (
         OURS,
         "AWSCluster",
-        &["IdentityReady", "NetworkReady", "Ready", "ControlPlaneEndpointReady"],
+        &[
+            "IdentityReady",
+            "NetworkReady",
+            "VpcReady",
+            "SubnetsReady",
+            "NatGatewaysReady",
+            "RouteTablesReady",
+            "LoadBalancerReady",
+            "Ready",
+            "ControlPlaneEndpointReady",
+        ],
     ),
     (CORE, "Cluster", &[PHASE]),
     (

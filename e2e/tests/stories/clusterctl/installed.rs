@@ -100,7 +100,7 @@ impl Installed {
     }
 
     /// The output of `clusterctl generate cluster` for one control plane machine behind a load balancer of the user's
-    /// and one worker, of a flavor or else of the template without a name.
+    /// and one worker, of a flavor or else of `unmanaged`.
     pub(super) async fn generated(
         &self,
         load_balancer: &LoadBalancer,
@@ -113,7 +113,7 @@ impl Installed {
         for (name, value) in flavor.into_iter().flat_map(Flavor::variables) {
             clusterctl = clusterctl.variable(name, value);
         }
-        let mut arguments = vec![
+        let arguments = [
             "generate",
             "cluster",
             NAME,
@@ -121,10 +121,9 @@ impl Installed {
             "--worker-machine-count=1",
             "--target-namespace",
             self.scenario.namespace(),
+            "--flavor",
+            flavor.map_or("unmanaged", Flavor::name),
         ];
-        if let Some(flavor) = flavor {
-            arguments.extend(["--flavor", flavor.name()]);
-        }
         clusterctl.run(&arguments).await
     }
 

@@ -199,7 +199,7 @@ mod long_stories {
             }
             let counts = ["--control-plane-machine-count=3", "--worker-machine-count=2"];
             let default = generate(&clusterctl, namespace, &counts).await?;
-            assert_eq!(default, generated["unmanaged"], "the flavor without a name");
+            assert_eq!(default, generated["managed"], "the flavor without a name");
 
             environment.apply(&generated["unmanaged-clusterclass"]).await?;
             a_cluster_of_the_class_is_the_same(environment, &generated["unmanaged"]).await
