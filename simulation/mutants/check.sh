@@ -13,20 +13,24 @@ copy="$1/sim-mutants/tree"
 shift
 [ "$#" -gt 0 ] || set -- "$here"/*.patch
 seeds="${SEEDS:-10000}"
+# A patch changes one file of a crate: the rest of the crate is not compiled again.
+export CARGO_INCREMENTAL=1
 # Plain rustc, without the lints: a mutant may leave something unused.
 unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
 mkdir -p "$copy"
 
-# Cargo goes by the age of files, so a file that is as it was before must keep its age.
+# Cargo goes by the age of files, so a file that is as it was before must keep its age. The copy may be that of another
+# commit.
 refresh() {
   local file
   (cd "$tree" && git ls-files -z --cached --others --exclude-standard) | while IFS= read -r -d '' file; do
-    if [ ! -e "$tree/$file" ]; then
-      rm -f "$copy/$file"
-    elif ! cmp -s "$tree/$file" "$copy/$file"; then
+    if [ -e "$tree/$file" ] && ! cmp -s "$tree/$file" "$copy/$file"; then
       mkdir -p "$(dirname "$copy/$file")"
       cp "$tree/$file" "$copy/$file"
     fi
+  done
+  find "$copy" -type f -printf '%P\0' | while IFS= read -r -d '' file; do
+    [ -e "$tree/$file" ] || rm "$copy/$file"
   done
 }
 
