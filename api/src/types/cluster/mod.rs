@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{ControlPlaneTarget, IdentityReference, ImageLookup, Tags, additional_tags_schema};
 use crate::forms::is_region;
-use crate::network::NetworkBootstrapStorage;
+use crate::network::{MachineNetwork, NetworkBootstrapStorage};
 
 pub mod bastion;
 pub mod bucket;
@@ -280,6 +280,21 @@ impl AWSClusterSpec {
         Some(NetworkBootstrapStorage {
             s3: Some(bucket.as_network()),
         })
+    }
+
+    /// What the spec says of machines, as the network contract has it: everything but VPC, subnets, security groups and
+    /// targets.
+    pub fn network_for_machines(&self, cluster_name: &str) -> MachineNetwork {
+        MachineNetwork {
+            region: self.region().map(str::to_owned),
+            additional_tags: self.additional_tags.clone(),
+            cluster_tag: Some(cluster_name.to_owned()),
+            ssh_key_name: self.ssh_key_name.clone().filter(|name| !name.is_empty()),
+            image_lookup: self.image_lookup(),
+            identity_ref: Some(self.effective_identity_ref()),
+            bootstrap_storage: self.bootstrap_storage(),
+            ..MachineNetwork::default()
+        }
     }
 
     /// The subnets that the spec lists.

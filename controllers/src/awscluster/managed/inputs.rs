@@ -19,6 +19,7 @@ use super::layout::{self, default_subnets};
 use super::names::{MOST_TAGS, Names};
 use super::problem::Problem;
 use super::reference::{Id, Kind, Ref};
+use crate::awscluster::resolve::too_long;
 use crate::tags;
 
 /// The prefixes that AWS accepts for a VPC and for a subnet.
@@ -135,6 +136,10 @@ impl Inputs {
         inputs.add_security_groups(&cluster.spec, known.api_server_port);
         inputs.add_load_balancers(&cluster.spec, known.api_server_port);
         inputs.check_tags(cluster, &vpc_spec);
+        // The network contract limits what machines are told.
+        let oversized = spec.network_for_machines(name).take_oversized().into_iter();
+        let oversized = oversized.map(|oversized| problem(&inputs.vpc.target, too_long(oversized)));
+        inputs.problems.extend(oversized.collect::<Vec<_>>());
         inputs
     }
 

@@ -7,6 +7,7 @@
 mod attachments;
 mod attributes;
 mod balancers;
+mod check;
 mod classic_balancer;
 mod classic_load_balancer;
 mod condition;
@@ -43,21 +44,20 @@ use std::sync::Arc;
 
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
-use capa_cloud::managed::{ManagedCloud, ManagedClouds, Observed};
-use capa_cloud::{CloudError, Timing, ec2};
-use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
+use capa_cloud::managed::{ManagedClouds, Observed};
+use capa_cloud::{Timing, ec2};
+use capa_runtime::reconcile::{Outcome, ReconcileError};
 
+use self::check::{Checked, Stopped, check, unanswered};
 use self::inputs::{Inputs, Known};
 use self::ledger::Ledger;
-use self::names::Names;
 use self::pass::Wave;
 use self::plan::{Plan, Scene};
 use self::status::Summary;
 use self::taken::Taken;
-use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::kubernetes_api::ClusterKubernetes;
 
 /// The dependencies of the reconciles of managed AWSClusters.
@@ -72,12 +72,6 @@ pub struct ManagedContext {
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
 }
-
-/// Port of the API server of Clusters that name none.
-const API_SERVER_PORT: i64 = 6443;
-
-/// Why a pass ends before it changes AWS: the conditions that say so.
-type Stopped = (Vec<ConditionUpdate>, Next);
 
 /// One reconcile of a managed AWSCluster that is neither paused nor moved.
 pub(super) async fn reconcile(
@@ -106,149 +100,6 @@ pub(super) async fn reconcile(
 fn stop(cluster: AWSCluster, (updates, next): Stopped, context: &ManagedContext) -> Outcome<AWSCluster> {
     let status = status::stopped(&cluster, updates, context.kubernetes.now());
     super::outcome(cluster, status).with_next(next)
-}
-
-/// What a pass knows before it looks at AWS.
-struct Checked {
-    /// Name of the Cluster.
-    name: String,
-    region: String,
-    cloud: Arc<dyn ManagedCloud>,
-    account_id: String,
-    /// The zones of the region, where they are needed.
-    zones: Vec<String>,
-    /// Port of the API server.
-    api_server_port: i64,
-}
-
-/// Everything that can keep the provider from AWS: what is not offered yet, the owner, machines, region, identity,
-/// account, and other AWSClusters of the name.
-async fn check(cluster: &AWSCluster, owner: Option<&Cluster>, context: &ManagedContext) -> Result<Checked, Stopped> {
-    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
-    let has_begun = namesakes::has_begun(cluster);
-    let ready = |reason, message: String| vec![ConditionType::Ready.is_false(reason, message)];
-    if let Some(message) = later::not_offered(&cluster.spec).filter(|_| !has_begun || !is_deleted) {
-        return Err((ready(Reason::NotManagedYet, message), Next::AwaitChange));
-    }
-    let Some(name) = cluster_name(cluster, owner) else {
-        return Err((status::waiting_for_owner(), Next::AwaitChange));
-    };
-    let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
-    let machines = context.kubernetes.held_machines(namespace, name);
-    if is_deleted && !machines.is_empty() {
-        // The last AWSMachine wakes the AWSCluster.
-        return Err((vec![super::status::waiting_for_machines(&machines)], Next::AwaitChange));
-    }
-    let region = region(cluster).map_err(|(reason, message)| (ready(reason, message), Next::AwaitChange))?;
-    let cloud = session(cluster, name, region, context).await?;
-    let account_id = account(cluster, cloud.as_ref()).await?;
-    if let Some(message) = namesakes::conflict(cluster, name, &account_id, &context.kubernetes.managed_clusters()) {
-        let next = Next::Requeue(context.timing.resolve_retry_cap);
-        return Err((ready(Reason::Conflict, message), next));
-    }
-    let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
-    let zones = if is_deleted || has_zones {
-        vec![]
-    } else {
-        let zones = cloud.zones().await;
-        zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?
-    };
-    Ok(Checked {
-        name: name.to_owned(),
-        region: region.to_owned(),
-        cloud,
-        account_id,
-        zones,
-        api_server_port: api_server_port(owner),
-    })
-}
-
-/// Port of the API server.
-fn api_server_port(owner: Option<&Cluster>) -> i64 {
-    let network = owner.and_then(|cluster| cluster.spec.cluster_network.as_ref());
-    network
-        .and_then(|network| network.api_server_port)
-        .unwrap_or(API_SERVER_PORT)
-}
-
-/// The region, which is that of the first pass: in another one, everything would look deleted.
-fn region(cluster: &AWSCluster) -> Result<&str, (Reason, String)> {
-    let recorded = cluster.status.as_ref().and_then(|status| status.network.as_ref());
-    let recorded = recorded.and_then(|network| network.region.as_deref());
-    match (cluster.spec.region(), recorded) {
-        (Some(region), Some(recorded)) if region != recorded => {
-            let message = format!("the resources of the cluster are in {recorded}: set spec.region back from {region}");
-            Err((Reason::InvalidSpec, message))
-        }
-        (Some(region), _) => Ok(region),
-        (None, _) => {
-            let message = "spec.region is missing or is not the name of a region: set it".to_owned();
-            Err((Reason::MissingField, message))
-        }
-    }
-}
-
-/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone goes on: its owner reference has the name,
-/// or its label, if the VPC is recorded by that name. Anybody can write a label.
-fn cluster_name<'a>(cluster: &'a AWSCluster, owner: Option<&'a Cluster>) -> Option<&'a str> {
-    if let Some(owner) = owner {
-        return owner.metadata.name.as_deref();
-    }
-    cluster.metadata.deletion_timestamp.as_ref()?;
-    let of_label = || {
-        let name = meta::cluster_name_label(&cluster.metadata)?;
-        let vpc = Names::of(name, cluster).vpc();
-        let mut recorded = cluster.status.iter().flat_map(|status| &status.resources);
-        recorded.any(|resource| resource.name == vpc).then_some(name)
-    };
-    meta::owner_cluster_name(&cluster.metadata).or_else(of_label)
-}
-
-async fn session(
-    cluster: &AWSCluster,
-    name: &str,
-    region: &str,
-    context: &ManagedContext,
-) -> Result<Arc<dyn ManagedCloud>, Stopped> {
-    let request = IdentityRequest {
-        reference: &cluster.spec.effective_identity_ref(),
-        namespace: cluster.metadata.namespace.as_deref().unwrap_or_default(),
-        cluster_name: name,
-        identity_namespace: &context.identity_namespace,
-    };
-    let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
-    let identity = resolved.map_err(|error| match error {
-        // A change of the identity objects wakes the AWSCluster. Secrets are not watched.
-        IdentityError::Unusable(problem) | IdentityError::Unread(problem) => (vec![problem.condition()], Next::Retry),
-    })?;
-    Ok(context.clouds.managed(&identity, region))
-}
-
-/// The account of the credentials, which is that of the first pass: with another account, everything would look
-/// deleted.
-async fn account(cluster: &AWSCluster, cloud: &dyn ManagedCloud) -> Result<String, Stopped> {
-    let account_id = cloud
-        .account_id()
-        .await
-        .map_err(|error| unanswered(ConditionType::IdentityReady, &error))?;
-    let recorded = cluster.status.as_ref().and_then(|status| status.account_id.as_deref());
-    match recorded.filter(|recorded| *recorded != account_id) {
-        None => Ok(account_id),
-        Some(recorded) => {
-            let message = format!(
-                "the resources of the cluster are in account {recorded}, and the credentials are of account \
-                 {account_id}: set the identity back"
-            );
-            let update = ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message);
-            Err((vec![update], Next::Retry))
-        }
-    }
-}
-
-fn unanswered(condition: ConditionType, error: &CloudError) -> Stopped {
-    let update = condition.is_false(error.class.reason(), error.to_string());
-    let next = error.retry_after.map_or(Next::Retry, Next::Deferred);
-    (vec![update], next)
 }
 
 /// A pass that looks at AWS.
@@ -402,7 +253,7 @@ impl Pass<'_> {
     fn publish_network(&self, cluster: &AWSCluster, scene: &Scene<'_>, status: &mut AWSClusterStatus) {
         let before = status.network.as_ref();
         let before = before.map(|network| network.control_plane_targets.as_slice());
-        let network = network::network(scene, &cluster.spec, &self.checked.region, before.unwrap_or_default());
+        let network = network::network(scene, &cluster.spec, before.unwrap_or_default());
         if let Some(network) = network.filter(|_| !self.is_deleted) {
             status.failure_domains = super::resolve::failure_domains(&network.subnets);
             status.network = Some(network);

@@ -18,7 +18,6 @@ const MOST_TARGETS: usize = 8;
 pub(super) fn network(
     scene: &Scene<'_>,
     spec: &AWSClusterSpec,
-    region: &str,
     before: &[ControlPlaneTarget],
 ) -> Option<MachineNetwork> {
     if !scene.inputs.problems.is_empty() {
@@ -27,8 +26,7 @@ pub(super) fn network(
     let id = scene.ledger.id(&scene.inputs.vpc.target)?;
     let vpc = scene.seen.ec2.vpcs.got()?.iter().find(|vpc| vpc.id == id)?;
     let (control_plane_targets, pending_control_plane_targets) = targets(scene, before);
-    let mut network = MachineNetwork {
-        region: Some(region.to_owned()),
+    Some(MachineNetwork {
         vpc: Some(NetworkVpc {
             id: id.to_owned(),
             cidr_blocks: vpc.cidr_blocks.clone(),
@@ -36,19 +34,10 @@ pub(super) fn network(
         }),
         subnets: subnets(scene),
         security_groups: security_groups(scene),
-        additional_tags: spec.additional_tags.clone(),
-        cluster_tag: Some(scene.inputs.names.cluster.clone()),
-        ssh_key_name: spec.ssh_key_name.clone().filter(|name| !name.is_empty()),
-        image_lookup: spec.image_lookup(),
         control_plane_targets,
         pending_control_plane_targets,
-        identity_ref: Some(spec.effective_identity_ref()),
-        bootstrap_storage: spec.bootstrap_storage(),
-        ..MachineNetwork::default()
-    };
-    // The contract limits these values.
-    network.take_oversized();
-    Some(network)
+        ..spec.network_for_machines(&scene.inputs.names.cluster)
+    })
 }
 
 /// The subnets for machines, by their ids.

@@ -116,19 +116,12 @@ pub(super) fn resolve(
             Targets::Pending(pending) => (vec![], Some(pending)),
         };
     let mut network = MachineNetwork {
-        region: spec.region().map(str::to_owned),
         vpc,
         security_groups: discovered.security_groups(declared_groups, &mut problems),
-        additional_tags: spec.additional_tags.clone(),
-        cluster_tag: Some(cluster_name.to_owned()),
-        ssh_key_name: spec.ssh_key_name.clone().filter(|name| !name.is_empty()),
-        image_lookup: spec.image_lookup(),
         control_plane_targets,
         pending_control_plane_targets,
-        identity_ref: Some(spec.effective_identity_ref()),
-        bootstrap_storage: spec.bootstrap_storage(),
         subnets,
-        ..MachineNetwork::default()
+        ..spec.network_for_machines(cluster_name)
     };
     for oversized in network.take_oversized() {
         problems.add(Reason::InvalidSpec, too_long(oversized));
@@ -190,7 +183,7 @@ fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> &'a s
 }
 
 /// The problem with the name of the field in the spec.
-fn too_long(Oversized { field, limit }: Oversized) -> String {
+pub(super) fn too_long(Oversized { field, limit }: Oversized) -> String {
     let source = match field {
         "clusterTag" => "the name of the Cluster",
         "sshKeyName" => "spec.sshKeyName",

@@ -50,6 +50,10 @@ fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
             subnets("{id: a, availabilityZone: eu-west-1a, isPublic: true}"),
             "cidrBlock",
         ),
+        (
+            format!("region: eu-west-1, sshKeyName: {}", "k".repeat(300)),
+            "spec.sshKeyName",
+        ),
     ];
     for (spec, words) in cases {
         let mut world = World::new(&spec);

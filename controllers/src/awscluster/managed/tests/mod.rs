@@ -8,6 +8,7 @@ mod drift;
 mod fields;
 mod guards;
 mod ingress;
+mod load_balancer_changes;
 mod load_balancers;
 mod nat_gateways;
 mod properties;
