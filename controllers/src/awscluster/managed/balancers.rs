@@ -136,17 +136,15 @@ pub(super) fn wanted(
 /// The first load balancer by its name, as a network load balancer and as a classic one.
 pub(super) fn of_endpoint(spec: &AWSClusterSpec, names: &Names) -> [Ref; 2] {
     let spec = spec.effective_control_plane_load_balancer();
-    let classic = spec.name.clone().filter(|name| !name.is_empty());
-    let classic = classic.unwrap_or_else(|| names.classic_load_balancer());
     [
-        Ref::new(Kind::LoadBalancer, name(&spec, names)),
-        Ref::new(Kind::ClassicLoadBalancer, classic),
+        Ref::new(Kind::LoadBalancer, name(&spec, || names.load_balancer())),
+        Ref::new(Kind::ClassicLoadBalancer, name(&spec, || names.classic_load_balancer())),
     ]
 }
 
-fn name(spec: &LoadBalancerSpec, names: &Names) -> String {
+fn name(spec: &LoadBalancerSpec, default: impl FnOnce() -> String) -> String {
     let of_spec = spec.name.clone().filter(|name| !name.is_empty());
-    of_spec.unwrap_or_else(|| names.load_balancer())
+    of_spec.unwrap_or_else(default)
 }
 
 pub(super) fn problem(target: &Ref, path: &str, message: &str) -> Problem {
@@ -247,7 +245,7 @@ fn load_balancer(
     places: &Places,
     is_endpoint: bool,
 ) -> WantedLoadBalancer {
-    let name = name(spec, names);
+    let name = name(spec, || names.load_balancer());
     let api = HealthCheck {
         protocol: protocol_of(spec.effective_health_check_protocol())
             .unwrap_or("TCP")

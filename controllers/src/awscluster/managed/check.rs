@@ -1,5 +1,4 @@
-//! Everything that can keep the provider from AWS: what is not offered yet, the owner, machines, region, identity, account,
-//! and other AWSClusters of the name.
+//! Everything that can keep the provider from AWS, before a pass looks at it.
 
 use std::sync::Arc;
 

@@ -97,9 +97,7 @@ pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
 
 fn keep(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
     let target = &wanted.target;
-    // A load balancer that works stays as it is until the spec is right.
-    let is_wrong = scene.inputs.problems.iter().any(|problem| problem.target == *target);
-    if is_wrong || endpoint::has_another(scene, target) {
+    if scene.is_wrong(target) || endpoint::has_another(scene, target) {
         return;
     }
     match scene.standing(target) {

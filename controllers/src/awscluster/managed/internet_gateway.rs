@@ -9,7 +9,7 @@ use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
-use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
+use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
 /// The planner of the internet gateway.
 pub(super) const PLANNER: Planner = Planner {
@@ -127,7 +127,7 @@ fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>,
             vpc: Id::from(vpc),
         };
         // The addresses of NAT gateways and load balancers are reached by it.
-        let users = [scene.recorded(&[Kind::NatGateway]), scene.recorded(&LOAD_BALANCERS)].concat();
+        let users = scene.recorded(&HAVE_INTERFACES);
         plan.step_after(&attachment, Why::Unwanted, call, users);
     }
     let call = Call::DeleteInternetGateway { gateway: Id::from(id) };

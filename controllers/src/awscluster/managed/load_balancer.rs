@@ -91,9 +91,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
     for wanted in &scene.inputs.load_balancers {
         let target = &wanted.target;
-        // A load balancer that works stays as it is until the spec is right.
-        let is_wrong = scene.inputs.problems.iter().any(|problem| problem.target == *target);
-        if is_wrong || (wanted.is_endpoint && endpoint::has_another(scene, target)) {
+        if scene.is_wrong(target) || (wanted.is_endpoint && endpoint::has_another(scene, target)) {
             continue;
         }
         match scene.standing(target) {

@@ -95,6 +95,12 @@ impl Scene<'_> {
         known.unwrap_or_else(|| self.ledger.new_client_token(target, vpc))
     }
 
+    /// Whether the spec is wrong about a resource. One that works stays as it is until the spec is right.
+    pub(crate) fn is_wrong(&self, target: &Ref) -> bool {
+        let mut problems = self.inputs.problems.iter();
+        problems.any(|problem| problem.target == *target)
+    }
+
     /// All recorded resources of these kinds.
     pub(crate) fn recorded(&self, kinds: &[Kind]) -> Vec<Ref> {
         let recorded = kinds.iter().flat_map(|kind| self.ledger.of_kind(*kind));

@@ -51,6 +51,8 @@ pub(crate) enum Kind {
 
 /// The load balancers of both generations.
 pub(crate) const LOAD_BALANCERS: [Kind; 2] = [Kind::LoadBalancer, Kind::ClassicLoadBalancer];
+/// What has network interfaces in subnets, whose public addresses are reached by the internet gateway.
+pub(crate) const HAVE_INTERFACES: [Kind; 3] = [Kind::NatGateway, Kind::LoadBalancer, Kind::ClassicLoadBalancer];
 
 impl Kind {
     /// Whether it is a resource of its own, which AWS gives an id.

@@ -10,7 +10,7 @@ use super::inputs::{Inputs, WantedSubnet, shown_name};
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
-use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
+use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
 /// The planner of the subnets.
 pub(super) const PLANNER: Planner = Planner {
@@ -138,7 +138,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
 }
 
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let users = [scene.recorded(&[Kind::NatGateway]), scene.recorded(&LOAD_BALANCERS)].concat();
+    let users = scene.recorded(&HAVE_INTERFACES);
     for target in scene.ledger.of_kind(Kind::Subnet) {
         if let Some(id) = scene.deletable(target, plan) {
             let call = Call::DeleteSubnet { subnet: Id::from(id) };
