@@ -43,13 +43,17 @@ pub struct LocalWorld {
 }
 
 impl LocalWorld {
-    /// The world that all tests of this binary share; the first call starts it.
+    /// The world that all tests of this binary share, with this provider installed; the first call starts it.
     pub async fn shared() -> anyhow::Result<Arc<Self>> {
         static SHARED: OnceLock<Result<Arc<LocalWorld>, String>> = OnceLock::new();
         // The start uses its own thread and runtime, because the runtime of the calling test ends with the test.
         let start = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(Self::start_for(None, &[])).map(Arc::new)
+            runtime.block_on(async {
+                let world = Self::start_for(None, &[]).await?;
+                world.install_provider().await?;
+                Ok(Arc::new(world))
+            })
         };
         let shared = tokio::task::spawn_blocking(move || {
             SHARED

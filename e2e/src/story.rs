@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc};
 
 use crate::{environment::TestEnvironment, local_world::LocalWorld};
 
-/// The name of a story, and its world. [`run`](Self::run) creates the environment, runs the body, and finishes the
+/// The name of a story, and its world, in which this provider is installed. [`run`](Self::run) creates the environment, runs the body, and finishes the
 /// environment.
 #[derive(Clone)]
 #[must_use = "a story proves nothing until it is run"]
@@ -63,7 +63,11 @@ impl<'a> Story<'a> {
         let world = match self.world_choice {
             WorldChoice::Shared => LocalWorld::shared().await?,
             WorldChoice::Given(world) => world.clone(),
-            WorldChoice::Own(flags) => Arc::new(LocalWorld::start_with(flags).await?),
+            WorldChoice::Own(flags) => {
+                let world = LocalWorld::start_with(flags).await?;
+                world.install_provider().await?;
+                Arc::new(world)
+            }
         };
         let environment = Arc::new(world.test(self.name).await?);
         body(&environment).await?;

@@ -16,7 +16,7 @@ type Case = (Value, Option<&'static str>);
 
 #[test]
 fn all_kinds_are_established() -> anyhow::Result<()> {
-    installed("kinds", async |environment| {
+    Story::new("kinds").run(async |environment| {
         let definitions = environment
             .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
             .await?;
@@ -50,7 +50,7 @@ fn all_kinds_are_established() -> anyhow::Result<()> {
 
 #[test]
 fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
-    installed("machine-schema", async |environment| {
+    Story::new("machine-schema").run(async |environment| {
         let target = json!({"targetGroupARN": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/a/b"});
         let volume = json!({"size": 8, "deviceName": "/dev/sdb"});
         let cases: Vec<Case> = vec![
@@ -140,7 +140,7 @@ fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
 
 #[test]
 fn inconsistent_clusters_and_identities_are_refused() -> anyhow::Result<()> {
-    installed("cluster-schema", async |environment| {
+    Story::new("cluster-schema").run(async |environment| {
         let subnets = |count: usize| {
             let ids = (0..count).map(|number| json!({"id": format!("subnet-{number:08x}")}));
             json!({"network": {"subnets": ids.collect::<Vec<_>>()}})
@@ -217,7 +217,7 @@ fn inconsistent_clusters_and_identities_are_refused() -> anyhow::Result<()> {
 
 #[test]
 fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
-    installed("launch-record", async |environment| {
+    Story::new("launch-record").run(async |environment| {
         let api = environment.api(OURS, "AWSMachine").await?;
         let machine = object("AWSMachine", "worker", &json!({"instanceType": "t3.large"}))?;
         api.create(&PostParams::default(), &machine).await?;
@@ -297,7 +297,7 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
 
 #[test]
 fn spec_and_status_are_written_through_separate_endpoints() -> anyhow::Result<()> {
-    installed("subresource", async |environment| {
+    Story::new("subresource").run(async |environment| {
         for (kind, spec) in [
             ("AWSCluster", json!({"region": "eu-west-1"})),
             ("AWSMachine", json!({"instanceType": "t3.large"})),
@@ -323,7 +323,7 @@ fn spec_and_status_are_written_through_separate_endpoints() -> anyhow::Result<()
 
 #[test]
 fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> {
-    installed("kubectl", async |environment| {
+    Story::new("kubectl").run(async |environment| {
         for (field, says) in [
             ("awscluster.spec.unmanaged", "Whether you bring the infrastructure"),
             ("awsc.spec.network.subnets.availabilityZone", "Zone of the subnet"),
@@ -368,14 +368,6 @@ fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> 
         );
         assert!(kubectl(environment, &["get", "cluster-api"])?.contains("awsmachine.infrastructure"));
         Ok(())
-    })
-}
-
-/// A story in a namespace of a world with this provider's kinds. The story tests the schemas.
-fn installed(name: &str, body: impl AsyncFnOnce(&TestEnvironment) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    Story::new(name).run(async |environment| {
-        environment.world().install_provider().await?;
-        body(environment).await
     })
 }
 

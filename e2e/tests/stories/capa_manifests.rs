@@ -71,7 +71,6 @@ const UNKNOWN: (&str, &str) = ("/spec/template/spec", "failureDomain");
 #[test]
 fn the_api_server_accepts_the_manifests_of_capa() -> anyhow::Result<()> {
     Story::new("capa-manifests").run(async |environment| {
-        environment.world().install_provider().await?;
         let manifests = manifests(&capa_manifests()?)?;
         let files: BTreeSet<&str> = manifests.iter().map(|(file, _)| file.as_str()).collect();
         assert_eq!((files.len(), manifests.len()), (FILES, OBJECTS), "{files:#?}");

@@ -148,11 +148,12 @@ mod long_stories {
             let (network, user) = (&s.network, &s.user);
             let internal = user.create_network_load_balancer(network, "dev-int").await?;
             let spec = format!(
-                "  controlPlaneLoadBalancer: {{name: dev-int, loadBalancerType: nlb, scheme: internal}}
-      secondaryControlPlaneLoadBalancer: {{name: dev-ext, loadBalancerType: nlb, scheme: internet-facing}}
-      network:
-        subnets: [{{id: {}}}]
-        securityGroupOverrides: {{node: {}}}",
+                "
+  controlPlaneLoadBalancer: {{name: dev-int, loadBalancerType: nlb, scheme: internal}}
+  secondaryControlPlaneLoadBalancer: {{name: dev-ext, loadBalancerType: nlb, scheme: internet-facing}}
+  network:
+    subnets: [{{id: {}}}]
+    securityGroupOverrides: {{node: {}}}",
                 network.zones[0].private_subnet_id, network.node_security_group_id,
             );
             s.cluster_in_mode("dev", false, &spec).await?;

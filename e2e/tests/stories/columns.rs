@@ -87,7 +87,6 @@ mod long_stories {
     #[test]
     fn kubectl_get_shows_that_aws_refuses_an_identity() -> anyhow::Result<()> {
         tell(Story::new("refused-identity").in_its_own_world(&[]), async |s| {
-            s.environment.world().install_provider().await?;
             s.new_manager().flag(FASTER).flag("--namespace=").start().await?;
             let (valid, revoked) = (s.aws().another_key(), s.aws().another_key());
             s.aws().revoke(&revoked.access_key_id);

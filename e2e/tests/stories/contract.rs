@@ -30,7 +30,6 @@ async fn dry_run(scenario: &Scenario, kind: &str, yaml: &str) -> anyhow::Result<
 #[test]
 fn defaults_are_the_same_in_every_dry_run() -> anyhow::Result<()> {
     tell(Story::new("dry-run"), async |s| {
-        capa_e2e::LocalWorld::shared().await?.install_provider().await?;
         let cluster_template = format!(
             "apiVersion: {OURS}\nkind: AWSClusterTemplate\nmetadata: {{name: dev}}\n\
          spec: {{template: {{spec: {{region: eu-west-1, unmanaged: true, bastion: {{enabled: false}}}}}}}}"
@@ -133,7 +132,6 @@ fn a_hook_before_termination_keeps_the_instance_alive() -> anyhow::Result<()> {
 #[test]
 fn a_failure_domain_is_named_once() -> anyhow::Result<()> {
     tell(Story::new("failure-domains"), async |s| {
-        capa_e2e::LocalWorld::shared().await?.install_provider().await?;
         s.apply(&s.unmanaged("dev", "")).await?;
         let api = s.api(OURS, "AWSCluster").await?;
         let domains = |names: &[&str]| {

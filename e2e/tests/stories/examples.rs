@@ -28,7 +28,6 @@ const EXAMPLES: [(&str, &str); 4] = [
 #[test]
 fn every_example_is_stored_whole() -> anyhow::Result<()> {
     Story::new("examples").run(async |environment| {
-        environment.world().install_provider().await?;
         for (file, text) in EXAMPLES {
             for mut object in objects::parse(text)? {
                 object.metadata.namespace = None;
@@ -83,7 +82,6 @@ fn the_example_is_run_as_it_is_written() -> anyhow::Result<()> {
 fn every_file_of_the_examples_folder_is_accepted_as_it_is() -> anyhow::Result<()> {
     Story::new("examples-folder").run(async |environment| {
         let world = environment.world();
-        world.install_provider().await?;
         // The webhooks of the kubeadm providers look at their kinds.
         world.start_kubeadm().await?;
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");

@@ -68,7 +68,6 @@ fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
     // A separate world: without the policies every field reaches the manager, like one of an object from before the
     // policies.
     tell(Story::new("hostile").in_its_own_world(&[]), async |s| {
-        s.environment.world().install_provider().await?;
         s.forgo_policies().await?;
         let began = Instant::now();
         let manager = s.new_manager().start().await?;

@@ -317,7 +317,6 @@ mod long_stories {
     fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Result<()> {
         // A separate world: in the shared world every manager creates the identity.
         tell(Story::new("gate").in_its_own_world(&[]), async |s| {
-            s.environment.world().install_provider().await?;
             let identities = s.api(OURS, DEFAULT_KIND).await?;
             let gate_off = "--feature-gates=AutoControllerIdentityCreator=false";
             let without = s.new_manager().flag(FASTER).flag(gate_off).start().await?;

@@ -122,7 +122,6 @@ mod long_stories {
     #[test]
     fn a_manager_beside_definitions_of_another_release_does_not_start() -> anyhow::Result<()> {
         tell(Story::new("definitions").in_its_own_world(&[]), async |s| {
-            s.environment.world().install_provider().await?;
             for (api_version, kind, name) in [
                 (
                     "apiextensions.k8s.io/v1",

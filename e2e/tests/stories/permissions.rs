@@ -87,7 +87,6 @@ const AT_HOME: [Rule; 3] = [
 #[tokio::test]
 async fn the_permissions_of_the_manager_are_exactly_those_it_uses() -> anyhow::Result<()> {
     let world = LocalWorld::shared().await?;
-    world.install_provider().await?;
     let client = world.admin().await?;
     for (namespace, rules) in [
         ("team-a", EVERYWHERE.to_vec()),
@@ -211,7 +210,6 @@ async fn cluster_api_may_use_our_kinds() -> anyhow::Result<()> {
 /// Waits until all of these requests are allowed: roles are aggregated some time after they were applied.
 async fn may(account: (&str, &str), requests: &[Request]) -> anyhow::Result<()> {
     let world = LocalWorld::shared().await?;
-    world.install_provider().await?;
     let client = world.admin().await?;
     eventually(WITHIN, "all permissions to be granted", async || {
         for request in requests {

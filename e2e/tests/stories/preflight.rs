@@ -85,7 +85,6 @@ fn provider(
 #[test]
 fn the_command_checks_a_cluster_and_the_sources_of_its_machines() -> anyhow::Result<()> {
     tell(Story::new("check-cluster"), async |s| {
-        s.environment.world().install_provider().await?;
         s.apply(&fixtures::cluster("dev", None)).await?;
         let template = "
 apiVersion: infrastructure.cluster.x-k8s.io/v1beta2

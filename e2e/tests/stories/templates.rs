@@ -12,7 +12,6 @@ use super::scenario::{OURS, REGION, Scenario, WITHIN, story, tell};
 #[test]
 fn machines_are_made_as_their_template_says() -> anyhow::Result<()> {
     tell(Story::new("machine-template"), async |s| {
-        s.environment.world().install_provider().await?;
         s.owned("dev", &s.unmanaged("dev", "")).await?;
         let template = parsed(
             "
@@ -47,7 +46,6 @@ spec:
 #[test]
 fn a_cluster_is_made_as_its_template_says() -> anyhow::Result<()> {
     tell(Story::new("cluster-template"), async |s| {
-        s.environment.world().install_provider().await?;
         let template = parsed(&format!(
             "
 kind: AWSClusterTemplate
