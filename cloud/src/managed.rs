@@ -10,12 +10,15 @@ pub use crate::resource::{Answer, Effect, Repeat, Seen};
 use crate::{CloudError, ResolvedIdentity, ec2, elb};
 
 /// Whose resources a look asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Name of the Cluster, which is in the tags of what it owns.
     pub cluster: String,
     /// Id of the VPC, where it is known: AWS may show the tags of a new VPC later than the VPC.
     pub vpc: Option<String>,
+    /// Whether the VPC is the user's. Then the look does not ask for its DNS attributes, and for no internet gateway and no
+    /// Elastic IPs: the cluster has none of its own.
+    pub is_vpc_of_user: bool,
     /// Id of the internet gateway, where it is known.
     pub internet_gateway: Option<String>,
     /// Ids of the Elastic IPs that are known.

@@ -112,11 +112,7 @@ pub(super) fn scope(vpc: Option<&str>) -> Scope {
     Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
-        internet_gateway: None,
-        addresses: Vec::new(),
-        load_balancers: Vec::new(),
-        target_groups: vec![],
-        classic_load_balancers: Vec::new(),
+        ..Scope::default()
     }
 }
 

@@ -76,6 +76,7 @@ fn gateway(id: &str, state: NatGatewayState) -> NatGateway {
         failure: None,
         created_at: None,
         allocation_ids: Vec::new(),
+        public_ips: Vec::new(),
         tags: [].into(),
     }
 }
@@ -83,7 +84,7 @@ fn gateway(id: &str, state: NatGatewayState) -> NatGateway {
 /// The NAT gateways of a VPC on two pages, among one of another VPC.
 fn gateways(call: &Call) -> Answer {
     let used = "<createTime>2026-01-02T03:04:05.000Z</createTime><natGatewayAddressSet>\
-                <item><allocationId>eipalloc-1</allocationId></item><item><privateIp>10.0.0.9</privateIp></item>\
+                <item><allocationId>eipalloc-1</allocationId><publicIp>203.0.113.1</publicIp></item><item><privateIp>10.0.0.9</privateIp></item>\
                 <item><allocationId>eipalloc-2</allocationId></item></natGatewayAddressSet>";
     let used = format!("{used}{}", tag_set(OWNED, "owned"));
     let (code, message) = (
@@ -117,6 +118,7 @@ async fn all_nat_gateways_of_a_vpc_are_shown_in_every_state() {
     let used = NatGateway {
         created_at: Some("2026-01-02T03:04:05Z".parse().unwrap()),
         allocation_ids: ["eipalloc-1", "eipalloc-2"].map(str::to_owned).into(),
+        public_ips: vec!["203.0.113.1".to_owned()],
         tags: tags(),
         ..gateway("nat-1", NatGatewayState::Available)
     };

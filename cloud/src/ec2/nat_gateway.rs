@@ -25,6 +25,8 @@ pub struct NatGateway {
     pub created_at: Option<Timestamp>,
     /// The Elastic IPs that the gateway uses, for example `eipalloc-0a1b2c3d`.
     pub allocation_ids: Vec<String>,
+    /// The public addresses of the gateway, once it works.
+    pub public_ips: Vec<String>,
     /// Tags.
     pub tags: Tags,
 }

@@ -1,4 +1,5 @@
-//! The network of a managed cluster with a load balancer of each generation: created, repaired and deleted.
+//! The network of a managed cluster with a load balancer of each generation: created, repaired and deleted; and clusters in
+//! a VPC of the user.
 
 use anyhow::{Context as _, ensure};
 use aws_sdk_ec2::types::{AttributeBooleanValue, Filter, Route, RouteTable, Vpc};
@@ -167,6 +168,56 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         for (action, listed) in before.as_object().context("a dump is an object")? {
             assert_eq!(after.get(action), Some(listed), "{action}");
         }
+        Ok(())
+    })
+}
+
+/// An AWSCluster in the network of the story, with a load balancer of this type.
+fn in_network_of_user(s: &Scenario, name: &str, of_type: &str) -> String {
+    let subnets = s.network.private_subnet_ids().into_iter();
+    let subnets: Vec<String> = subnets.map(|id| format!("{{id: {id}}}")).collect();
+    let balancer = format!("{{loadBalancerType: {of_type}, scheme: internal, dnsResolutionCheck: None}}");
+    format!(
+        "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: {name}}}, spec: {{region: {REGION}, network: {{vpc: \
+         {{id: {}}}, subnets: [{}]}}, controlPlaneLoadBalancer: {balancer}}}}}",
+        s.network.vpc_id,
+        subnets.join(", ")
+    )
+}
+
+#[test]
+fn clusters_in_one_vpc_of_the_user_leave_each_other_alone() -> anyhow::Result<()> {
+    story("managed-shared", async |s| {
+        let before = s.user.dump().await?;
+        for (name, of_type) in [("one", "classic"), ("one-2", "nlb")] {
+            s.owned(name, &in_network_of_user(s, name, of_type)).await?;
+        }
+        for name in ["one", "one-2"] {
+            s.says(name, "Ready", "True", "Ready").await?;
+            s.infrastructure_provisioned(name).await?;
+        }
+        let own = async || -> anyhow::Result<Vec<String>> {
+            let groups = s
+                .user
+                .ec2()
+                .describe_security_groups()
+                .filters(of_vpc(&s.network.vpc_id));
+            let groups = groups.send().await?.security_groups.unwrap_or_default().into_iter();
+            let names = groups.filter_map(|group| group.group_name);
+            Ok(names.filter(|name| name.starts_with("one")).collect())
+        };
+        ensure!(own().await?.len() == 8, "four for each: {:?}", own().await?);
+        s.delete(CORE, "Cluster", "one").await?;
+        s.gone(OURS, "AWSCluster", &["one"]).await?;
+        let left = own().await?;
+        ensure!(
+            left.len() == 4 && left.iter().all(|name| name.starts_with("one-2-")),
+            "{left:?}"
+        );
+        s.says("one-2", "LoadBalancerReady", "True", "Ready").await?;
+        s.delete(CORE, "Cluster", "one-2").await?;
+        s.gone(OURS, "AWSCluster", &["one-2"]).await?;
+        assert_eq!(s.user.dump().await?, before);
         Ok(())
     })
 }

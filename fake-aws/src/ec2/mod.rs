@@ -153,11 +153,6 @@ impl Ec2 {
             ..Observed::default()
         };
         if let Some(vpc) = &vpc {
-            let is_shown = observed.vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());
-            observed.dns = match self.describe_dns(vpc) {
-                Err(error) if !is_shown && error.class == ErrorClass::NotFound => Seen::NotAsked,
-                answer => answer.into(),
-            };
             let subnets = self.describe("DescribeSubnets", |ec2| {
                 Ok(ec2.shown_subnets(|shown| shown.vpc_id == *vpc))
             });
@@ -168,6 +163,16 @@ impl Ec2 {
             observed.route_tables = tables.into();
             let groups = self.describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(vpc)));
             observed.security_groups = groups.into();
+        }
+        if scope.is_vpc_of_user {
+            return observed;
+        }
+        if let Some(vpc) = &vpc {
+            let is_shown = observed.vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());
+            observed.dns = match self.describe_dns(vpc) {
+                Err(error) if !is_shown && error.class == ErrorClass::NotFound => Seen::NotAsked,
+                answer => answer.into(),
+            };
         }
         observed.addresses = self.describe_addresses(&scope.addresses, is_owned).into();
         observed.internet_gateways =

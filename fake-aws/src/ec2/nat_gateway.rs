@@ -114,6 +114,7 @@ impl Ec2 {
                 failure: None,
                 created_at: START.saturating_add(self.now).ok(),
                 allocation_ids: Vec::new(),
+                public_ips: Vec::new(),
                 tags,
             },
             associations: BTreeMap::new(),
@@ -189,7 +190,10 @@ impl Ec2 {
 
     fn view_nat_gateway(&self, resource: &Resource<Body>) -> NatGateway {
         let has_failed = self.failed_at(resource).is_some_and(|at| at <= self.now);
+        let addresses = resource.body.gateway.allocation_ids.iter();
+        let addresses = addresses.filter_map(|id| Some(self.addresses.get(id)?.body.public_ip.clone()));
         NatGateway {
+            public_ips: addresses.collect(),
             state: self.state_of(resource),
             failure: resource.body.failure.clone().filter(|_| has_failed),
             ..resource.body.gateway.clone()

@@ -114,11 +114,8 @@ pub(super) fn look(account: &FakeAccount, vpc: Option<&str>, names: &[&str]) -> 
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
-        internet_gateway: None,
-        addresses: Vec::new(),
         load_balancers: texts(names),
-        target_groups: vec![],
-        classic_load_balancers: Vec::new(),
+        ..Scope::default()
     };
     let seen = account.observe(&scope).now_or_never();
     seen.expect("the look completes").unwrap().elb

@@ -102,11 +102,9 @@ pub(super) fn look_at(account: &FakeAccount, vpc: Option<&str>, names: &[&str], 
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
-        internet_gateway: None,
-        addresses: Vec::new(),
         load_balancers: texts(names),
-        target_groups: Vec::new(),
         classic_load_balancers: texts(classic_names),
+        ..Scope::default()
     };
     let seen = account.observe(&scope).now_or_never();
     seen.expect("the look completes").unwrap().elb

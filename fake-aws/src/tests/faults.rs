@@ -49,12 +49,7 @@ fn an_ended_process_gets_no_answers_until_it_starts_again() {
     account.fail(0, Fault::CrashAfter);
     let scope = Scope {
         cluster: "dev".to_owned(),
-        vpc: None,
-        internet_gateway: None,
-        addresses: Vec::new(),
-        load_balancers: Vec::new(),
-        target_groups: vec![],
-        classic_load_balancers: Vec::new(),
+        ..Scope::default()
     };
     assert_eq!(attempt(&account, create_gateway()), None);
     assert_eq!(attempt(&account, create_gateway()), None);

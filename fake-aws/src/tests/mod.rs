@@ -75,11 +75,8 @@ fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
-        internet_gateway: None,
         addresses: addresses.iter().map(|id| (*id).to_owned()).collect(),
-        load_balancers: Vec::new(),
-        target_groups: vec![],
-        classic_load_balancers: Vec::new(),
+        ..Scope::default()
     };
     account
         .observe(&scope)

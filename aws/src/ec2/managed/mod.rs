@@ -42,14 +42,18 @@ impl Ec2Calls {
         scope: &Scope,
         tag: &str,
     ) -> Observed {
-        let dns = OptionFuture::from(id.map(|id| self.vpc_dns(id).boxed()));
+        let is_of_cluster = !scope.is_vpc_of_user;
+        let dns = OptionFuture::from(id.filter(|_| is_of_cluster).map(|id| self.vpc_dns(id).boxed()));
         let subnets = OptionFuture::from(id.map(|id| self.subnets_in(id).boxed()));
-        let internet_gateways = self
-            .internet_gateways(tag, scope.internet_gateway.as_deref(), id)
-            .boxed();
+        let internet_gateways = is_of_cluster.then(|| {
+            let known = scope.internet_gateway.as_deref();
+            self.internet_gateways(tag, known, id).boxed()
+        });
+        let internet_gateways = OptionFuture::from(internet_gateways);
         let nat_gateways = OptionFuture::from(id.map(|id| self.nat_gateways_in(id).boxed()));
         let route_tables = OptionFuture::from(id.map(|id| self.route_tables_in(id).boxed()));
-        let addresses = self.addresses(tag, &scope.addresses).boxed();
+        let addresses = is_of_cluster.then(|| self.addresses(tag, &scope.addresses).boxed());
+        let addresses = OptionFuture::from(addresses);
         let security_groups = OptionFuture::from(id.map(|id| self.security_groups_in(id).boxed()));
         let inside = join5(vpcs, dns, subnets, nat_gateways, join(route_tables, security_groups));
         let (inside, (internet_gateways, addresses)) = join(inside, join(internet_gateways, addresses)).await;
@@ -58,9 +62,9 @@ impl Ec2Calls {
             dns: dns_of(&vpcs, asked(dns)),
             vpcs,
             subnets: asked(subnets),
-            internet_gateways: internet_gateways.into(),
+            internet_gateways: asked(internet_gateways),
             nat_gateways: asked(nat_gateways),
-            addresses: addresses.into(),
+            addresses: asked(addresses),
             route_tables: asked(route_tables),
             security_groups: asked(security_groups),
         }

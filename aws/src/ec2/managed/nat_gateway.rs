@@ -100,6 +100,12 @@ fn nat_gateway(gateway: &types::NatGateway) -> NatGateway {
             .map(NatGatewayAddress::allocation_id)
             .filter_map(some_text)
             .collect(),
+        public_ips: gateway
+            .nat_gateway_addresses()
+            .iter()
+            .map(NatGatewayAddress::public_ip)
+            .filter_map(some_text)
+            .collect(),
         tags: tags(gateway.tags()),
     }
 }

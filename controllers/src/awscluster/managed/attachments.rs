@@ -17,15 +17,16 @@ pub(super) struct Shown<'a> {
     pub(super) security_groups: &'a [String],
 }
 
-/// The subnets for a new load balancer. Without any, that is a problem of the spec.
-pub(super) fn subnets(target: &Ref, places: &[Place], plan: &mut Plan) -> Option<Vec<Id>> {
-    if places.is_empty() {
-        let name = &target.name;
-        let message = format!("no subnet of the cluster can have the load balancer {name}: list subnets for it");
-        plan.problem(target, Reason::InvalidSpec, message);
-        return None;
+/// The subnets for a new load balancer. A spec without any for it is wrong, and says so.
+pub(super) fn subnets(scene: &Scene<'_>, target: &Ref, places: &[Place], plan: &mut Plan) -> Option<Vec<Id>> {
+    if !places.is_empty() {
+        return Some(places.iter().map(|place| place.subnet.clone()).collect());
     }
-    Some(places.iter().map(|place| place.subnet.clone()).collect())
+    if !scene.is_wrong(target) {
+        let message = format!("{target} waits for the subnets, about which SubnetsReady says more");
+        plan.problem(target, Reason::WaitingForSubnets, message);
+    }
+    None
 }
 
 /// The security groups: CAPA attaches the group of the spec's role beside those that the spec lists.
@@ -37,10 +38,12 @@ pub(super) fn security_groups(additional: &[String]) -> Vec<Id> {
 
 /// What comes before a load balancer: public addresses are reached by the internet gateway, and nothing is made before
 /// the VPC.
-pub(super) fn needed(scene: &Scene<'_>) -> [Ref; 3] {
+pub(super) fn needed(scene: &Scene<'_>) -> Vec<Ref> {
     let gateway = &scene.inputs.internet_gateway;
     let attachment = gateway.part(Kind::InternetGatewayAttachment);
-    [scene.inputs.vpc.target.clone(), gateway.clone(), attachment]
+    let mut needed = scene.checked();
+    needed.extend([scene.inputs.vpc.target.clone(), gateway.clone(), attachment]);
+    needed
 }
 
 /// The security groups, if the load balancer has others.

@@ -11,8 +11,9 @@ use capa_cloud::managed::ManagedCloud;
 use capa_runtime::reconcile::Next;
 
 use super::ManagedContext;
+use super::inputs::brought;
 use super::names::Names;
-use super::{later, namesakes, status};
+use super::{decided, later, namesakes, status};
 use crate::identity::{self, IdentityError, IdentityRequest};
 
 /// Port of the API server of Clusters that name none.
@@ -42,9 +43,13 @@ pub(super) async fn check(
     context: &ManagedContext,
 ) -> Result<Checked, Stopped> {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
-    let has_begun = namesakes::has_begun(cluster);
+    let has_resources = cluster
+        .status
+        .as_ref()
+        .is_some_and(|status| !status.resources.is_empty());
+    let recorded = decided::recorded(cluster);
     let ready = |reason, message: String| vec![ConditionType::Ready.is_false(reason, message)];
-    if let Some(message) = later::not_offered(&cluster.spec).filter(|_| !has_begun || !is_deleted) {
+    if let Some(message) = later::not_offered(&cluster.spec, &recorded).filter(|_| !has_resources || !is_deleted) {
         return Err((ready(Reason::NotManagedYet, message), Next::AwaitChange));
     }
     let Some(name) = cluster_name(cluster, owner) else {
@@ -67,7 +72,8 @@ pub(super) async fn check(
         return Err((ready(Reason::Conflict, message), next));
     }
     let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
-    let zones = if is_deleted || has_zones {
+    let is_brought = brought::vpc(&cluster.spec, &recorded).is_some();
+    let zones = if is_deleted || has_zones || is_brought {
         vec![]
     } else {
         let zones = cloud.zones().await;

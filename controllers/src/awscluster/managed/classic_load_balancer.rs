@@ -22,6 +22,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::LoadBalancerReady,
     waiting: Reason::WaitingForVpc,
     is_optional: true,
+    is_in_vpc_of_ours_only: false,
     wanted: |inputs| {
         let wanted = inputs.classic_load_balancer.iter();
         wanted.map(|balancer| balancer.target.clone()).collect()
@@ -129,7 +130,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan
     if endpoint::is_lost(scene, target, plan) {
         return;
     }
-    let Some(subnets) = attachments::subnets(target, &wanted.places, plan) else {
+    let Some(subnets) = attachments::subnets(scene, target, &wanted.places, plan) else {
         return;
     };
     let call = Call::CreateLoadBalancer {

@@ -5,14 +5,14 @@ use capa_api::conditions::{ConditionStatus, ConditionUpdate, Reason};
 use super::ledger::Standing;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
-use super::planners::PLANNERS;
+use super::planners;
 use super::reference::{Kind, Ref};
 use super::taken::Taken;
 
 /// The conditions of all resources. What several resources share says what is worst about them.
 pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec<ConditionUpdate> {
     let mut conditions: Vec<ConditionUpdate> = vec![];
-    for planner in PLANNERS.iter().filter(|planner| planner.applies(scene)) {
+    for planner in planners::of(scene.inputs).filter(|planner| planner.applies(scene)) {
         let update = planner.condition(scene, plan, taken);
         let mut others = conditions.iter_mut();
         match others.find(|other| other.condition == update.condition) {

@@ -17,6 +17,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::InternetGatewayReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
+    is_in_vpc_of_ours_only: true,
     wanted: |inputs| vec![inputs.internet_gateway.clone()],
     look: |seen| seen.ec2.internet_gateways.answer(),
     settle,

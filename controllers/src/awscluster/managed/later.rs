@@ -2,31 +2,39 @@
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::LoadBalancerType;
+use capa_api::cluster::status::ClusterResource;
 use capa_api::cluster::subnet::SubnetSpec;
 
-use super::inputs::vpc_spec;
+use super::inputs::{brought, vpc_spec};
 
 /// Why the provider makes nothing for this spec; `None` if it does. A network without what the spec asks for would be
 /// another network, and could not become the wanted one.
-pub(super) fn not_offered(spec: &AWSClusterSpec) -> Option<String> {
+pub(super) fn not_offered(spec: &AWSClusterSpec, recorded: &[ClusterResource]) -> Option<String> {
+    if brought::is_of_capa(spec) {
+        let message = "this release does not take over a VPC that CAPA has made, which network.vpc.tags says of \
+                       network.vpc.id: leave the cluster to CAPA, or set spec.unmanaged: true";
+        return Some(message.to_owned());
+    }
+    let is_brought = brought::vpc(spec, recorded).is_some();
     let vpc = vpc_spec(spec);
     let subnets = spec.subnets();
     let is_any = |is: fn(&SubnetSpec) -> bool| subnets.iter().any(is);
     let fields = [
-        ("network.vpc.id", spec.vpc_id().is_some()),
         ("network.vpc.ipv6", vpc.ipv6.is_some()),
         ("network.vpc.ipamPool", vpc.ipam_pool.is_some()),
         ("network.vpc.elasticIpPool", vpc.elastic_ip_pool.is_some()),
         ("network.vpc.secondaryCidrBlocks", !vpc.secondary_cidr_blocks.is_empty()),
         (
-            "network.securityGroupOverrides",
-            spec.network
-                .as_ref()
-                .is_some_and(|network| !network.security_group_overrides.is_empty()),
+            "network.securityGroupOverrides without a VPC of yours",
+            !is_brought
+                && spec
+                    .network
+                    .as_ref()
+                    .is_some_and(|network| !network.security_group_overrides.is_empty()),
         ),
         (
-            "network.subnets of yours",
-            is_any(|subnet| subnet.effective_resource_id().is_some()),
+            "network.subnets of yours without a VPC of yours",
+            !is_brought && is_any(|subnet| subnet.effective_resource_id().is_some()),
         ),
         ("network.subnets in edge zones", is_any(SubnetSpec::is_edge)),
         (

@@ -251,6 +251,27 @@ impl Ledger {
         }
     }
 
+    /// Records a resource of the user, unless the provider has recorded one of its own under the name.
+    pub(crate) fn shared(&mut self, target: &Ref, id: &str) {
+        let entry = Entry {
+            id: Some(id.to_owned()),
+            lifecycle: Lifecycle::Shared,
+            ..Entry::requested_at(None)
+        };
+        let known = self.entries.get(target);
+        if known
+            .is_none_or(|known| known.id.is_none() || (known.lifecycle == Lifecycle::Shared && known.id != entry.id))
+        {
+            self.entries.insert(target.clone(), entry);
+        }
+    }
+
+    /// Whether the resource is the user's.
+    pub(crate) fn is_shared(&self, target: &Ref) -> bool {
+        let entry = self.entries.get(target);
+        entry.is_some_and(|entry| entry.lifecycle == Lifecycle::Shared)
+    }
+
     /// Whether no wanted resource has this id.
     pub(crate) fn is_free(&self, id: &str, wanted: &[Ref]) -> bool {
         self.with_id(id).is_none_or(|recorded| !wanted.contains(recorded))

@@ -35,6 +35,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::LoadBalancerReady,
     waiting: Reason::WaitingForVpc,
     is_optional: true,
+    is_in_vpc_of_ours_only: false,
     wanted,
     look: |seen| {
         seen.elb.load_balancers.answer()?;
@@ -158,7 +159,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
     if wanted.is_endpoint && endpoint::is_lost(scene, target, plan) {
         return;
     }
-    let Some(subnets) = attachments::subnets(target, &wanted.places, plan) else {
+    let Some(subnets) = attachments::subnets(scene, target, &wanted.places, plan) else {
         return;
     };
     let call = Call::CreateLoadBalancer {

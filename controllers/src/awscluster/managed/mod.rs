@@ -11,6 +11,7 @@ mod check;
 mod classic_balancer;
 mod classic_load_balancer;
 mod condition;
+mod decided;
 mod endpoint;
 mod ingress;
 mod inputs;
@@ -47,8 +48,8 @@ use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
+use capa_cloud::Timing;
 use capa_cloud::managed::{ManagedClouds, Observed};
-use capa_cloud::{Timing, ec2};
 use capa_runtime::reconcile::{Outcome, ReconcileError};
 
 use self::check::{Checked, Stopped, check, unanswered};
@@ -114,11 +115,12 @@ impl Pass<'_> {
     async fn run(&self, cluster: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
         let before = cluster.status.clone().unwrap_or_default();
         let now = self.context.kubernetes.now();
-        let mut ledger = Ledger::read(&before.resources, self.context.timing.unseen_age, now);
+        let recorded = decided::recorded(&cluster);
+        let mut ledger = Ledger::read(&recorded, self.context.timing.unseen_age, now);
         // Whoever has the finalizer has been called for, so that an empty ledger means a lost status.
-        let is_lost = ledger.is_empty() && meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
+        let is_lost = before.resources.is_empty() && meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
         let cloud = self.checked.cloud.as_ref();
-        let inputs = self.inputs(&cluster, &[]);
+        let inputs = self.inputs(&cluster, &Observed::default());
         if is_lost {
             pass::suspect_everything(&inputs, &mut ledger, now);
             if self.is_deleted {
@@ -133,8 +135,7 @@ impl Pass<'_> {
                 return Ok(stop(cluster, stopped, self.context));
             }
         };
-        let shown = seen.ec2.subnets.got().map(Vec::as_slice).unwrap_or_default();
-        let inputs = self.inputs(&cluster, shown);
+        let inputs = self.inputs(&cluster, &seen);
         planners::settle(&inputs, &seen, &mut ledger);
         let scene = self.scene(&inputs, &seen, &ledger);
         let plan = planners::plan(&scene);
@@ -194,12 +195,23 @@ impl Pass<'_> {
         Ok(super::outcome(cluster, status).with_next(next))
     }
 
-    fn inputs(&self, cluster: &AWSCluster, subnets: &[ec2::Subnet]) -> Inputs {
-        let recorded = cluster.status.as_ref().map(|status| status.zones.as_slice());
+    fn inputs(&self, cluster: &AWSCluster, seen: &Observed) -> Inputs {
+        let zones = cluster.status.as_ref().map(|status| status.zones.as_slice());
+        let recorded = decided::recorded(cluster);
+        // Every VPC has a main table, without which nobody knows the routes.
+        let tables = seen
+            .ec2
+            .route_tables
+            .got()
+            .filter(|tables| tables.iter().any(|table| table.is_main));
         let known = Known {
             zones: &self.checked.zones,
-            recorded_zones: recorded.unwrap_or_default(),
-            subnets,
+            recorded_zones: zones.unwrap_or_default(),
+            subnets: seen.ec2.subnets.got().map(Vec::as_slice),
+            route_tables: tables.map(Vec::as_slice),
+            security_groups: seen.ec2.security_groups.got().map(Vec::as_slice),
+            recorded: &recorded,
+            has_begun: decided::has_begun(cluster),
             api_server_port: self.checked.api_server_port,
         };
         Inputs::of(cluster, &self.checked.name, &known)
@@ -298,5 +310,5 @@ impl Pass<'_> {
 /// Whether a deleted cluster has nothing in AWS any more. What was not looked at, and what may not be shown yet, may be
 /// there.
 fn is_over(scene: &Scene<'_>, plan: &Plan) -> bool {
-    plan.is_empty() && !planners::is_incomplete(scene.seen) && !scene.ledger.may_hide_anything()
+    plan.is_empty() && !planners::is_incomplete(scene) && !scene.ledger.may_hide_anything()
 }

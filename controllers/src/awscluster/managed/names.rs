@@ -157,6 +157,14 @@ impl Names {
         value.is_some_and(|value| value == meta::OWNED_TAG_VALUE)
     }
 
+    /// The words that name the other cluster which the tags make the owner.
+    pub(crate) fn other_owner(&self, tags: &Tags) -> String {
+        let owned = tags.iter().filter(|(_, value)| *value == meta::OWNED_TAG_VALUE);
+        let mut clusters = owned.filter_map(|(key, _)| key.strip_prefix(meta::CLUSTER_TAG_PREFIX));
+        let other = clusters.find(|cluster| *cluster != self.cluster);
+        other.map(|other| format!(", but that of {other}")).unwrap_or_default()
+    }
+
     /// Whether the tags make the cluster the owner.
     pub(crate) fn ownership(&self, tags: &Tags) -> IsOwned {
         if self.owns(tags) { IsOwned::Yes } else { IsOwned::No }

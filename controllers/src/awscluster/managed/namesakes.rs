@@ -7,6 +7,8 @@ use capa_api::cluster::AWSCluster;
 use capa_api::meta;
 use kube::ResourceExt;
 
+use super::decided::has_begun;
+
 /// Why the AWSCluster, whose credentials belong to `account`, must not touch AWS: another managed AWSCluster goes before
 /// it, whose Cluster has the same name, in the same account and region. The tags could not tell whose a resource is.
 pub(super) fn conflict(cluster: &AWSCluster, name: &str, account: &str, others: &[Arc<AWSCluster>]) -> Option<String> {
@@ -28,13 +30,6 @@ pub(super) fn conflict(cluster: &AWSCluster, name: &str, account: &str, others: 
 /// The account of the resources of an AWSCluster. One that is not known yet may be any.
 fn recorded_account(cluster: &AWSCluster) -> Option<&str> {
     cluster.status.as_ref()?.account_id.as_deref()
-}
-
-/// Whether anything has been asked for.
-pub(super) fn has_begun(cluster: &AWSCluster) -> bool {
-    let resources = cluster.status.as_ref().map(|status| status.resources.iter());
-    let mut resources = resources.into_iter().flatten();
-    resources.any(|resource| resource.id.is_some() || resource.requested_at.is_some())
 }
 
 /// Who goes first: whoever has begun, then the older one, then by name.

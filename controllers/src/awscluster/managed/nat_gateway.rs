@@ -24,6 +24,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::NatGatewaysReady,
     waiting: Reason::WaitingForSubnets,
     is_optional: true,
+    is_in_vpc_of_ours_only: true,
     wanted,
     look: |seen| seen.ec2.nat_gateways.answer(),
     settle,

@@ -20,12 +20,17 @@ pub(super) fn network(
     spec: &AWSClusterSpec,
     before: &[ControlPlaneTarget],
 ) -> Option<MachineNetwork> {
-    if !scene.inputs.problems.is_empty() {
+    // Those of the user are known by a look.
+    if !scene.inputs.problems.is_empty() || scene.inputs.subnets.is_empty() {
         return None;
     }
     let id = scene.ledger.id(&scene.inputs.vpc.target)?;
     let vpc = scene.seen.ec2.vpcs.got()?.iter().find(|vpc| vpc.id == id)?;
     let (control_plane_targets, pending_control_plane_targets) = targets(scene, before);
+    let groups = security_groups(scene);
+    if groups.is_none() && scene.inputs.vpc.brought.is_some() {
+        return None;
+    }
     Some(MachineNetwork {
         vpc: Some(NetworkVpc {
             id: id.to_owned(),
@@ -33,7 +38,7 @@ pub(super) fn network(
             ipv6_cidr_blocks: vec![],
         }),
         subnets: subnets(scene),
-        security_groups: security_groups(scene),
+        security_groups: groups,
         control_plane_targets,
         pending_control_plane_targets,
         ..spec.network_for_machines(&scene.inputs.names.cluster)
@@ -59,8 +64,8 @@ fn subnets(scene: &Scene<'_>) -> Vec<NetworkSubnet> {
 /// Every machine has the groups `node` and `lb`, and control plane machines that of the control plane, too.
 fn security_groups(scene: &Scene<'_>) -> Option<NetworkSecurityGroups> {
     let id = |role: SecurityGroupRole| {
-        let id = scene.ledger.id(&Ref::new(Kind::SecurityGroup, role.as_str()))?;
-        Some(id.to_owned())
+        let group = Ref::new(Kind::SecurityGroup, role.as_str());
+        scene.ledger.id(&group).map(str::to_owned)
     };
     Some(NetworkSecurityGroups {
         all: vec![id(SecurityGroupRole::Node)?, id(SecurityGroupRole::Lb)?],

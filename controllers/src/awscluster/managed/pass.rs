@@ -209,7 +209,8 @@ pub(super) async fn look(
     }
     let scope = Scope {
         cluster: inputs.names.cluster.clone(),
-        vpc: id(&inputs.vpc.target),
+        vpc: inputs.vpc.brought.clone().or_else(|| id(&inputs.vpc.target)),
+        is_vpc_of_user: inputs.vpc.brought.is_some(),
         internet_gateway: id(&inputs.internet_gateway),
         addresses: recorded_ids(ledger, Kind::ElasticIp),
         load_balancers,

@@ -101,16 +101,28 @@ impl Scene<'_> {
         problems.any(|problem| problem.target == *target)
     }
 
+    /// What the first calls in a VPC of the user come after: a spec that is wrong in any part leaves nothing behind. In a
+    /// VPC that the provider creates everything comes after the VPC.
+    pub(crate) fn checked(&self) -> Vec<Ref> {
+        if self.inputs.has_begun || self.inputs.vpc.brought.is_none() {
+            return vec![];
+        }
+        let problems = self.inputs.problems.iter().map(|problem| problem.target.clone());
+        let vpc = &self.inputs.vpc.target;
+        problems.chain([vpc.clone(), vpc.part(Kind::Subnet)]).collect()
+    }
+
     /// All recorded resources of these kinds.
     pub(crate) fn recorded(&self, kinds: &[Kind]) -> Vec<Ref> {
         let recorded = kinds.iter().flat_map(|kind| self.ledger.of_kind(*kind));
         recorded.cloned().collect()
     }
 
-    /// The id of a resource that can be deleted. What may be there, and what is not proven to be the cluster's, enters the
-    /// plan as such.
+    /// The id of a resource that can be deleted, which none of the user is. What may be there, and what is not proven to be
+    /// the cluster's, enters the plan as such.
     pub(crate) fn deletable(&self, target: &Ref, plan: &mut Plan) -> Option<&str> {
         match self.standing(target) {
+            _ if self.ledger.is_shared(target) => None,
             Standing::Absent | Standing::Vanished(_) => None,
             Standing::Open | Standing::Hidden(_) => {
                 let what = target.kind.in_words();

@@ -19,6 +19,8 @@ pub(super) struct Planner {
     pub(super) waiting: Reason,
     /// Whether a spec may ask for none of the resource.
     pub(super) is_optional: bool,
+    /// Whether the cluster has the resource in a VPC of its own only: the user brings it with the VPC, if at all.
+    pub(super) is_in_vpc_of_ours_only: bool,
     /// What the spec asks for.
     pub(super) wanted: fn(&Inputs) -> Vec<Ref>,
     /// Whether the look shows the resource.

@@ -23,21 +23,29 @@ pub(super) const PLANNERS: &[Planner] = &[
     classic_load_balancer::PLANNER,
 ];
 
+/// The planners of what the cluster is to have. The network of a VPC of the user is the user's.
+pub(super) fn of(inputs: &Inputs) -> impl Iterator<Item = &'static Planner> {
+    let is_brought = inputs.vpc.brought.is_some();
+    PLANNERS
+        .iter()
+        .filter(move |planner| !(is_brought && planner.is_in_vpc_of_ours_only))
+}
+
 /// Everything that the spec asks for.
 pub(super) fn wanted(inputs: &Inputs) -> Vec<Ref> {
-    PLANNERS.iter().flat_map(|planner| (planner.wanted)(inputs)).collect()
+    of(inputs).flat_map(|planner| (planner.wanted)(inputs)).collect()
 }
 
 /// Compares the ledger with a look.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    for planner in PLANNERS {
+    for planner in of(inputs) {
         (planner.settle)(inputs, seen, ledger);
     }
 }
 
 /// Whether AWS did not answer with a kind of resource. It may be there.
-pub(super) fn is_incomplete(seen: &Observed) -> bool {
-    let mut looks = PLANNERS.iter().map(|planner| (planner.look)(seen));
+pub(super) fn is_incomplete(scene: &Scene<'_>) -> bool {
+    let mut looks = of(scene.inputs).map(|planner| (planner.look)(scene.seen));
     looks.any(|look| matches!(look, Err(Some(_))))
 }
 
@@ -47,7 +55,7 @@ pub(super) fn plan(scene: &Scene<'_>) -> Plan {
     if !scene.is_deleted {
         plan.problems.extend(scene.inputs.problems.iter().cloned());
     }
-    for planner in PLANNERS {
+    for planner in of(scene.inputs) {
         (planner.plan)(scene, &mut plan);
     }
     plan

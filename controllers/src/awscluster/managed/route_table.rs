@@ -21,6 +21,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::RouteTablesReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
+    is_in_vpc_of_ours_only: true,
     wanted: |inputs| inputs.subnets.iter().map(table_of).collect(),
     look: |seen| seen.ec2.route_tables.answer(),
     settle,

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, Reason};
-use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
+use capa_cloud::ec2::{NatGateway, NatGatewayState, SecurityGroup};
 use capa_cloud::managed::Observed;
 use ipnet::IpNet;
 
 use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule};
+use super::inputs::brought::{gateway, table_of};
 use super::inputs::{Inputs, WantedSecurityGroup};
-use super::ledger::{Ledger, Standing};
+use super::ledger::{IsOwned, Ledger, Standing};
 use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
@@ -26,17 +27,23 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::ClusterSecurityGroupsReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
-    wanted: |inputs| {
-        inputs
-            .security_groups
-            .iter()
-            .map(|group| group.target.clone())
-            .collect()
-    },
+    is_in_vpc_of_ours_only: false,
+    wanted: |inputs| own(inputs).map(|group| group.target.clone()).collect(),
     look: |seen| seen.ec2.security_groups.answer(),
     settle,
     plan,
 };
+
+/// The groups that the provider creates.
+fn own(inputs: &Inputs) -> impl Iterator<Item = &WantedSecurityGroup> {
+    inputs.security_groups.iter().filter(|group| group.brought.is_none())
+}
+
+/// The groups of the user, with their ids.
+fn brought(inputs: &Inputs) -> impl Iterator<Item = (&WantedSecurityGroup, &str)> {
+    let groups = inputs.security_groups.iter();
+    groups.filter_map(|group| Some((group, group.brought.as_deref()?)))
+}
 
 /// Compares the ledger with the look. A group is the cluster's by its tag, and is the wanted one by its name. Others
 /// enter under their ids, and go with the cluster.
@@ -44,9 +51,17 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.ec2.security_groups.got() else {
         return;
     };
-    let owned = groups.iter().filter(|group| inputs.names.owns(&group.tags));
+    // Those that the user brings are the user's, whatever tags they have.
+    for (wanted, id) in brought(inputs) {
+        if groups.iter().any(|group| group.id == id) {
+            ledger.shared(&wanted.target, id);
+        }
+    }
+    let is_brought = |id: &str| brought(inputs).any(|(_, brought)| brought == id);
+    let owned = groups.iter();
+    let owned = owned.filter(|group| inputs.names.owns(&group.tags) && !is_brought(&group.id));
     let names = (PLANNER.wanted)(inputs);
-    for wanted in &inputs.security_groups {
+    for wanted in own(inputs) {
         let name = inputs.names.security_group(wanted.role);
         if let Some(group) = owned.clone().find(|group| group.name == name) {
             ledger.found(&wanted.target, &group.id, &names);
@@ -57,10 +72,15 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     }
     ledger.settle(Kind::SecurityGroup, |id| {
         let shown = groups.iter().find(|group| group.id == id);
-        shown.map(|group| inputs.names.ownership(&group.tags))
+        shown.map(|group| {
+            if is_brought(&group.id) {
+                return IsOwned::Yes;
+            }
+            inputs.names.ownership(&group.tags)
+        })
     });
     // A name is unique in a VPC: the group that has it now takes the place of one that is gone.
-    for wanted in &inputs.security_groups {
+    for wanted in own(inputs) {
         let name = inputs.names.security_group(wanted.role);
         let is_gone = matches!(ledger.standing(&wanted.target), Standing::Vanished(_));
         let current = groups.iter().find(|group| group.name == name);
@@ -77,7 +97,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     if scene.is_deleted {
         return delete(scene, plan);
     }
-    for wanted in &scene.inputs.security_groups {
+    for wanted in own(scene.inputs) {
         let target = &wanted.target;
         match scene.standing(target) {
             Standing::Open | Standing::Hidden(_) => {
@@ -99,9 +119,10 @@ fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
     let name = names.security_group(wanted.role);
     if let Some(taken) = shown(scene, |group| group.name == name) {
         let message = format!(
-            "{} has the name {name} that a security group of the cluster is to have, and does not have the cluster's tag: \
-             rename or delete it",
-            taken.id
+            "{} has the name {name} that a security group of the cluster is to have, and is not this cluster's{}: delete \
+             it, or give one of the two clusters another name",
+            taken.id,
+            names.other_owner(&taken.tags)
         );
         return plan.problem(&wanted.target, Reason::Conflict, message);
     }
@@ -111,7 +132,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
         description: names.security_group_description(wanted.role),
         tags: names.security_group_tags(wanted.role),
     };
-    plan.step(&wanted.target, Why::Missing, call);
+    plan.step_after(&wanted.target, Why::Missing, call, scene.checked());
 }
 
 /// Admits what is missing, and removes what the spec does not name. What a missing rule replaces is removed after that,
@@ -143,8 +164,8 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
         wanted.role != SecurityGroupRole::Lb || shown.description.starts_with(LOAD_BALANCER_TRAFFIC)
     };
     let is_wanted = |shown: &Rule<String>| rules.iter().any(|rule| is_same(shown, rule));
-    let extra = group.ingress.iter();
-    let extra = extra.filter(|shown| !is_wanted(shown) && !is_replaced(shown) && is_ours(shown));
+    let extra = group.ingress.iter().filter(|shown| is_ours(shown) && !is_wanted(shown));
+    let extra = extra.filter(|shown| !is_replaced(shown));
     let extra: Vec<Rule<Id>> = extra.map(known).collect();
     if !extra.is_empty() && is_certain(scene, wanted, &target, plan) {
         let group = Id::from(id);
@@ -161,7 +182,18 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
 fn is_certain(scene: &Scene<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan: &Plan) -> bool {
     let is_wrong = plan.problems.iter().any(|problem| problem.target == wanted.target);
     let is_waiting = plan.waits.iter().any(|wait| wait.target == *rules);
-    !is_wrong && !is_waiting && scene.seen.ec2.addresses.got().is_some() && scene.seen.ec2.vpcs.got().is_some()
+    let ec2 = &scene.seen.ec2;
+    let knows_nat_gateways = if scene.inputs.vpc.brought.is_some() {
+        let is_wrong = scene
+            .inputs
+            .problems
+            .iter()
+            .any(|problem| problem.target.kind == Kind::Subnet);
+        !is_wrong && !scene.inputs.subnets.is_empty() && ec2.nat_gateways.got().is_some()
+    } else {
+        ec2.addresses.got().is_some()
+    };
+    !is_wrong && !is_waiting && knows_nat_gateways && ec2.vpcs.got().is_some()
 }
 
 fn names_group_of_user(rule: &Rule<Id>) -> bool {
@@ -229,6 +261,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
             let ranges = own.into_iter().flat_map(|vpc| vpc.cidr_blocks.iter().cloned());
             ranges.map(Source::Cidr).collect()
         }
+        Origin::NatGateways if scene.inputs.vpc.brought.is_some() => addresses_of_user(scene, target, plan),
         Origin::NatGateways => {
             let mut found = vec![];
             for address in addresses(scene) {
@@ -242,6 +275,29 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
             found
         }
     }
+}
+
+/// The addresses of the NAT gateways of the user to which the routes of the subnets lead: of those that the spec lists, and of
+/// those that left it, where machines may live.
+fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
+    let tables = scene.seen.ec2.route_tables.got().map(Vec::as_slice).unwrap_or_default();
+    let subnets = scene.ledger.of_kind(Kind::Subnet);
+    let used = subnets.filter_map(|subnet| gateway(table_of(&subnet.name, tables)?));
+    let used: BTreeSet<&str> = used.collect();
+    let gateways = nat_gateway::live(scene.seen).into_iter().flatten();
+    let gateways = gateways.filter(|gateway| used.contains(gateway.id.as_str()));
+    // A private NAT gateway never has a public address.
+    let is_pending = |gateway: &&NatGateway| gateway.state == NatGatewayState::Pending;
+    for gateway in gateways.clone().filter(is_pending) {
+        let message = format!("{} is pending, and its address is not known yet", gateway.id);
+        plan.wait(rules, Reason::WaitingForNatGateways, message);
+    }
+    if let Err(Some(error)) = scene.seen.ec2.nat_gateways.answer() {
+        let message = format!("AWS does not show your NAT gateways, from whose addresses nodes come: {error}");
+        plan.wait(rules, error.class.reason(), message);
+    }
+    let addresses = gateways.flat_map(|gateway| &gateway.public_ips);
+    addresses.map(|address| Source::Cidr(format!("{address}/32"))).collect()
 }
 
 /// The addresses of the NAT gateways: those that the spec asks for, and those of zones that left it, where machines may

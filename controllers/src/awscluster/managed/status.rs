@@ -74,7 +74,7 @@ impl Summary {
         Self {
             updates,
             is_provisioned,
-            has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene.seen),
+            has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene),
             deferred: failures().filter_map(|failure| failure.retry_after).min(),
             is_settled: taken.is_empty() && plan.waits.is_empty(),
             has_problem: !plan.problems.is_empty(),

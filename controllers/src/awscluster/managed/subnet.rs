@@ -7,7 +7,7 @@ use capa_cloud::ec2::subnet::{Attribute, Call};
 use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet, shown_name};
-use super::ledger::{Ledger, Standing};
+use super::ledger::{IsOwned, Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
 use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
@@ -18,6 +18,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::SubnetsReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
+    is_in_vpc_of_ours_only: false,
     wanted: |inputs| inputs.subnets.iter().map(|subnet| subnet.target.clone()).collect(),
     look: |seen| seen.ec2.subnets.answer(),
     settle,
@@ -28,6 +29,15 @@ pub(super) const PLANNER: Planner = Planner {
 /// with the tag enter under the names that they have.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(subnets) = seen.ec2.subnets.got() else { return };
+    if inputs.vpc.brought.is_some() {
+        for wanted in &inputs.subnets {
+            ledger.shared(&wanted.target, &wanted.target.name);
+        }
+        return ledger.settle(Kind::Subnet, |id| {
+            let is_shown = subnets.iter().any(|subnet| subnet.id == id);
+            is_shown.then_some(IsOwned::Yes)
+        });
+    }
     let owned: Vec<&ec2::Subnet> = subnets
         .iter()
         .filter(|subnet| inputs.names.owns(&subnet.tags))
@@ -57,6 +67,9 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.inputs.vpc.brought.is_some() && !scene.is_deleted {
+        return check(scene, plan);
+    }
     if scene.is_unseen(&scene.seen.ec2.subnets) {
         return;
     }
@@ -74,6 +87,23 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
             Standing::Shown(id) => keep(scene, wanted, id, plan),
         }
+    }
+}
+
+/// What is wrong with subnets of the user is a problem of the spec, but for what AWS does not show: their routes tell which
+/// are public.
+fn check(scene: &Scene<'_>, plan: &mut Plan) {
+    let subnets = scene.inputs.vpc.target.part(Kind::Subnet);
+    let ec2 = &scene.seen.ec2;
+    let answers = [ec2.subnets.answer(), ec2.route_tables.answer()];
+    for error in answers.into_iter().filter_map(|answer| answer.err().flatten()) {
+        plan.problem(&subnets, error.class.reason(), error.to_string());
+    }
+    let is_shown = answers.into_iter().all(|answer| answer.is_ok());
+    if is_shown && scene.inputs.subnets.is_empty() && scene.inputs.problems.is_empty() {
+        let message = "AWS does not show the main route table of the VPC, without which nobody knows whether a subnet is \
+                       public";
+        plan.wait(&subnets, Reason::WaitingForVpc, message);
     }
 }
 

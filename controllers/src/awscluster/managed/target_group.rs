@@ -106,7 +106,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags,
         health_check: wanted.health_check.clone(),
         tags: tags.clone(),
     };
-    plan.step(target, Why::Missing, call);
+    plan.step_after(target, Why::Missing, call, scene.checked());
 }
 
 fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn: &str, plan: &mut Plan) {

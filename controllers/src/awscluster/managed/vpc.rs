@@ -2,12 +2,13 @@
 
 use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
+use capa_api::meta;
 use capa_cloud::ec2;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
-use capa_cloud::managed::Observed;
+use capa_cloud::managed::{Observed, Seen};
 
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
+use super::ledger::{IsOwned, Ledger, Standing};
 use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
@@ -22,8 +23,13 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::VpcReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
+    is_in_vpc_of_ours_only: false,
     wanted: |inputs| vec![inputs.vpc.target.clone()],
-    look: |seen| seen.ec2.vpcs.answer().and_then(|()| seen.ec2.dns.answer()),
+    // Nobody asks for the DNS attributes of a VPC of the user.
+    look: |seen| match &seen.ec2.dns {
+        Seen::NotAsked => seen.ec2.vpcs.answer(),
+        dns => seen.ec2.vpcs.answer().and_then(|()| dns.answer()),
+    },
     settle,
     plan,
 };
@@ -37,6 +43,15 @@ fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
 /// Compares the ledger with the look. Of several VPCs none is taken: another management cluster may own one of them.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(vpcs) = seen.ec2.vpcs.got() else { return };
+    if let Some(brought) = &inputs.vpc.brought {
+        let of_user = vpcs.iter().filter(|vpc| !inputs.names.owns(&vpc.tags));
+        if of_user.clone().any(|vpc| vpc.id == *brought) {
+            ledger.shared(&inputs.vpc.target, brought);
+        }
+        return ledger.settle(Kind::Vpc, |id| {
+            vpcs.iter().any(|vpc| vpc.id == id).then_some(IsOwned::Yes)
+        });
+    }
     let owned: Vec<&ec2::Vpc> = vpcs.iter().filter(|vpc| inputs.names.owns(&vpc.tags)).collect();
     if let [only] = owned[..]
         && ledger.id(&inputs.vpc.target).is_none()
@@ -52,6 +67,9 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
     let Some(vpcs) = scene.seen.ec2.vpcs.got() else { return };
+    if let Some(brought) = &scene.inputs.vpc.brought {
+        return check(scene, brought, vpcs, plan);
+    }
     let standing = scene.standing(target);
     if matches!(standing, Standing::Absent | Standing::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
@@ -88,6 +106,40 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         }
         Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
         Standing::Shown(id) => keep(scene, id, plan),
+    }
+}
+
+/// Looks whether the VPC of the user is there. With the tag of the cluster it may be one that the provider has created, and
+/// that a lost status does not name.
+fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
+    let names = &scene.inputs.names;
+    let target = &scene.inputs.vpc.target;
+    match (vpcs.iter().find(|vpc| vpc.id == brought), scene.standing(target)) {
+        (Some(vpc), Standing::Absent | Standing::Open) if names.owns(&vpc.tags) => {
+            let message = format!(
+                "{brought} has the tag {} = owned, and network.vpc.id says that it is yours. If it is, remove the tag. If the \
+                 provider has created it for this cluster, remove network.vpc.id: it is deleted with the cluster then",
+                meta::cluster_tag(&names.cluster)
+            );
+            plan.problem(target, Reason::Conflict, message);
+        }
+        (Some(_), _) => {}
+        (None, _) if scene.is_deleted => {}
+        (None, Standing::Hidden(_)) => {
+            let message = format!("AWS does not show {brought} at the moment");
+            plan.wait(target, Reason::NotFound, message);
+        }
+        (None, _) if scene.inputs.has_begun => {
+            let message = format!(
+                "{brought} does not exist any more, and with it the network of the cluster: delete the Cluster, and create \
+                 it again"
+            );
+            plan.problem(target, Reason::NotFound, message);
+        }
+        (None, _) => {
+            let message = format!("AWS shows no VPC {brought} in this account and region: correct network.vpc.id");
+            plan.problem(target, Reason::NotFound, message);
+        }
     }
 }
 

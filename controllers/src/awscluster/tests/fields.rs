@@ -56,7 +56,7 @@ async fn the_mode_and_the_account_are_those_of_the_spec() {
     assert_effects(&[
         (
             "unmanaged",
-            "unmanaged: false",
+            "unmanaged: false, network: {vpc: {ipv6: {}}}",
             "/conditions/Ready/is",
             json!("False/NotManagedYet"),
         ),
@@ -467,7 +467,8 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
         assert!(names.is_some_and(|names| names.starts_with(&field)), "{set}: {message}");
         assert_eq!(with.status().network, without.status().network, "{set}");
         assert_eq!(with.calls, LOOKUP, "{set}");
-        let managed = pass(&laid_over(NETWORK, &format!("{set}, unmanaged: false"))).await;
+        let offered_later = "unmanaged: false, network: {vpc: {ipv6: {}}}";
+        let managed = pass(&laid_over(&laid_over(NETWORK, &set), offered_later)).await;
         assert_eq!(managed.says(ConditionType::Ready), "False/NotManagedYet", "{set}");
         assert_eq!(managed.calls, [""; 0], "{set}");
     }

@@ -121,7 +121,7 @@ async fn ready_but_unprovisioned_external_clusters_get_one_warning() {
 #[tokio::test]
 async fn a_cluster_that_cannot_be_managed_yet_keeps_its_finalizer() {
     let scene = Scene::new();
-    let mut cluster = aws_cluster("region: eu-west-1, network: {vpc: {id: vpc-1}}");
+    let mut cluster = aws_cluster("region: eu-west-1, network: {vpc: {ipv6: {}}}");
     cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
     let pass = scene.pass(&cluster).await;
     assert_eq!(pass.says(ConditionType::Ready), "False/NotManagedYet");

@@ -68,7 +68,14 @@ fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
 #[test]
 fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
     let cases = [
-        ("network: {vpc: {id: vpc-1}}", "network.vpc.id"),
+        (
+            "network: {vpc: {id: vpc-1, tags: {sigs.k8s.io/cluster-api-provider-aws/cluster/dev: owned}}}",
+            "CAPA",
+        ),
+        (
+            "network: {securityGroupOverrides: {node: sg-1}}",
+            "securityGroupOverrides",
+        ),
         ("network: {vpc: {ipv6: {}}}", "network.vpc.ipv6"),
         ("network: {vpc: {ipamPool: {name: p}}}", "network.vpc.ipamPool"),
         (

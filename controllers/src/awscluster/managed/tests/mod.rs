@@ -1,6 +1,8 @@
 //! Tests of the reconciler of managed AWSClusters over AWS in memory.
 
 mod balancers;
+mod brought;
+mod brought_changes;
 mod classic_load_balancers;
 mod creation;
 mod deletion;

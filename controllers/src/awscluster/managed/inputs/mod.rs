@@ -1,8 +1,11 @@
 //! What the spec of a managed cluster asks for, with all defaults. Pure.
 
+pub(super) mod brought;
+
 use std::collections::BTreeSet;
 
 use capa_api::cluster::security_group::SecurityGroupRole;
+use capa_api::cluster::status::ClusterResource;
 use capa_api::cluster::subnet::{ASSOCIATION_TAG, SubnetSpec};
 use capa_api::cluster::vpc::VpcSpec;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
@@ -31,6 +34,8 @@ pub(crate) struct WantedVpc {
     pub(crate) target: Ref,
     pub(crate) cidr_block: String,
     pub(crate) tags: Tags,
+    /// The id, if the user brings the VPC.
+    pub(crate) brought: Option<String>,
 }
 
 /// A subnet that the cluster is to have.
@@ -63,6 +68,8 @@ pub(crate) struct WantedSecurityGroup {
     pub(crate) target: Ref,
     pub(crate) role: SecurityGroupRole,
     pub(crate) rules: Vec<WantedRule>,
+    /// The id, if the user brings the group. Its rules are the user's.
+    pub(crate) brought: Option<String>,
 }
 
 /// What the spec asks for.
@@ -88,6 +95,8 @@ pub(crate) struct Inputs {
     pub(crate) zones: Vec<String>,
     /// What is wrong with the spec.
     pub(crate) problems: Vec<Problem>,
+    /// Whether anything is created for the cluster, or may be.
+    pub(crate) has_begun: bool,
 }
 
 /// What is known beside the spec.
@@ -96,8 +105,16 @@ pub(crate) struct Known<'a> {
     pub(crate) zones: &'a [String],
     /// The zones in the status.
     pub(crate) recorded_zones: &'a [String],
-    /// The subnets that AWS shows.
-    pub(crate) subnets: &'a [ec2::Subnet],
+    /// The subnets that AWS shows; `None` without a look at them.
+    pub(crate) subnets: Option<&'a [ec2::Subnet]>,
+    /// The route tables that AWS shows; `None` without a look at them.
+    pub(crate) route_tables: Option<&'a [ec2::RouteTable]>,
+    /// The security groups that AWS shows; `None` without a look at them.
+    pub(crate) security_groups: Option<&'a [ec2::SecurityGroup]>,
+    /// The resources in the status that are decided.
+    pub(crate) recorded: &'a [ClusterResource],
+    /// Whether anything is created for the cluster, or may be.
+    pub(crate) has_begun: bool,
     /// Port of the API server.
     pub(crate) api_server_port: i64,
 }
@@ -112,6 +129,7 @@ impl Inputs {
             target: Ref::new(Kind::Vpc, names.vpc()),
             cidr_block: vpc_spec.effective_cidr_block().unwrap_or_default().to_owned(),
             tags: names.common_tags(&names.vpc(), &vpc_spec.tags),
+            brought: brought::vpc(spec, known.recorded),
         };
         let mut inputs = Self {
             internet_gateway: Ref::new(Kind::InternetGateway, names.internet_gateway()),
@@ -128,12 +146,16 @@ impl Inputs {
             endpoint: spec.endpoint().map(|(host, port)| (host.to_owned(), port)),
             zones: vec![],
             problems: vec![],
+            has_begun: known.has_begun,
         };
+        let other_vpc = brought::other_vpc(spec, known.recorded);
+        let other_vpc = other_vpc.map(|message| problem(&inputs.vpc.target, message));
+        inputs.problems.extend(other_vpc);
         if let Err(problem) = inputs.add_subnets(cluster, &vpc_spec, known) {
             inputs.problems.push(problem);
         }
         inputs.add_nat_gateways();
-        inputs.add_security_groups(&cluster.spec, known.api_server_port);
+        inputs.add_security_groups(&cluster.spec, known);
         inputs.add_load_balancers(&cluster.spec, known.api_server_port);
         inputs.check_tags(cluster, &vpc_spec);
         // The network contract limits what machines are told.
@@ -156,8 +178,11 @@ impl Inputs {
     }
 
     fn add_subnets(&mut self, cluster: &AWSCluster, vpc: &VpcSpec, known: &Known<'_>) -> Result<(), Problem> {
-        let range = self.vpc_range()?;
         let listed = cluster.spec.subnets();
+        if let Some(vpc) = self.vpc.brought.clone() {
+            return self.add_brought_subnets(&cluster.spec, &vpc, known);
+        }
+        let range = self.vpc_range()?;
         if listed.is_empty() {
             return self.add_default_subnets(cluster, vpc, range, known);
         }
@@ -172,6 +197,26 @@ impl Inputs {
                            isPublic: true on one";
             self.problems
                 .push(problem(&self.vpc.target.part(Kind::Subnet), message));
+        }
+        Ok(())
+    }
+
+    /// The listed subnets of a VPC of the user.
+    fn add_brought_subnets(&mut self, spec: &AWSClusterSpec, vpc: &str, known: &Known<'_>) -> Result<(), Problem> {
+        let (listed, region) = (spec.subnets(), spec.region().unwrap_or_default());
+        if listed.is_empty() {
+            let message =
+                format!("the VPC {vpc} is yours, and network.subnets does not list its subnets: list them by id");
+            return Err(problem(&self.vpc.target.part(Kind::Subnet), message));
+        }
+        let subnets = listed
+            .iter()
+            .filter_map(|subnet| brought::subnet(subnet, vpc, region, known));
+        for subnet in subnets {
+            match subnet {
+                Ok(subnet) => self.subnets.push(subnet),
+                Err(problem) => self.problems.push(problem),
+            }
         }
         Ok(())
     }
@@ -235,6 +280,7 @@ impl Inputs {
         let choose = |limit| layout::zones(known.zones, vpc.availability_zone_selection, limit, &seed);
         let owned: Vec<&ec2::Subnet> = known
             .subnets
+            .unwrap_or_default()
             .iter()
             .filter(|subnet| self.names.owns(&subnet.tags))
             .collect();
@@ -294,6 +340,9 @@ impl Inputs {
 
     /// A NAT gateway for each zone with private subnets, in the first public subnet of the zone.
     fn add_nat_gateways(&mut self) {
+        if self.vpc.brought.is_some() {
+            return;
+        }
         let is_used = |subnet: &&WantedSubnet| !subnet.is_for_pods_only;
         let (public, private): (Vec<_>, Vec<_>) =
             self.subnets.iter().filter(is_used).partition(|subnet| subnet.is_public);
@@ -324,16 +373,30 @@ impl Inputs {
         }
     }
 
-    fn add_security_groups(&mut self, spec: &AWSClusterSpec, port: i64) {
-        // Without the subnets, nobody knows whether there are any.
-        let has_nat_gateways = !self.nat_gateways.is_empty() || !self.problems.is_empty();
+    fn add_security_groups(&mut self, spec: &AWSClusterSpec, known: &Known<'_>) {
+        // Those of the user are found by routes, and those of wrong subnets are not known.
+        let is_unknown = self.vpc.brought.is_some() || !self.problems.is_empty();
+        let has_nat_gateways = is_unknown || !self.nat_gateways.is_empty();
         for role in ingress::HAVE_GROUPS {
             let target = Ref::new(Kind::SecurityGroup, role.as_str());
-            let (rules, problems) = ingress::rules(spec, role, port, has_nat_gateways);
+            let brought = brought::security_group(spec, role, known.recorded);
+            let (rules, problems) = if brought.is_some() {
+                (vec![], vec![])
+            } else {
+                ingress::rules(spec, role, known.api_server_port, has_nat_gateways)
+            };
             let problems = problems.into_iter().map(|message| problem(&target, message));
             self.problems.extend(problems);
-            self.security_groups.push(WantedSecurityGroup { target, role, rules });
+            self.problems
+                .extend(brought::wrong_security_group(spec, &target, brought.as_deref(), known));
+            self.security_groups.push(WantedSecurityGroup {
+                target,
+                role,
+                rules,
+                brought,
+            });
         }
+        self.problems.extend(brought::unknown_roles(spec));
     }
 
     /// CAPA's choice: internet-facing load balancers are in public subnets, internal ones in private subnets, or in
@@ -355,6 +418,19 @@ impl Inputs {
             self.classic_load_balancer = Some(balancer);
             self.problems.extend(problems);
         }
+        let balancers = self.load_balancers.iter();
+        let balancers = balancers.map(|balancer| (&balancer.target, &balancer.places));
+        let classic = self.classic_load_balancer.iter();
+        let classic = classic.map(|balancer| (&balancer.target, &balancer.places));
+        // Nobody knows the subnets of a VPC of the user before a look.
+        let homeless = balancers.chain(classic).filter(|(_, places)| places.is_empty());
+        let homeless = homeless.filter(|_| !self.subnets.is_empty()).map(|(target, _)| {
+            let name = &target.name;
+            let message = format!("no subnet of the cluster can have the load balancer {name}: list subnets for it");
+            problem(target, message)
+        });
+        let homeless: Vec<Problem> = homeless.collect();
+        self.problems.extend(homeless);
     }
 
     /// The first subnet of each zone.
@@ -383,21 +459,24 @@ impl Inputs {
             // Users say by this tag of the provider that a subnet is for pods.
             tags.remove(ASSOCIATION_TAG);
         }
-        let all = [
-            ("additionalTags", &cluster.spec.additional_tags),
-            ("network.vpc.tags", &vpc.tags),
-        ];
-        let all = all
-            .into_iter()
+        let of_network = std::iter::once(("network.vpc.tags", &vpc.tags))
             .chain(listed.iter().map(|tags| ("network.subnets[].tags", tags)));
+        // Nobody writes tags to what the user brings.
+        let of_network = of_network.filter(|_| self.vpc.brought.is_none());
+        let all = std::iter::once(("additionalTags", &cluster.spec.additional_tags)).chain(of_network);
         let refused = all.flat_map(|(path, tags)| tags::refused(path, tags, &self.names.cluster));
         let refused = refused
             .map(|refused| problem(&self.vpc.target, refused.message))
             .collect::<Vec<_>>();
         self.problems.extend(refused);
-        let subnets = self.subnets.iter().map(|subnet| (&subnet.target, &subnet.tags));
-        let vpc = std::iter::once((&self.vpc.target, &self.vpc.tags));
-        let most = vpc.chain(subnets).max_by_key(|(_, tags)| tags.len());
+        let subnets = self.subnets.iter();
+        let subnets = subnets.map(|subnet| (subnet.target.clone(), subnet.tags.clone()));
+        let vpc = (self.vpc.target.clone(), self.vpc.tags.clone());
+        let of_network = std::iter::once(vpc).chain(subnets);
+        let of_network = of_network.filter(|_| self.vpc.brought.is_none());
+        let groups = self.security_groups.iter();
+        let groups = groups.map(|group| (group.target.clone(), self.names.security_group_tags(group.role)));
+        let most = of_network.chain(groups).max_by_key(|(_, tags)| tags.len());
         if let Some((target, tags)) = most.filter(|(_, tags)| tags.len() > MOST_TAGS) {
             let message = format!(
                 "{target} would have {} tags, and AWS allows {MOST_TAGS}: set fewer additionalTags",
@@ -414,7 +493,7 @@ pub(crate) fn vpc_spec(spec: &AWSClusterSpec) -> VpcSpec {
     vpc.unwrap_or_default()
 }
 
-fn problem(target: &Ref, message: impl Into<String>) -> Problem {
+pub(super) fn problem(target: &Ref, message: impl Into<String>) -> Problem {
     Problem {
         target: target.clone(),
         reason: Reason::InvalidSpec,
@@ -423,7 +502,7 @@ fn problem(target: &Ref, message: impl Into<String>) -> Problem {
 }
 
 /// An IPv4 range that AWS accepts for a VPC or a subnet, whose address is the first of the range.
-fn range(text: &str) -> Option<Ipv4Net> {
+pub(super) fn range(text: &str) -> Option<Ipv4Net> {
     let range: Ipv4Net = text.parse().ok()?;
     let is_usable = PREFIXES.contains(&range.prefix_len()) && range.addr() == range.network();
     is_usable.then_some(range)

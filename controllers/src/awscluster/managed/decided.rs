@@ -1,0 +1,22 @@
+//! What is decided for a cluster once anything is created for it, whatever its spec says later. Pure.
+
+use capa_api::cluster::AWSCluster;
+use capa_api::cluster::status::{ClusterResource, Lifecycle};
+
+/// Whether anything is created for the cluster, or may be, or machines may live in its network.
+pub(super) fn has_begun(cluster: &AWSCluster) -> bool {
+    let Some(status) = &cluster.status else { return false };
+    let mut owned = status
+        .resources
+        .iter()
+        .filter(|resource| resource.lifecycle == Lifecycle::Owned);
+    status.provisioned() || owned.any(|resource| resource.id.is_some() || resource.requested_at.is_some())
+}
+
+/// The recorded resources. Those of the user can be corrected in the spec until the cluster has begun, or is deleted.
+pub(super) fn recorded(cluster: &AWSCluster) -> Vec<ClusterResource> {
+    let is_decided = has_begun(cluster) || cluster.metadata.deletion_timestamp.is_some();
+    let resources = cluster.status.iter().flat_map(|status| &status.resources);
+    let decided = resources.filter(|resource| is_decided || resource.lifecycle == Lifecycle::Owned);
+    decided.cloned().collect()
+}

@@ -1,0 +1,190 @@
+//! A VPC that the user brings, with its subnets and security groups. The provider creates security groups and load
+//! balancers in it, and nothing else, and writes to nothing of the user's. Pure.
+
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::cluster::security_group::SecurityGroupRole;
+use capa_api::cluster::status::{ClusterResource, Lifecycle};
+use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::conditions::Reason;
+use capa_api::meta;
+use capa_cloud::ec2::{RouteTable, Subnet};
+use capa_cloud::zone_type;
+
+use super::{Known, WantedSubnet, problem, range, vpc_spec};
+use crate::awscluster::managed::problem::Problem;
+use crate::awscluster::managed::reference::{Kind, Ref};
+
+/// The range of a default route.
+const ANYWHERE: &str = "0.0.0.0/0";
+
+/// The recorded resource that has an id.
+fn recorded<'a>(resources: &'a [ClusterResource], kind: Kind, name: Option<&str>) -> Option<&'a ClusterResource> {
+    let is_of_name = |resource: &ClusterResource| name.is_none_or(|name| resource.name == name);
+    let mut resources = resources.iter().filter(|resource| resource.id.is_some());
+    resources.find(|resource| resource.resource_type.parse() == Ok(kind) && is_of_name(resource))
+}
+
+/// The id of a resource of the user. What is recorded was decided before, and stays, whatever the spec says.
+fn id(recorded: Option<&ClusterResource>, of_spec: Option<&str>) -> Option<String> {
+    let id = match recorded {
+        Some(resource) if resource.lifecycle == Lifecycle::Shared => resource.id.as_deref(),
+        Some(_) => None,
+        None => of_spec,
+    };
+    id.map(str::to_owned)
+}
+
+/// The id of the VPC, if it is the user's. CAPA writes the ids of VPCs that it has made into the spec, too, and with them
+/// the tag of the cluster.
+pub(in crate::awscluster::managed) fn vpc(spec: &AWSClusterSpec, resources: &[ClusterResource]) -> Option<String> {
+    let of_spec = spec.vpc_id().filter(|_| !is_of_capa(spec));
+    id(recorded(resources, Kind::Vpc, None), of_spec)
+}
+
+/// What is wrong with the id in the spec of a cluster whose VPC is recorded.
+pub(in crate::awscluster::managed) fn other_vpc(
+    spec: &AWSClusterSpec,
+    resources: &[ClusterResource],
+) -> Option<String> {
+    let recorded = recorded(resources, Kind::Vpc, None)?;
+    let (is, of_spec) = (recorded.id.as_deref()?, spec.vpc_id());
+    match (recorded.lifecycle, of_spec) {
+        (Lifecycle::Owned, Some(of_spec)) if of_spec != is => Some(format!(
+            "the provider has created {is} for the cluster, which does not move to {of_spec}: leave network.vpc.id out"
+        )),
+        (Lifecycle::Shared, of_spec) if of_spec != Some(is) => Some(format!(
+            "the cluster is in {is}, where its security groups and load balancers are: set network.vpc.id back to it"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether CAPA has made the VPC in the spec for a cluster.
+pub(in crate::awscluster::managed) fn is_of_capa(spec: &AWSClusterSpec) -> bool {
+    let tags = vpc_spec(spec).tags;
+    let mut owners = tags.iter().filter(|(_, value)| *value == meta::OWNED_TAG_VALUE);
+    spec.vpc_id().is_some() && owners.any(|(key, _)| key.starts_with(meta::CLUSTER_TAG_PREFIX))
+}
+
+/// The security group that the user brings for a role.
+pub(in crate::awscluster::managed) fn security_group(
+    spec: &AWSClusterSpec,
+    role: SecurityGroupRole,
+    resources: &[ClusterResource],
+) -> Option<String> {
+    let recorded = recorded(resources, Kind::SecurityGroup, Some(role.as_str()));
+    id(recorded, of_role(spec, role.as_str()))
+}
+
+/// The security group of a role in the spec.
+fn of_role<'a>(spec: &'a AWSClusterSpec, role: &str) -> Option<&'a str> {
+    let id = spec.network.as_ref()?.security_group_overrides.get(role)?;
+    Some(id.as_str()).filter(|id| !id.is_empty())
+}
+
+/// What is wrong with the security group of a role. Machines keep the groups that they were launched with, so that a role
+/// keeps its group.
+pub(in crate::awscluster::managed) fn wrong_security_group(
+    spec: &AWSClusterSpec,
+    target: &Ref,
+    brought: Option<&str>,
+    known: &Known<'_>,
+) -> Option<Problem> {
+    let path = format!("network.securityGroupOverrides.{}", target.name);
+    let of_spec = of_role(spec, &target.name);
+    if of_spec != brought {
+        let message = match brought {
+            Some(is) => format!("{path}: the machines of the cluster have {is}: set it back"),
+            None => format!("{path}: the machines of the cluster have the group of the provider: take it out"),
+        };
+        return Some(problem(target, message));
+    }
+    let id = brought?;
+    let is_there = known
+        .security_groups
+        .is_none_or(|groups| groups.iter().any(|group| group.id == id));
+    (!is_there).then(|| Problem {
+        target: target.clone(),
+        reason: Reason::NotFound,
+        message: format!("{path}: AWS shows no security group {id} in the VPC: correct the id"),
+    })
+}
+
+/// What is wrong with roles of security groups in the spec. Those of bastions and EKS, which managed clusters do not have,
+/// say nothing.
+pub(in crate::awscluster::managed) fn unknown_roles(spec: &AWSClusterSpec) -> Vec<Problem> {
+    let overrides = spec.network.iter();
+    let overrides = overrides.flat_map(|network| &network.security_group_overrides);
+    let unknown = overrides.filter(|(role, id)| !id.is_empty() && SecurityGroupRole::named(role).is_none());
+    let problems = unknown.map(|(role, _)| {
+        let message = format!("network.securityGroupOverrides.{role} is no role of a security group: take it out");
+        problem(&Ref::new(Kind::SecurityGroup, role), message)
+    });
+    problems.collect()
+}
+
+/// A listed subnet, as AWS shows it. `None` without a look at the subnets.
+pub(in crate::awscluster::managed) fn subnet(
+    spec: &SubnetSpec,
+    vpc: &str,
+    region: &str,
+    known: &Known<'_>,
+) -> Option<Result<WantedSubnet, Problem>> {
+    let subnets = known.subnets?;
+    let Some(id) = spec.effective_resource_id() else {
+        let message = format!(
+            "network.subnets {}: the VPC {vpc} is yours, in which the provider creates no subnets: give the id of one as id",
+            spec.id
+        );
+        return Some(Err(problem(&Ref::new(Kind::Subnet, &spec.id), message)));
+    };
+    let target = Ref::new(Kind::Subnet, id);
+    let Some(shown) = subnets.iter().find(|shown| shown.id == id) else {
+        return Some(Err(Problem {
+            message: format!("network.subnets {id}: AWS shows no such subnet in {vpc}: correct the id"),
+            reason: Reason::NotFound,
+            target,
+        }));
+    };
+    if zone_type(region, &shown.zone) != "availability-zone" {
+        let message = format!(
+            "network.subnets {id}: it is in {}, and this release offers no edge zones in managed clusters: take it out",
+            shown.zone
+        );
+        return Some(Err(problem(&target, message)));
+    }
+    let Some(cidr_block) = range(&shown.cidr_block) else {
+        let message = format!("network.subnets {id}: it has no IPv4 range: take it out");
+        return Some(Err(problem(&target, message)));
+    };
+    Some(Ok(WantedSubnet {
+        target,
+        cidr_block,
+        zone: shown.zone.clone(),
+        is_public: is_public(shown, known.route_tables?),
+        is_for_pods_only: spec.is_for_pods_only(),
+        tags: shown.tags.clone(),
+    }))
+}
+
+/// Whether the default route of a subnet leads to an internet gateway. A subnet without a table of its own uses the main
+/// one.
+fn is_public(subnet: &Subnet, tables: &[RouteTable]) -> bool {
+    table_of(&subnet.id, tables).is_some_and(|table| gateway(table).is_some_and(|gateway| gateway.starts_with("igw-")))
+}
+
+/// The route table of a subnet. Every VPC has a main one.
+pub(in crate::awscluster::managed) fn table_of<'a>(subnet: &str, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
+    let is_own = |table: &&RouteTable| table.associations.iter().any(|one| one.subnet_id == subnet);
+    tables
+        .iter()
+        .find(is_own)
+        .or_else(|| tables.iter().find(|table| table.is_main))
+}
+
+/// What the default route of a table leads to.
+pub(in crate::awscluster::managed) fn gateway(table: &RouteTable) -> Option<&str> {
+    let mut routes = table.routes.iter();
+    let default = routes.find(|route| route.destination == ANYWHERE)?;
+    Some(&default.target)
+}
