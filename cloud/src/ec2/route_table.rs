@@ -6,6 +6,9 @@ use strum::{IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Repeat};
 
+/// The range of a default route.
+pub const ANYWHERE: &str = "0.0.0.0/0";
+
 /// A route table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,6 +25,22 @@ pub struct RouteTable {
     pub routes: Vec<Route>,
     /// Tags.
     pub tags: Tags,
+}
+
+impl RouteTable {
+    /// The id of the association of a subnet with the table; `None` for a subnet that uses the main table without one.
+    pub fn association_of(&self, subnet: &str) -> Option<&str> {
+        let mut associations = self.associations.iter();
+        let found = associations.find(|association| association.subnet_id == subnet);
+        found.map(|association| association.id.as_str())
+    }
+
+    /// The id of what the default route leads to.
+    pub fn default_target(&self) -> Option<&str> {
+        let mut routes = self.routes.iter();
+        let default = routes.find(|route| route.destination == ANYWHERE);
+        default.map(|route| route.target.as_str())
+    }
 }
 
 /// The association of a subnet with a route table.

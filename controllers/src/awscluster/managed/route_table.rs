@@ -3,7 +3,7 @@
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::meta;
 use capa_cloud::ec2::RouteTable;
-use capa_cloud::ec2::route_table::{Call, RouteTarget};
+use capa_cloud::ec2::route_table::{ANYWHERE, Call, RouteTarget};
 use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet};
@@ -11,9 +11,6 @@ use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind, Ref};
-
-/// The range of the default route.
-const ANYWHERE: &str = "0.0.0.0/0";
 
 /// The planner of the route tables.
 pub(super) const PLANNER: Planner = Planner {
@@ -47,7 +44,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         let subnet = ledger.id(&wanted.target);
         let mut of_subnet = owned
             .clone()
-            .filter(|table| subnet.is_some_and(|subnet| association(table, subnet).is_some()));
+            .filter(|table| subnet.is_some_and(|subnet| table.association_of(subnet).is_some()));
         if let Some(table) = of_subnet.next() {
             ledger.found(&table_of(wanted), &table.id, &names);
         }
@@ -83,13 +80,6 @@ fn may_get_an_answer(inputs: &Inputs, name: &str, ledger: &Ledger) -> bool {
         let is_of_name = inputs.names.route_table(subnet.is_public, &subnet.zone) == name;
         is_of_name && ledger.client_token(&table_of(subnet)).is_some()
     })
-}
-
-/// The association of a subnet with a table.
-fn association<'a>(table: &'a RouteTable, subnet: &str) -> Option<&'a str> {
-    let mut associations = table.associations.iter();
-    let found = associations.find(|association| association.subnet_id == subnet);
-    found.map(|association| association.id.as_str())
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
@@ -151,9 +141,8 @@ fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mu
     let Some((gateway, target)) = gateway(scene.inputs, subnet) else {
         return;
     };
-    let found = table.routes.iter().find(|route| route.destination == ANYWHERE);
     let wanted = scene.ledger.id(gateway);
-    let is = found.map(|route| route.target.as_str());
+    let is = table.default_target();
     if wanted.is_some() && is == wanted {
         return;
     }
@@ -189,11 +178,11 @@ fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mu
 fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
     let target = subnet.target.part(Kind::RouteTableAssociation);
     let id = scene.ledger.id(&subnet.target);
-    if id.is_some_and(|id| association(table, id).is_some()) {
+    if id.is_some_and(|id| table.association_of(id).is_some()) {
         return;
     }
     let mut tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
-    let other = id.and_then(|id| tables.find_map(|other| Some((other, association(other, id)?))));
+    let other = id.and_then(|id| tables.find_map(|other| Some((other, other.association_of(id)?))));
     let Some((other, association)) = other else {
         let call = Call::AssociateRouteTable {
             table: Id::from(table.id.as_str()),

@@ -10,7 +10,7 @@ use capa_cloud::managed::Observed;
 use ipnet::IpNet;
 
 use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule};
-use super::inputs::brought::{gateway, table_of};
+use super::inputs::brought::table_of;
 use super::inputs::{Inputs, WantedSecurityGroup};
 use super::ledger::{IsOwned, Ledger, Standing};
 use super::nat_gateway;
@@ -282,7 +282,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
 fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
     let tables = scene.seen.ec2.route_tables.got().map(Vec::as_slice).unwrap_or_default();
     let subnets = scene.ledger.of_kind(Kind::Subnet);
-    let used = subnets.filter_map(|subnet| gateway(table_of(&subnet.name, tables)?));
+    let used = subnets.filter_map(|subnet| table_of(&subnet.name, tables)?.default_target());
     let used: BTreeSet<&str> = used.collect();
     let gateways = nat_gateway::live(scene.seen).into_iter().flatten();
     let gateways = gateways.filter(|gateway| used.contains(gateway.id.as_str()));

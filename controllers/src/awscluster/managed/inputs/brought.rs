@@ -14,9 +14,6 @@ use super::{Known, WantedSubnet, problem, range, vpc_spec};
 use crate::awscluster::managed::problem::Problem;
 use crate::awscluster::managed::reference::{Kind, Ref};
 
-/// The range of a default route.
-const ANYWHERE: &str = "0.0.0.0/0";
-
 /// The recorded resource that has an id.
 fn recorded<'a>(resources: &'a [ClusterResource], kind: Kind, name: Option<&str>) -> Option<&'a ClusterResource> {
     let is_of_name = |resource: &ClusterResource| name.is_none_or(|name| resource.name == name);
@@ -170,21 +167,12 @@ pub(in crate::awscluster::managed) fn subnet(
 /// Whether the default route of a subnet leads to an internet gateway. A subnet without a table of its own uses the main
 /// one.
 fn is_public(subnet: &Subnet, tables: &[RouteTable]) -> bool {
-    table_of(&subnet.id, tables).is_some_and(|table| gateway(table).is_some_and(|gateway| gateway.starts_with("igw-")))
+    let target = table_of(&subnet.id, tables).and_then(RouteTable::default_target);
+    target.is_some_and(|target| target.starts_with("igw-"))
 }
 
 /// The route table of a subnet. Every VPC has a main one.
 pub(in crate::awscluster::managed) fn table_of<'a>(subnet: &str, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
-    let is_own = |table: &&RouteTable| table.associations.iter().any(|one| one.subnet_id == subnet);
-    tables
-        .iter()
-        .find(is_own)
-        .or_else(|| tables.iter().find(|table| table.is_main))
-}
-
-/// What the default route of a table leads to.
-pub(in crate::awscluster::managed) fn gateway(table: &RouteTable) -> Option<&str> {
-    let mut routes = table.routes.iter();
-    let default = routes.find(|route| route.destination == ANYWHERE)?;
-    Some(&default.target)
+    let own = tables.iter().find(|table| table.association_of(subnet).is_some());
+    own.or_else(|| tables.iter().find(|table| table.is_main))
 }

@@ -470,18 +470,16 @@ impl Inputs {
             .collect::<Vec<_>>();
         self.problems.extend(refused);
         let subnets = self.subnets.iter();
-        let subnets = subnets.map(|subnet| (subnet.target.clone(), subnet.tags.clone()));
-        let vpc = (self.vpc.target.clone(), self.vpc.tags.clone());
+        let subnets = subnets.map(|subnet| (&subnet.target, subnet.tags.len()));
+        let vpc = (&self.vpc.target, self.vpc.tags.len());
         let of_network = std::iter::once(vpc).chain(subnets);
         let of_network = of_network.filter(|_| self.vpc.brought.is_none());
         let groups = self.security_groups.iter();
-        let groups = groups.map(|group| (group.target.clone(), self.names.security_group_tags(group.role)));
-        let most = of_network.chain(groups).max_by_key(|(_, tags)| tags.len());
-        if let Some((target, tags)) = most.filter(|(_, tags)| tags.len() > MOST_TAGS) {
-            let message = format!(
-                "{target} would have {} tags, and AWS allows {MOST_TAGS}: set fewer additionalTags",
-                tags.len()
-            );
+        let groups = groups.map(|group| (&group.target, self.names.security_group_tags(group.role).len()));
+        let most = of_network.chain(groups).max_by_key(|(_, tags)| *tags);
+        if let Some((target, tags)) = most.filter(|(_, tags)| *tags > MOST_TAGS) {
+            let message =
+                format!("{target} would have {tags} tags, and AWS allows {MOST_TAGS}: set fewer additionalTags");
             self.problems.push(problem(&self.vpc.target, message));
         }
     }
