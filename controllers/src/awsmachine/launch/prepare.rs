@@ -503,6 +503,7 @@ impl Prepared {
         AppliedSecurityGroups {
             references: machine.spec.additional_security_groups.clone(),
             ids,
+            pending: None,
         }
     }
 }

@@ -223,6 +223,26 @@ async fn a_change_of_groups_without_an_answer_leaves_no_group_behind() {
 }
 
 #[tokio::test]
+async fn a_change_of_groups_that_is_taken_back_before_its_answer_is_recorded_is_undone() {
+    for (changed, instance_has) in [("[{id: sg-0000000e}]", "sg-0000000e"), ("[]", "")] {
+        let scene = with_group("").await;
+        scene.aws.lose_next_answer("ModifyNetworkInterfaceAttribute");
+        set_groups(&scene, changed).await;
+        let now: Vec<String> = scene.aws.groups_of(FIRST);
+        assert!(!now.contains(&"sg-0000000d".to_owned()), "{now:?}");
+        assert!(
+            instance_has.is_empty() || now.contains(&instance_has.to_owned()),
+            "{now:?}"
+        );
+        set_groups(&scene, "[{id: sg-0000000d}]").await;
+        let undone = scene.after(RETRY).await;
+        assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"], "{changed}");
+        assert_eq!(undone.says(GROUPS_READY), "True/Ready", "{changed}");
+        assert_eq!(scene.pass().await.calls, [""; 0], "{changed}");
+    }
+}
+
+#[tokio::test]
 async fn a_group_that_was_taken_away_is_reported_only() {
     let scene = with_group("").await;
     scene.aws.regroup(FIRST, &["sg-0000000a"]);

@@ -66,10 +66,12 @@ impl GroupFacts<'_> {
             applied: AppliedSecurityGroups {
                 references: wanted.references,
                 ids: ids.iter().cloned().collect(),
+                pending: None,
             },
         };
         // The groups that are shown may be older than the last call, which the record has.
-        let has_changed = self.applied.is_some() && known != ids;
+        let is_pending = self.applied.is_some_and(|applied| applied.pending == Some(true));
+        let has_changed = is_pending || (self.applied.is_some() && known != ids);
         if groups == actual && !has_changed {
             return GroupStep::Record(after);
         }
@@ -83,6 +85,7 @@ impl GroupFacts<'_> {
                     .map(|applied| applied.references.clone())
                     .unwrap_or_default(),
                 ids: known.union(&ids).cloned().collect(),
+                pending: Some(true),
             },
             groups: groups.into_iter().collect(),
             after,
@@ -109,6 +112,7 @@ mod tests {
         AppliedSecurityGroups {
             references: vec![],
             ids: ids(names),
+            pending: None,
         }
     }
 

@@ -200,10 +200,9 @@ async fn update_groups(
     let given = in_use
         .map(|in_use| in_use.security_group_ids.clone())
         .unwrap_or_default();
-    if recorded
-        .as_ref()
-        .is_some_and(|recorded| recorded.references == *references)
-    {
+    let is_done =
+        |recorded: &AppliedSecurityGroups| recorded.pending != Some(true) && recorded.references == *references;
+    if recorded.as_ref().is_some_and(is_done) {
         let facts = GroupFacts {
             actual: &interface.security_group_ids,
             given: &given,
@@ -221,6 +220,7 @@ async fn update_groups(
             location.cloud.as_ref(),
         )
         .await?,
+        pending: None,
     };
     let applied = recorded.or_else(|| taken_over::security_groups(&scope.machine));
     let facts = GroupFacts {

@@ -18,6 +18,7 @@ pub(super) fn security_groups(machine: &AWSMachine) -> Option<AppliedSecurityGro
     Some(AppliedSecurityGroups {
         references: vec![],
         ids: recorded.into_iter().map(|(id, _)| id).collect(),
+        pending: None,
     })
 }
 
