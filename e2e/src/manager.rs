@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use capa_rs::Cli;
 use clap::Parser as _;
 use parking_lot::{Mutex, MutexGuard};
@@ -138,13 +138,16 @@ impl<'a> ManagerBuilder<'a> {
             task: tokio::spawn(cli.manager(key, stop.clone())),
             stop,
         };
-        eventually(READY_WITHIN, "the manager in the test to be ready", async || {
-            if manager.task.is_finished() {
-                (&mut manager.task).await??;
+        let ready = eventually(READY_WITHIN, "the manager in the test to be ready", async || {
+            http_get(&format!("http://{health}/readyz")).await
+        });
+        tokio::select! {
+            ready = ready => drop(ready?),
+            ended = &mut manager.task => {
+                ended?.context("the manager ended before it was ready")?;
+                bail!("the manager ended without an error before it was ready");
             }
-            http_get(&format!("http://{health}/readyz")).await.map(drop)
-        })
-        .await?;
+        }
         Ok(manager)
     }
 

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The turns of tests that work: as many as there are cores, but at least three.
+/// The turns of tests that work: as many as there are cores, but at least four.
 static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most())));
 
-/// The turns of tests that [mostly wait](mostly_waits): as many as there are cores, but at least three.
+/// The turns of tests that [mostly wait](mostly_waits): as many as there are cores, but at least four.
 static TURNS_TO_WAIT: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most())));
 
 /// The number of turns of each kind.
 fn most() -> usize {
     let cores = std::thread::available_parallelism();
-    cores.map_or(1, std::num::NonZero::get).max(3)
+    cores.map_or(1, std::num::NonZero::get).max(4)
 }
 
 /// What a test takes of the turns.
