@@ -101,11 +101,11 @@ macro_rules! calls_of {
 
 calls_of!(
     ec2 Ec2: vpc Vpc, subnet Subnet, internet_gateway InternetGateway, nat_gateway NatGateway, route_table RouteTable,
-    security_group SecurityGroup
+    security_group SecurityGroup, tag Tag
 );
 calls_of!(
     elb Elb: load_balancer LoadBalancer, target_group TargetGroup, listener Listener,
-    classic_load_balancer ClassicLoadBalancer
+    classic_load_balancer ClassicLoadBalancer, tag Tag
 );
 
 /// One account and region as a managed cluster uses it. Whoever holds it may write; the reconciler of unmanaged

@@ -14,7 +14,7 @@ use crate::behaviour::Behaviour;
 use crate::contents::Contents;
 use crate::ec2::{Ec2, vpc_of};
 use crate::elb::Elb;
-use crate::faults::Fault;
+use crate::faults::{Fault, refusal};
 use crate::journal::Entry;
 
 /// One AWS account and region in memory. Clones are handles of the same account.
@@ -212,7 +212,10 @@ impl State {
             None => self.faults.get(&self.journal.len()).copied(),
         };
         let reaches_aws = fault.is_none_or(Fault::takes_effect);
+        let is_refused = self.ec2.behaviour.refused_calls.contains(call.action());
         let effect = reaches_aws.then(|| match call {
+            Call::Ec2(_) if is_refused => Err(refusal(call.action(), "UnauthorizedOperation")),
+            Call::Elb(_) if is_refused => Err(refusal(call.action(), "AccessDenied")),
             Call::Ec2(call) => self.ec2.call(call),
             Call::Elb(call) => self.elb.call(&mut self.ec2, call),
         });

@@ -54,6 +54,8 @@ pub struct Behaviour {
     /// stand for DescribeLoadBalancers, DescribeTags and DescribeLoadBalancerAttributes of the classic API.
     /// Default: none.
     pub refused_describes: BTreeSet<String>,
+    /// Actions of calls that AWS refuses with the same codes, for example `CreateTags`. Default: none.
+    pub refused_calls: BTreeSet<String>,
 }
 
 impl Default for Behaviour {
@@ -80,6 +82,7 @@ impl Default for Behaviour {
             classic_load_balancer_quota: 20,
             unresolved: false,
             refused_describes: BTreeSet::new(),
+            refused_calls: BTreeSet::new(),
         }
     }
 }

@@ -110,15 +110,5 @@ impl FakeAccount {
 
 fn tags_mut<'e>(state: &'e mut State, id: &str) -> Option<&'e mut Tags> {
     let State { ec2, elb, .. } = state;
-    let of_ec2 = match id.split_once('-') {
-        Some(("vpc", _)) => ec2.vpc_mut(id).map(|vpc| &mut vpc.tags),
-        Some(("subnet", _)) => ec2.subnet_mut(id).map(|subnet| &mut subnet.tags),
-        Some(("igw", _)) => ec2.internet_gateway_mut(id).map(|gateway| &mut gateway.tags),
-        Some(("eipalloc", _)) => ec2.address_mut(id).map(|address| &mut address.tags),
-        Some(("nat", _)) => ec2.nat_gateway_mut(id).map(|gateway| &mut gateway.tags),
-        Some(("rtb", _)) => ec2.route_table_mut(id).map(|table| &mut table.tags),
-        Some(("sg", _)) => ec2.security_group_mut(id).map(|group| &mut group.tags),
-        _ => None,
-    };
-    of_ec2.or_else(|| elb.tags_mut(id))
+    ec2.tags_mut(id).or_else(|| elb.tags_mut(id))
 }

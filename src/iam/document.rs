@@ -100,7 +100,9 @@ fn allowed_on(action: &Action, grant: &Grant) -> String {
         Condition::MarkedAtLaunch | Condition::NetworkAtCreation => "when they get the provider's role tag",
         Condition::Marked | Condition::Network => "with the provider's role tag",
         Condition::Within { actions, .. } => return format!("{on} within {}", actions.join(", ")),
-        Condition::MarkedForOtherTags => "with the provider's role tag, for other tags than the provider's",
+        Condition::MarkedForOtherTags | Condition::NetworkForOtherTags => {
+            "with the provider's role tag, for other tags than the provider's"
+        }
         Condition::WithinLaunch => "within RunInstances, AllocateHosts and AllocateAddress",
         Condition::PassedToInstance => "for instances",
         Condition::ThroughEc2 => "through EC2",

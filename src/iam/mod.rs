@@ -261,7 +261,10 @@ mod tests {
     #[test]
     fn a_policy_for_managed_clusters_is_for_one_or_for_all() {
         let all = print("iam managed").expect("a policy");
-        assert!(!all.contains("aws/cluster/"), "{all}");
+        assert!(
+            !all.contains("Tag/sigs.k8s.io/cluster-api-provider-aws/cluster/"),
+            "{all}"
+        );
         let example = concat!(env!("CARGO_MANIFEST_DIR"), "/src/iam/cluster.yaml");
         for line in [
             "iam managed --cluster team-a/prod".to_owned(),

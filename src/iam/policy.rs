@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::meta::{
-    CONTROL_PLANE_ROLE_TAG_VALUE, CONTROL_PLANE_TARGET_TAG, MACHINE_NAME_TAG, NODE_ROLE_TAG_VALUE, OWN_TAG_PREFIX,
-    OWNED_TAG_VALUE, ROLE_TAG, cluster_tag,
+    CLUSTER_TAG_PREFIX, CONTROL_PLANE_ROLE_TAG_VALUE, CONTROL_PLANE_TARGET_TAG, MACHINE_NAME_TAG, NODE_ROLE_TAG_VALUE,
+    OWN_TAG_PREFIX, OWNED_TAG_VALUE, ROLE_TAG, cluster_tag,
 };
 use capa_aws::iam_actions::{ACTIONS, Action, Condition, Grant, MANAGED_ACTIONS, Named, Resources};
 use clap::ValueEnum;
@@ -133,11 +133,7 @@ impl Given {
                     format!("{OWN_TAG_PREFIX}*"),
                     "kubernetes.io/cluster/*".to_owned(),
                 ];
-                let mut conditions = self.condition(Condition::Marked);
-                conditions.extend(when("ForAllValues:StringNotLike", "aws:TagKeys", own));
-                // Without keys, DeleteTags removes all tags.
-                conditions.extend(when("Null", "aws:TagKeys", ["false".to_owned()]));
-                conditions
+                tags_other_than(own, self.condition(Condition::Marked))
             }
             // The policy names the targets themselves, which need no tag then.
             Condition::GivenToCluster if self.only.as_ref().is_some_and(ClusterUse::names_targets) => Conditions::new(),
@@ -145,6 +141,10 @@ impl Given {
             Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", self.creating()),
             Condition::NetworkAtCreation => self.of_network("aws:RequestTag"),
             Condition::Network => self.of_network("aws:ResourceTag"),
+            Condition::NetworkForOtherTags => {
+                let own = [ROLE_TAG.to_owned(), format!("{CLUSTER_TAG_PREFIX}*")];
+                tags_other_than(own, self.condition(Condition::Network))
+            }
             Condition::Within { service, actions } => {
                 let actions: Vec<String> = actions.iter().map(|name| (*name).to_owned()).collect();
                 when("StringEquals", &format!("{service}:CreateAction"), actions)
@@ -165,6 +165,17 @@ impl Given {
         }
         conditions
     }
+}
+
+/// Besides the other conditions, the request names tags, and none of those with such a key.
+fn tags_other_than<const N: usize>(keys: [String; N], mut conditions: Conditions) -> Conditions {
+    // Without keys, DeleteTags removes all tags.
+    let names_any = when("Null", "aws:TagKeys", ["false".to_owned()]);
+    let names_others = when("ForAllValues:StringNotLike", "aws:TagKeys", keys);
+    for (operator, values) in names_any.into_iter().chain(names_others) {
+        conditions.entry(operator).or_default().extend(values);
+    }
+    conditions
 }
 
 /// Values of conditions by operator and key.
@@ -435,12 +446,10 @@ mod tests {
         let of_one = Policy::of_managed(&of_cluster("team-a/dev"));
         for (sid, tags) in [
             ("CreateVpcs", "aws:RequestTag"),
-            ("CreatePartsOfVpcs", "aws:RequestTag"),
+            ("CreateInNetworks", "aws:RequestTag"),
             ("CreateInVpcs", "aws:ResourceTag"),
             ("CreateNatGateways", "aws:RequestTag"),
-            ("ChangeNetworks", "aws:ResourceTag"),
-            ("CreateLoadBalancers", "aws:RequestTag"),
-            ("ChangeLoadBalancers", "aws:ResourceTag"),
+            ("ChangeOwned", "aws:ResourceTag"),
         ] {
             let marked = json!({"Null": {format!("{tags}/{role}"): ["false"]}});
             assert_eq!(statement(&everybody, sid)["Condition"], marked, "{sid}");
@@ -448,6 +457,14 @@ mod tests {
             owned["StringEquals"] = json!({format!("{tags}/{cluster}"): ["owned"]});
             assert_eq!(statement(&of_one, sid)["Condition"], owned, "{sid}");
         }
+        let role_tag = format!("aws:ResourceTag/{role}");
+        assert_eq!(
+            statement(&everybody, "ChangeTagsOfOwned")["Condition"],
+            json!({
+                "Null": {role_tag: ["false"], "aws:TagKeys": ["false"]},
+                "ForAllValues:StringNotLike": {"aws:TagKeys": [role, "sigs.k8s.io/cluster-api-provider-aws/cluster/*"]},
+            })
+        );
         assert_eq!(
             statement(&everybody, "TagWhatIsCreated")["Condition"],
             json!({"StringEquals": {"ec2:CreateAction": [
@@ -469,16 +486,18 @@ mod tests {
         );
         // The request with the tags of a subnet is no reason to create it in a foreign VPC.
         assert_eq!(
-            statement(&everybody, "CreatePartsOfVpcs")["Resource"],
+            statement(&everybody, "CreateInNetworks")["Resource"],
             json!(
                 [
-                    "subnet",
-                    "internet-gateway",
-                    "elastic-ip",
-                    "route-table",
-                    "security-group"
+                    "ec2:*:*:subnet/*",
+                    "ec2:*:*:internet-gateway/*",
+                    "ec2:*:*:elastic-ip/*",
+                    "ec2:*:*:route-table/*",
+                    "ec2:*:*:security-group/*",
+                    "elasticloadbalancing:*:*:loadbalancer/*",
+                    "elasticloadbalancing:*:*:targetgroup/*/*",
                 ]
-                .map(|kind| format!("arn:aws:ec2:*:*:{kind}/*"))
+                .map(|resource| format!("arn:aws:{resource}"))
             )
         );
     }

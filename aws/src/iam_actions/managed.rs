@@ -33,15 +33,18 @@ const CREATE_VPCS: Grant = Grant {
     condition: Condition::NetworkAtCreation,
 };
 
-/// Without VPCs: nothing says that AWS leaves the tags of the request out when it judges the VPC of a new subnet.
+/// Without VPCs: nothing says that AWS leaves the tags of the request out when it judges the VPC of a new subnet. And
+/// without listeners: AWS judges the creation of one by the load balancer, which has to be the cluster's.
 const CREATE: Grant = Grant {
-    name: "CreatePartsOfVpcs",
+    name: "CreateInNetworks",
     resources: Resources::Arns(&[
         "ec2:*:*:subnet/*",
         "ec2:*:*:internet-gateway/*",
         "ec2:*:*:elastic-ip/*",
         "ec2:*:*:route-table/*",
         "ec2:*:*:security-group/*",
+        "elasticloadbalancing:*:*:loadbalancer/*",
+        "elasticloadbalancing:*:*:targetgroup/*/*",
     ]),
     condition: Condition::NetworkAtCreation,
 };
@@ -61,8 +64,8 @@ const CREATE_IN: Grant = Grant {
     condition: Condition::Network,
 };
 
-/// Tags are written within the call that creates a resource only: `CreateTags` by itself could make foreign resources
-/// those of a cluster.
+/// What has no tags yet is tagged within the call that creates it only: `CreateTags` by itself could make foreign
+/// resources those of a cluster.
 const TAG: Grant = Grant {
     name: "TagWhatIsCreated",
     resources: NETWORKS,
@@ -72,36 +75,10 @@ const TAG: Grant = Grant {
     },
 };
 
-/// Each action applies to one or two types of resources, all of which need the tag. The actions of associations apply
-/// to the subnet and to the route table, those of routes to the table alone, and those of rules to the security group
-/// that has the rules: not to a group that is the source of one.
-const CHANGE: Grant = Grant {
-    name: "ChangeNetworks",
-    resources: NETWORKS,
-    condition: Condition::Network,
-};
-
 /// The actions that create a resource of Elastic Load Balancing with its tags.
 const CREATING_BALANCERS: &[&str] = &["CreateLoadBalancer", "CreateTargetGroup", "CreateListener"];
 
-/// What load balancers consist of. The ARNs of both generations begin alike.
-const BALANCERS: Resources = Resources::Arns(&[
-    "elasticloadbalancing:*:*:loadbalancer/*",
-    "elasticloadbalancing:*:*:targetgroup/*/*",
-    "elasticloadbalancing:*:*:listener/net/*/*/*",
-]);
-
-/// Without listeners: AWS judges the creation of one by the load balancer, which has to be the cluster's.
-const CREATE_BALANCERS: Grant = Grant {
-    name: "CreateLoadBalancers",
-    resources: Resources::Arns(&[
-        "elasticloadbalancing:*:*:loadbalancer/*",
-        "elasticloadbalancing:*:*:targetgroup/*/*",
-    ]),
-    condition: Condition::NetworkAtCreation,
-};
-
-/// Tags are written within the call that creates a resource only, as in [`TAG`]: on what may be created.
+/// What has no tags yet is tagged within the call that creates it only, as in [`TAG`]: on what may be created.
 const TAG_BALANCERS: Grant = Grant {
     name: "TagLoadBalancers",
     resources: Resources::Arns(&["elasticloadbalancing:*:*:*"]),
@@ -111,11 +88,33 @@ const TAG_BALANCERS: Grant = Grant {
     },
 };
 
-/// Each action applies to one type of resource.
-const CHANGE_BALANCERS: Grant = Grant {
-    name: "ChangeLoadBalancers",
-    resources: BALANCERS,
+/// Networks, and whatever belongs to load balancers.
+const OWNED: Resources = Resources::Arns(&[
+    "ec2:*:*:vpc/*",
+    "ec2:*:*:subnet/*",
+    "ec2:*:*:internet-gateway/*",
+    "ec2:*:*:elastic-ip/*",
+    "ec2:*:*:natgateway/*",
+    "ec2:*:*:route-table/*",
+    "ec2:*:*:security-group/*",
+    "elasticloadbalancing:*:*:*",
+]);
+
+/// One statement for both services, because IAM limits the length of a policy. Each action applies to one or two types
+/// of resources, all of which need the tag. The actions of associations apply to the subnet and to the route table,
+/// those of routes to the table alone, and those of rules to the security group that has the rules: not to a group that
+/// is the source of one.
+const CHANGE: Grant = Grant {
+    name: "ChangeOwned",
+    resources: OWNED,
     condition: Condition::Network,
+};
+
+/// Tags of networks and load balancers, but for those that say whose a resource is.
+const CHANGE_TAGS: Grant = Grant {
+    name: "ChangeTagsOfOwned",
+    resources: OWNED,
+    condition: Condition::NetworkForOtherTags,
 };
 
 /// The role with which Elastic Load Balancing works in an account. AWS gives it this name in each account, and makes it
@@ -135,7 +134,7 @@ const fn describe_balancers(name: &'static str, why: &'static str) -> Action {
 
 /// An action of Elastic Load Balancing that changes or ends what the cluster owns.
 const fn change_balancers(name: &'static str, why: &'static str) -> Action {
-    load_balancing(name, AccessLevel::Write, &[CHANGE_BALANCERS], why)
+    load_balancing(name, AccessLevel::Write, &[CHANGE], why)
 }
 
 /// The permissions for the networks and load balancers of managed clusters, beside [`ACTIONS`](super::ACTIONS). Some of
@@ -234,8 +233,19 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     ),
     Action {
         access: AccessLevel::Tagging,
-        asked: Asked::Within(CREATING),
-        ..change("CreateTags", &[TAG], "tags what is created as the cluster's")
+        ..change(
+            "CreateTags",
+            &[TAG, CHANGE_TAGS],
+            "tags what is created as the cluster's, and changes tags when additionalTags change",
+        )
+    },
+    Action {
+        access: AccessLevel::Tagging,
+        ..change(
+            "DeleteTags",
+            &[CHANGE_TAGS],
+            "removes tags that additionalTags no longer has",
+        )
     },
     describe_balancers("DescribeLoadBalancers", "finds the load balancers in the VPC"),
     describe_balancers(
@@ -258,7 +268,7 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     load_balancing(
         "CreateLoadBalancer",
         AccessLevel::Write,
-        &[CREATE_BALANCERS],
+        &[CREATE],
         "makes the load balancers of the Kubernetes API",
     ),
     change_balancers(
@@ -290,7 +300,7 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     load_balancing(
         "CreateTargetGroup",
         AccessLevel::Write,
-        &[CREATE_BALANCERS],
+        &[CREATE],
         "makes a target group for each port of a load balancer",
     ),
     change_balancers("ModifyTargetGroup", "corrects the health checks of target groups"),
@@ -305,15 +315,18 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "corrects listeners that forward to another target group",
     ),
     change_balancers("DeleteListener", "deletes listeners that the spec no longer asks for"),
-    Action {
-        asked: Asked::Within(CREATING_BALANCERS),
-        ..load_balancing(
-            "AddTags",
-            AccessLevel::Tagging,
-            &[TAG_BALANCERS],
-            "tags what is created as the cluster's",
-        )
-    },
+    load_balancing(
+        "AddTags",
+        AccessLevel::Tagging,
+        &[TAG_BALANCERS, CHANGE_TAGS],
+        "tags what is created as the cluster's, and changes tags when additionalTags change",
+    ),
+    load_balancing(
+        "RemoveTags",
+        AccessLevel::Tagging,
+        &[CHANGE_TAGS],
+        "removes tags that additionalTags no longer has",
+    ),
     Action {
         service: "iam",
         name: "CreateServiceLinkedRole",

@@ -118,6 +118,8 @@ pub enum Condition {
     NetworkAtCreation,
     /// The same tags are on the changed resource.
     Network,
+    /// The same, and the request names none of the tags that say whose a resource is, and what for.
+    NetworkForOtherTags,
     /// The call is part of a call of one of these actions of the service.
     Within {
         /// Prefix of the service in IAM.

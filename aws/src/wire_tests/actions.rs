@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use capa_cloud::ec2::{internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
-use capa_cloud::elb::{classic_load_balancer, listener, load_balancer, target_group};
+use capa_cloud::ec2::{self, internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
+use capa_cloud::elb::{self, classic_load_balancer, listener, load_balancer, target_group};
 use capa_cloud::managed::{Call as ManagedCall, Effect, ManagedClouds};
 use capa_cloud::{
     ClusterClouds, ClusterKey, CredentialSource, ErrorClass, InstanceState, MachineClouds, Query, ResolvedIdentity,
@@ -25,7 +25,7 @@ use super::managed;
 use super::secrets::{secret, stores};
 use super::targets::{classic, elb, in_and_out, target};
 use super::updates::change_instance;
-use crate::iam_actions::{ACTIONS, Asked, AtLaunch, MANAGED_ACTIONS, called};
+use crate::iam_actions::{ACTIONS, Asked, AtLaunch, Condition, Grant, MANAGED_ACTIONS, called};
 
 fn serve(call: &Call) -> Answer {
     match call.action.as_str() {
@@ -203,12 +203,14 @@ fn every_call_of_managed_clusters_has_a_row_and_is_tried() {
         nat_gateway::Call::<String>::VARIANTS,
         route_table::Call::<String>::VARIANTS,
         security_group::Call::<String>::VARIANTS,
+        ec2::tag::Call::<String>::VARIANTS,
     ];
     let of_balancers = [
         load_balancer::Call::<String>::VARIANTS,
         target_group::Call::<String>::VARIANTS,
         listener::Call::<String>::VARIANTS,
         classic_load_balancer::Call::<String>::VARIANTS,
+        elb::tag::Call::<String>::VARIANTS,
     ];
     let of_service =
         |service: &'static str, names: Vec<&'static str>| names.into_iter().map(move |name| (service, name));
@@ -244,9 +246,17 @@ fn tags_are_written_within_every_creation_for_a_cluster() {
         let mut creations: Vec<&str> = creations.map(ManagedCall::action).collect();
         let mut known = BTreeSet::new();
         creations.retain(|name| known.insert(*name));
-        assert!(
-            matches!(tagging.asked, Asked::Within(within) if within == creations),
-            "{name}"
-        );
+        let within = tagging.grants.iter().find_map(|grant| match grant.condition {
+            Condition::Within { actions, .. } => Some(actions),
+            _ => None,
+        });
+        assert_eq!(within, Some(creations.as_slice()), "{name}");
+        let is_narrow = |grant: &Grant| {
+            matches!(
+                grant.condition,
+                Condition::Within { .. } | Condition::NetworkForOtherTags
+            )
+        };
+        assert!(tagging.grants.iter().all(is_narrow), "{name}");
     }
 }

@@ -55,7 +55,7 @@ fn create(scheme: LoadBalancerScheme, security_groups: Vec<String>) -> ClassicCa
 }
 
 /// A call of each kind.
-pub(super) fn calls() -> [managed::Call<String>; 7] {
+pub(super) fn calls() -> [managed::Call<String>; 9] {
     let load_balancer = || "dev-apiserver".to_owned();
     let calls = [
         create(LoadBalancerScheme::InternetFacing, vec!["sg-1".to_owned()]),
@@ -78,6 +78,14 @@ pub(super) fn calls() -> [managed::Call<String>; 7] {
         ClassicCall::ApplySecurityGroupsToLoadBalancer {
             load_balancer: load_balancer(),
             security_groups: ["sg-2", "sg-3"].map(str::to_owned).to_vec(),
+        },
+        ClassicCall::AddTags {
+            load_balancer: load_balancer(),
+            tags: tags(),
+        },
+        ClassicCall::RemoveTags {
+            load_balancer: load_balancer(),
+            keys: ["stage", "team"].map(str::to_owned).into(),
         },
         ClassicCall::DeleteLoadBalancer {
             load_balancer: load_balancer(),
@@ -129,13 +137,26 @@ async fn every_field_of_a_classic_call_is_sent_alone() {
             "ApplySecurityGroupsToLoadBalancer",
             vec![("SecurityGroups.member.1", "sg-2"), ("SecurityGroups.member.2", "sg-3")],
         ),
+        (
+            "AddTags",
+            vec![("Tags.member.1.Key", OWNED), ("Tags.member.1.Value", "owned")],
+        ),
+        (
+            "RemoveTags",
+            vec![("Tags.member.1.Key", "stage"), ("Tags.member.2.Key", "team")],
+        ),
         ("DeleteLoadBalancer", vec![]),
     ];
     let sent = sent_of(&calls()).await;
     let actions: Vec<&str> = sent.iter().map(|call| call.action.as_str()).collect();
     assert_eq!(actions, ClassicCall::<String>::VARIANTS);
     for (call, (action, mut expected)) in sent.iter().zip(expected) {
-        expected.push(("LoadBalancerName", "dev-apiserver"));
+        let name = if action.ends_with("Tags") {
+            "LoadBalancerNames.member.1"
+        } else {
+            "LoadBalancerName"
+        };
+        expected.push((name, "dev-apiserver"));
         expected.sort_unstable();
         assert_eq!((call.action.as_str(), fields(call)), (action, expected));
         assert_eq!(call.field("Version"), CLASSIC, "{action}");

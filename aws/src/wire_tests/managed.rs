@@ -9,7 +9,7 @@ use capa_cloud::{CloudError, ErrorClass, elb as balancing};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, ec2_error, identity};
 use super::targets::elb;
-use super::{classic_load_balancers, load_balancers, nat_gateways, route_tables, security_groups};
+use super::{classic_load_balancers, load_balancers, managed_tags, nat_gateways, route_tables, security_groups};
 
 pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
 
@@ -66,6 +66,7 @@ pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
         .chain(security_groups::calls())
         .chain(load_balancers::calls())
         .chain(classic_load_balancers::calls())
+        .chain(managed_tags::calls())
         .collect()
 }
 

@@ -15,6 +15,7 @@ mod launches;
 mod limits;
 mod load_balancers;
 mod managed;
+mod managed_tags;
 mod nat_gateways;
 mod replacements;
 mod route_tables;

@@ -6,6 +6,7 @@ pub mod nat_gateway;
 pub mod route_table;
 pub mod security_group;
 pub mod subnet;
+pub mod tag;
 pub mod vpc;
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,8 @@ pub enum Call<I> {
     RouteTable(route_table::Call<I>),
     /// A call about a security group.
     SecurityGroup(security_group::Call<I>),
+    /// A call about the tags of any resource.
+    Tag(tag::Call<I>),
 }
 
 /// What a look at EC2 shows of the resources of one cluster.
@@ -71,6 +74,7 @@ impl<I> Call<I> {
             Self::NatGateway(call) => call.into(),
             Self::RouteTable(call) => call.into(),
             Self::SecurityGroup(call) => call.into(),
+            Self::Tag(call) => call.into(),
         }
     }
 
@@ -83,6 +87,7 @@ impl<I> Call<I> {
             Self::NatGateway(call) => call.effect(),
             Self::RouteTable(call) => call.effect(),
             Self::SecurityGroup(call) => call.effect(),
+            Self::Tag(_) => Effect::Change,
         }
     }
 
@@ -90,7 +95,7 @@ impl<I> Call<I> {
     pub fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::Vpc(call) => call.repeat(),
-            Self::Subnet(_) | Self::SecurityGroup(_) => Repeat::Harmless,
+            Self::Subnet(_) | Self::SecurityGroup(_) | Self::Tag(_) => Repeat::Harmless,
             Self::InternetGateway(call) => call.repeat(),
             Self::NatGateway(call) => call.repeat(),
             Self::RouteTable(call) => call.repeat(),
@@ -109,6 +114,7 @@ impl<I> Call<I> {
             Self::NatGateway(call) => Call::NatGateway(call.try_map(id)?),
             Self::RouteTable(call) => Call::RouteTable(call.try_map(id)?),
             Self::SecurityGroup(call) => Call::SecurityGroup(call.try_map(id)?),
+            Self::Tag(call) => Call::Tag(call.try_map(id)?),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Classic Load Balancers of managed clusters, the first generation of Elastic Load Balancing.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
@@ -129,6 +130,14 @@ pub enum Call<I> {
         load_balancer: I,
         security_groups: Vec<I>,
     },
+    AddTags {
+        load_balancer: I,
+        tags: Tags,
+    },
+    RemoveTags {
+        load_balancer: I,
+        keys: BTreeSet<String>,
+    },
     DeleteLoadBalancer {
         load_balancer: I,
     },
@@ -142,7 +151,9 @@ impl<I> Call<I> {
             | Self::ConfigureHealthCheck { .. }
             | Self::ModifyLoadBalancerAttributes { .. }
             | Self::AttachLoadBalancerToSubnets { .. }
-            | Self::ApplySecurityGroupsToLoadBalancer { .. } => Effect::Change,
+            | Self::ApplySecurityGroupsToLoadBalancer { .. }
+            | Self::AddTags { .. }
+            | Self::RemoveTags { .. } => Effect::Change,
             Self::DeleteLoadBalancer { .. } => Effect::Delete,
         }
     }
@@ -196,6 +207,14 @@ impl<I> Call<I> {
             } => Call::ApplySecurityGroupsToLoadBalancer {
                 security_groups: all(security_groups)?,
                 load_balancer: id(load_balancer)?,
+            },
+            Self::AddTags { load_balancer, tags } => Call::AddTags {
+                load_balancer: id(load_balancer)?,
+                tags: tags.clone(),
+            },
+            Self::RemoveTags { load_balancer, keys } => Call::RemoveTags {
+                load_balancer: id(load_balancer)?,
+                keys: keys.clone(),
             },
             Self::DeleteLoadBalancer { load_balancer } => Call::DeleteLoadBalancer {
                 load_balancer: id(load_balancer)?,

@@ -4,6 +4,7 @@
 pub mod classic_load_balancer;
 pub mod listener;
 pub mod load_balancer;
+pub mod tag;
 pub mod target_group;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub enum Call<I> {
     Listener(listener::Call<I>),
     /// A call about a Classic Load Balancer.
     ClassicLoadBalancer(classic_load_balancer::Call<I>),
+    /// A call about the tags of a load balancer or target group.
+    Tag(tag::Call<I>),
 }
 
 /// What a look at Elastic Load Balancing shows of the resources of one cluster.
@@ -52,6 +55,7 @@ impl<I> Call<I> {
             Self::TargetGroup(call) => call.into(),
             Self::Listener(call) => call.into(),
             Self::ClassicLoadBalancer(call) => call.into(),
+            Self::Tag(call) => call.into(),
         }
     }
 
@@ -62,6 +66,7 @@ impl<I> Call<I> {
             Self::TargetGroup(call) => call.effect(),
             Self::Listener(call) => call.effect(),
             Self::ClassicLoadBalancer(call) => call.effect(),
+            Self::Tag(_) => Effect::Change,
         }
     }
 
@@ -75,6 +80,7 @@ impl<I> Call<I> {
             Self::TargetGroup(call) => Call::TargetGroup(call.try_map(id)?),
             Self::Listener(call) => Call::Listener(call.try_map(id)?),
             Self::ClassicLoadBalancer(call) => Call::ClassicLoadBalancer(call.try_map(id)?),
+            Self::Tag(call) => Call::Tag(call.try_map(id)?),
         })
     }
 }

@@ -58,7 +58,9 @@ pub fn quota(action: &str) -> Quota {
         | "DeleteTargetGroup"
         | "CreateListener"
         | "ModifyListener"
-        | "DeleteListener" => (rate(10, 2), None),
+        | "DeleteListener"
+        | "AddTags"
+        | "RemoveTags" => (rate(10, 2), None),
         "DescribeTags"
         | "DescribeTargetGroups"
         | "DescribeTargetHealth"

@@ -3,7 +3,8 @@
 
 use anyhow::{Context as _, ensure};
 use aws_sdk_ec2::types::{AttributeBooleanValue, Filter, Route, RouteTable, Vpc};
-use aws_sdk_elasticloadbalancing::types::HealthCheck;
+use aws_sdk_elasticloadbalancing::types::{HealthCheck, TagDescription};
+use aws_sdk_elasticloadbalancingv2::types::TagDescription as Described;
 use capa_e2e::aws_proxy::Fault;
 use capa_e2e::eventually;
 use serde_json::json;
@@ -41,6 +42,37 @@ async fn private_table(s: &Scenario, vpc: &str) -> anyhow::Result<String> {
     let found = described.route_tables().iter().find(is_private);
     let id = found.and_then(RouteTable::route_table_id).context("a private table")?;
     Ok(id.to_owned())
+}
+
+/// The values of a tag of the VPC, of the network load balancer with this ARN and of the classic one.
+async fn tag(s: &Scenario, vpc: &str, arn: &str, key: &str) -> anyhow::Result<[Option<String>; 3]> {
+    let vpcs = s.user.ec2().describe_vpcs().vpc_ids(vpc).send().await?;
+    let mut of_vpc = vpcs.vpcs().iter().flat_map(Vpc::tags);
+    let of_vpc = of_vpc.find(|tag| tag.key() == Some(key)).and_then(|tag| tag.value());
+    let network = s.user.elbv2().describe_tags().resource_arns(arn).send().await?;
+    let mut of_network = network.tag_descriptions().iter().flat_map(Described::tags);
+    let of_network = of_network
+        .find(|tag| tag.key() == Some(key))
+        .and_then(|tag| tag.value());
+    let classic = s.user.classic().describe_tags().load_balancer_names(CLASSIC).send();
+    let classic = classic.await?;
+    let mut of_classic = classic.tag_descriptions().iter().flat_map(TagDescription::tags);
+    let of_classic = of_classic.find(|tag| tag.key() == key).and_then(|tag| tag.value());
+    Ok([of_vpc, of_network, of_classic].map(|value| value.map(str::to_owned)))
+}
+
+/// Changes tags in the spec, and waits until these are the values of the tags `team` and `stage`.
+async fn tags_follow(s: &Scenario, vpc: &str, arn: &str, team: &str, stage: Option<&str>) -> anyhow::Result<()> {
+    let tags = json!({"team": team, "stage": stage});
+    s.change("dev", json!({"spec": {"additionalTags": tags}})).await?;
+    eventually(WITHIN, "the tags of the spec", async || {
+        for (key, value) in [("team", Some(team)), ("stage", stage)] {
+            let shown = tag(s, vpc, arn, key).await?;
+            ensure!(shown.iter().all(|shown| shown.as_deref() == value), "{key}: {shown:?}");
+        }
+        Ok(())
+    })
+    .await
 }
 
 async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
@@ -160,6 +192,8 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
             Ok(())
         })
         .await?;
+        tags_follow(s, id, arn, "a", Some("test")).await?;
+        tags_follow(s, id, arn, "b", None).await?;
         is_complete(s).await?;
 
         s.delete(CORE, "Cluster", "dev").await?;

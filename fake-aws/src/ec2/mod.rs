@@ -7,6 +7,7 @@ mod nat_gateway;
 mod route_table;
 mod security_group;
 mod subnet;
+mod tag;
 mod vpc;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::faults::refusal;
 pub(crate) use interfaces::Interfaces;
 pub(crate) use route_table::LOCAL;
 pub(crate) use security_group::is_untouched;
+pub(crate) use tag::with_tags;
 
 /// All resources of an account, and its clock.
 #[derive(Debug, Default)]
@@ -117,6 +119,7 @@ impl Ec2 {
             Call::NatGateway(call) => self.call_nat_gateway(action, call),
             Call::RouteTable(call) => self.call_route_table(action, call),
             Call::SecurityGroup(call) => self.call_security_group(action, call),
+            Call::Tag(call) => self.call_tag(action, call),
         }
     }
 

@@ -9,7 +9,7 @@ use capa_cloud::managed::{Answer, Seen};
 
 use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in, second_subnet};
 use super::{Elb, REGION};
-use crate::ec2::{Ec2, Interfaces, Resource};
+use crate::ec2::{Ec2, Interfaces, Resource, with_tags};
 
 /// What a Create call says of a load balancer. Tags are settings, too, unlike those of the second generation, see
 /// <https://github.com/ansible/ansible/issues/29965>.
@@ -73,6 +73,14 @@ impl Elb {
                 load_balancer,
                 security_groups,
             } => self.apply_security_groups(ec2, action, load_balancer, security_groups)?,
+            Call::AddTags { load_balancer, tags } => {
+                let known = self.classic_to_change(ec2, action, load_balancer)?;
+                known.tags = with_tags(action, &known.tags, tags)?;
+            }
+            Call::RemoveTags { load_balancer, keys } => {
+                let known = self.classic_to_change(ec2, action, load_balancer)?;
+                known.tags.retain(|key, _| !keys.contains(key));
+            }
             Call::DeleteLoadBalancer { load_balancer } => {
                 if self.classic_to_change(ec2, action, load_balancer).is_ok() {
                     self.remove_classic_load_balancer(ec2, load_balancer);

@@ -7,6 +7,7 @@ mod listener;
 mod load_balancer;
 mod look;
 mod placement;
+mod tag;
 mod target_group;
 
 use std::collections::BTreeMap;
@@ -49,10 +50,11 @@ impl Elb {
             Call::TargetGroup(call) => self.call_target_group(ec2, action, call),
             Call::Listener(call) => self.call_listener(ec2, action, call),
             Call::ClassicLoadBalancer(call) => self.call_classic_load_balancer(ec2, action, call),
+            Call::Tag(call) => self.call_tag(action, call),
         }
     }
 
-    /// The tags of a resource of any kind, for a change by hand. The id is an ARN, or the name of a Classic Load
+    /// The tags of a resource of any kind. The id is an ARN, or the name of a Classic Load
     /// Balancer.
     pub(crate) fn tags_mut(&mut self, id: &str) -> Option<&mut Tags> {
         if id.contains(":loadbalancer/") {

@@ -15,6 +15,7 @@ mod route_table;
 mod security_group;
 mod setup;
 mod subnet;
+mod tag;
 mod target_group;
 mod vpc;
 

@@ -172,6 +172,11 @@ pub struct ClusterResource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub client_token: Option<String>,
+    /// Keys of tags that the provider has set on the resource, without those by which it finds the resource. It removes
+    /// those that leave the spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(min = 1, max = 128)))]
+    pub tag_keys: Vec<String>,
 }
 
 /// Who is responsible for a resource.

@@ -5,6 +5,7 @@ mod nat_gateway;
 mod route_table;
 mod security_group;
 mod subnet;
+mod tag;
 mod vpc;
 
 use aws_sdk_ec2::types::{ResourceType, TagSpecification};
@@ -79,6 +80,7 @@ impl Ec2Calls {
             Call::NatGateway(call) => self.nat_gateway_call(permit, call).await,
             Call::RouteTable(call) => self.route_table_call(permit, call).await,
             Call::SecurityGroup(call) => self.security_group_call(permit, call).await,
+            Call::Tag(call) => self.tag_call(permit, call).await,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancing::error::BuildError;
 use aws_sdk_elasticloadbalancing::types::{
-    self, ConnectionSettings, CrossZoneLoadBalancing, LoadBalancerAttributes, LoadBalancerDescription, Tag,
+    self, ConnectionSettings, CrossZoneLoadBalancing, LoadBalancerAttributes, LoadBalancerDescription, Tag, TagKeyOnly,
 };
 use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_api::common::Tags;
@@ -188,6 +188,17 @@ impl ElbCalls {
                 let request = client.apply_security_groups_to_load_balancer();
                 let request = request.load_balancer_name(load_balancer);
                 let request = request.set_security_groups(Some(security_groups.clone()));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::AddTags { load_balancer, tags } => {
+                let tags = sdk_tags(tags).map_err(not_built(permit.action))?;
+                let request = client.add_tags().load_balancer_names(load_balancer);
+                self.runner.call(permit, request.set_tags(Some(tags)).send()).await?;
+            }
+            Call::RemoveTags { load_balancer, keys } => {
+                let keys = keys.iter().map(|key| TagKeyOnly::builder().key(key).build());
+                let request = client.remove_tags().load_balancer_names(load_balancer);
+                let request = request.set_tags(Some(keys.collect()));
                 self.runner.call(permit, request.send()).await?;
             }
             Call::DeleteLoadBalancer { load_balancer } => {

@@ -4,6 +4,7 @@
 mod classic_load_balancer;
 mod listener;
 mod load_balancer;
+mod tag;
 mod target_group;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,7 @@ impl ElbCalls {
             Call::TargetGroup(call) => self.target_group_change(permit, call).await,
             Call::Listener(call) => self.listener_change(permit, call).await,
             Call::ClassicLoadBalancer(call) => self.classic_load_balancer_change(permit, call).await,
+            Call::Tag(call) => self.tag_change(permit, call).await,
         }
     }
 

@@ -13,7 +13,7 @@ use super::endpoint::{self, Address};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 
 /// The planner of the Classic Load Balancer.
@@ -26,6 +26,17 @@ pub(super) const PLANNER: Planner = Planner {
     wanted: |inputs| {
         let wanted = inputs.classic_load_balancer.iter();
         wanted.map(|balancer| balancer.target.clone()).collect()
+    },
+    tags: |inputs| {
+        let wanted = inputs.classic_load_balancer.iter();
+        wanted
+            .map(|balancer| (balancer.target.clone(), balancer.tags.clone()))
+            .collect()
+    },
+    tags_shown: |seen| {
+        tags_by_id(&seen.elb.classic_load_balancers, |balancer| {
+            (&balancer.name, &balancer.tags)
+        })
     },
     look: |seen| seen.elb.classic_load_balancers.answer(),
     settle,

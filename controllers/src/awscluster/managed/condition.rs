@@ -17,6 +17,7 @@ pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec
         let mut others = conditions.iter_mut();
         match others.find(|other| other.condition == update.condition) {
             Some(other) if badness(&update) > badness(other) => *other = update,
+            Some(other) if other.message.is_empty() && badness(&update) == badness(other) => *other = update,
             Some(_) => {}
             None => conditions.push(update),
         }
@@ -47,7 +48,11 @@ impl Planner {
     fn condition(&self, scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> ConditionUpdate {
         let is_own = |kind: Kind| self.kinds.contains(&kind);
         let is_false = |reason, message: String| self.condition.is_false(reason, message);
-        let mut failures = taken.iter().filter(|taken| is_own(taken.target.kind));
+        let (of_tags, others): (Vec<_>, Vec<_>) = taken
+            .iter()
+            .filter(|taken| is_own(taken.target.kind))
+            .partition(|taken| taken.target.is_of_tags());
+        let mut failures = others.into_iter();
         if let Some((target, failure)) = failures
             .clone()
             .find_map(|taken| Some((&taken.target, taken.failure.as_ref()?)))
@@ -69,7 +74,10 @@ impl Planner {
             let message = format!("{}: AWS has accepted {}", taken.target, taken.action);
             return is_false(in_progress, message);
         }
-        let held_up = plan.steps.iter().filter(|step| is_own(step.target.kind));
+        let held_up = plan
+            .steps
+            .iter()
+            .filter(|step| is_own(step.target.kind) && !step.target.is_of_tags());
         if let Some((step, open)) = held_up.clone().find_map(|step| Some((step, plan.held_up_by(step)?))) {
             let reason = if scene.is_deleted {
                 Reason::Deleting
@@ -82,9 +90,19 @@ impl Planner {
             Err(Some(error)) => self.condition.is_unknown(error.class.reason(), error.to_string()),
             Err(None) if !scene.is_deleted => is_false(self.waiting, "the VPC is not known yet".to_owned()),
             _ if scene.is_deleted => is_false(Reason::Deleting, "deleted".to_owned()),
-            _ => self.condition.is_true(Reason::Ready),
+            _ => ConditionUpdate {
+                // Tags hold nothing up.
+                message: failure_of(&of_tags).unwrap_or_default(),
+                ..self.condition.is_true(Reason::Ready)
+            },
         }
     }
+}
+
+/// The first failure to change tags.
+fn failure_of(tagging: &[&Taken]) -> Option<String> {
+    let mut failures = tagging.iter();
+    failures.find_map(|taken| Some(format!("{}: {}", taken.target, taken.failure.as_ref()?.message)))
 }
 
 /// The reason while a resource waits for one of this kind.

@@ -8,7 +8,7 @@ use capa_cloud::managed::Observed;
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
 /// The planner of the internet gateway.
@@ -19,6 +19,8 @@ pub(super) const PLANNER: Planner = Planner {
     is_optional: false,
     is_in_vpc_of_ours_only: true,
     wanted: |inputs| vec![inputs.internet_gateway.clone()],
+    tags: |inputs| vec![(inputs.internet_gateway.clone(), inputs.internet_gateway_tags.clone())],
+    tags_shown: |seen| tags_by_id(&seen.ec2.internet_gateways, |gateway| (&gateway.id, &gateway.tags)),
     look: |seen| seen.ec2.internet_gateways.answer(),
     settle,
     plan,

@@ -5,7 +5,7 @@
 //! crashes and lost answers, unless the entry has a client token: then the same call is made again, and AWS answers with
 //! the resource of the first one. After a lost status every resource counts as if it had just been asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::cluster::status::{ClusterResource, Lifecycle};
@@ -26,6 +26,8 @@ struct Entry {
     requested_at: Option<Timestamp>,
     /// The client token of a call without an answer.
     client_token: Option<String>,
+    /// The keys of the tags that the provider has written, or is about to write.
+    tag_keys: BTreeSet<String>,
     /// Whether the last look shows the resource, and with the tag of the cluster.
     shown: Option<IsOwned>,
 }
@@ -38,6 +40,7 @@ impl Entry {
             lifecycle: Lifecycle::Owned,
             requested_at,
             client_token: None,
+            tag_keys: BTreeSet::new(),
             shown: None,
         }
     }
@@ -99,6 +102,7 @@ impl Ledger {
                 lifecycle: resource.lifecycle,
                 requested_at: resource.requested_at.as_ref().map(|time| time.0),
                 client_token: resource.client_token.clone(),
+                tag_keys: resource.tag_keys.iter().cloned().collect(),
                 shown: None,
             };
             ledger.entries.insert(Ref::new(kind, &resource.name), entry);
@@ -115,6 +119,7 @@ impl Ledger {
             lifecycle: entry.lifecycle,
             requested_at: entry.requested_at.map(Time),
             client_token: entry.client_token.clone(),
+            tag_keys: entry.tag_keys.iter().cloned().collect(),
         });
         let mut resources: Vec<ClusterResource> = known.chain(self.unknown.iter().cloned()).collect();
         resources.sort_by(|one, other| (&one.resource_type, &one.name).cmp(&(&other.resource_type, &other.name)));
@@ -272,6 +277,29 @@ impl Ledger {
         entry.is_some_and(|entry| entry.lifecycle == Lifecycle::Shared)
     }
 
+    /// The keys of the tags that the provider has written on a resource.
+    pub(crate) fn tag_keys(&self, target: &Ref) -> impl Iterator<Item = &String> {
+        self.entries.get(target).into_iter().flat_map(|entry| &entry.tag_keys)
+    }
+
+    /// Records that the provider writes tags with these keys on a resource of its own. Returns whether any is new.
+    pub(crate) fn record_tag_keys(&mut self, target: &Ref, keys: BTreeSet<String>) -> bool {
+        let entry = self.entries.get_mut(target);
+        let Some(entry) = entry.filter(|entry| entry.lifecycle == Lifecycle::Owned) else {
+            return false;
+        };
+        let before = entry.tag_keys.len();
+        entry.tag_keys.extend(keys);
+        entry.tag_keys.len() > before
+    }
+
+    /// Forgets the other keys.
+    pub(crate) fn retain_tag_keys(&mut self, target: &Ref, is_kept: impl Fn(&str) -> bool) {
+        if let Some(entry) = self.entries.get_mut(target) {
+            entry.tag_keys.retain(|key| is_kept(key));
+        }
+    }
+
     /// Whether no wanted resource has this id.
     pub(crate) fn is_free(&self, id: &str, wanted: &[Ref]) -> bool {
         self.with_id(id).is_none_or(|recorded| !wanted.contains(recorded))
@@ -327,7 +355,9 @@ impl Ledger {
 
     /// Gives an entry the name that the resource has by now.
     fn rename(&mut self, from: &Ref, to: &Ref) {
-        if let Some(entry) = self.entries.remove(from) {
+        if let Some(mut entry) = self.entries.remove(from) {
+            // A call without an answer may have written these.
+            entry.tag_keys.extend(self.tag_keys(to).cloned().collect::<Vec<_>>());
             self.entries.insert(to.clone(), entry);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
@@ -14,7 +15,7 @@ use super::endpoint::{self, Address};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 use super::{listener, target_group};
 
@@ -37,6 +38,12 @@ pub(super) const PLANNER: Planner = Planner {
     is_optional: true,
     is_in_vpc_of_ours_only: false,
     wanted,
+    tags,
+    tags_shown: |seen| {
+        let balancers = tags_by_id(&seen.elb.load_balancers, |balancer| (&balancer.arn, &balancer.tags));
+        let groups = tags_by_id(&seen.elb.target_groups, |group| (&group.arn, &group.tags));
+        [balancers, groups].concat()
+    },
     look: |seen| {
         seen.elb.load_balancers.answer()?;
         seen.elb.target_groups.answer()?;
@@ -49,6 +56,16 @@ pub(super) const PLANNER: Planner = Planner {
 fn wanted(inputs: &Inputs) -> Vec<Ref> {
     let balancers = inputs.load_balancers.iter().map(|balancer| &balancer.target);
     balancers.cloned().chain(target_group::wanted(inputs)).collect()
+}
+
+/// The tags of the load balancers and of their target groups.
+fn tags(inputs: &Inputs) -> Vec<(Ref, Tags)> {
+    let pairs = inputs.load_balancers.iter().flat_map(|balancer| {
+        let groups = balancer.listeners.iter().map(|listener| &listener.group.target);
+        let targets = std::iter::once(&balancer.target).chain(groups);
+        targets.map(|target| (target.clone(), balancer.tags.clone()))
+    });
+    pairs.collect()
 }
 
 /// The names of the load balancers that the spec asks for, that are recorded or may have target groups, and that the

@@ -35,6 +35,7 @@ mod route_table;
 mod security_group;
 mod status;
 mod subnet;
+mod tagging;
 mod taken;
 mod target_group;
 #[cfg(test)]
@@ -151,7 +152,7 @@ impl Pass<'_> {
         }
         let (mut taken, mut events) = (vec![], vec![]);
         if !wave.is_empty() {
-            if wave.open(&mut ledger, self.context.kubernetes.now()) {
+            if wave.open(&inputs, &mut ledger, self.context.kubernetes.now()) {
                 cluster = self.record(cluster, &inputs, &ledger).await?;
             }
             (taken, events) = wave.take(cloud, &mut ledger, status::in_use(&cluster, now)).await;
@@ -173,8 +174,8 @@ impl Pass<'_> {
         taken: &[Taken],
     ) -> Result<Outcome<AWSCluster>, ReconcileError> {
         let now = scene.ledger.now();
-        // A write that is refused must not lose what the calls have made.
-        if taken.is_empty() {
+        // A write that is refused must not lose what the calls have made. Those about tags make nothing.
+        if taken.iter().all(|taken| taken.target.is_of_tags()) {
             cluster = self.publish_endpoint(cluster, scene, &mut plan).await?;
         }
         let before = cluster.status.clone().unwrap_or_default();

@@ -12,7 +12,7 @@ use capa_cloud::managed::Observed;
 use super::inputs::{Inputs, WantedNatGateway};
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 
 /// The time from the start of a gateway that failed to the next one. It doubles with each one that has failed.
@@ -26,6 +26,16 @@ pub(super) const PLANNER: Planner = Planner {
     is_optional: true,
     is_in_vpc_of_ours_only: true,
     wanted,
+    tags,
+    tags_shown: |seen| {
+        // Those that have failed, or are on their way out, stay as they are.
+        let gateways = seen.ec2.nat_gateways.got().into_iter().flatten();
+        let gateways =
+            gateways.filter(|gateway| matches!(gateway.state, NatGatewayState::Pending | NatGatewayState::Available));
+        let gateways = gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
+        let addresses = tags_by_id(&seen.ec2.addresses, |address| (&address.allocation_id, &address.tags));
+        gateways.chain(addresses).collect()
+    },
     look: |seen| seen.ec2.nat_gateways.answer(),
     settle,
     plan,
@@ -36,6 +46,26 @@ fn wanted(inputs: &Inputs) -> Vec<Ref> {
     pairs
         .flat_map(|wanted| [wanted.address.clone(), wanted.target.clone()])
         .collect()
+}
+
+/// The tags of the gateways and of their addresses.
+fn tags(inputs: &Inputs) -> Vec<(Ref, Tags)> {
+    let wanted = inputs.nat_gateways.iter();
+    let pairs = wanted.flat_map(|wanted| {
+        [
+            (wanted.address.clone(), address_tags(inputs)),
+            (wanted.target.clone(), gateway_tags(inputs)),
+        ]
+    });
+    pairs.collect()
+}
+
+fn gateway_tags(inputs: &Inputs) -> Tags {
+    inputs.names.common_tags(&inputs.names.nat_gateway(), &Tags::new())
+}
+
+fn address_tags(inputs: &Inputs) -> Tags {
+    inputs.names.common_tags(&inputs.names.elastic_ip(), &Tags::new())
 }
 
 /// The gateways that AWS has not deleted. It lists others for an hour.
@@ -239,10 +269,7 @@ fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
         subnet: Id::from(&wanted.subnet),
         address: Id::from(&wanted.address),
         client_token: scene.client_token(target),
-        tags: scene
-            .inputs
-            .names
-            .common_tags(&scene.inputs.names.nat_gateway(), &Tags::new()),
+        tags: gateway_tags(scene.inputs),
     };
     // A gateway that is made before the VPC has a way out fails.
     let internet_gateway = &scene.inputs.internet_gateway;
@@ -266,8 +293,7 @@ fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
             if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
                 return plan.problem(target, error.class.reason(), not_shown(error));
             }
-            let names = &scene.inputs.names;
-            let tags = names.common_tags(&names.elastic_ip(), &Tags::new());
+            let tags = address_tags(scene.inputs);
             let call = Call::<Id>::AllocateAddress { tags };
             let mut after = vec![scene.inputs.vpc.target.clone(), wanted.subnet.clone()];
             after.extend(wanted.private_subnets.iter().cloned());

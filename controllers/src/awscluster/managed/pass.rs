@@ -14,7 +14,7 @@ use super::plan::{Plan, Step, Why};
 use super::planners;
 use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
-use super::{classic_load_balancer, load_balancer, target_group};
+use super::{classic_load_balancer, load_balancer, tagging, target_group};
 
 /// The codes by which AWS says that something is there already: the next look shows it.
 const IS_THERE: [&str; 4] = [
@@ -74,8 +74,9 @@ impl Wave {
         self.steps.is_empty()
     }
 
-    /// Records in the ledger what the wave is about to create. Returns whether that is anything new.
-    pub(super) fn open(&self, ledger: &mut Ledger, now: Timestamp) -> bool {
+    /// Records in the ledger what the wave is about to create and to tag. Returns whether that is anything new, which
+    /// has to be stored before the calls.
+    pub(super) fn open(&self, inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) -> bool {
         let creations = self
             .steps
             .iter()
@@ -84,6 +85,10 @@ impl Wave {
         for ReadyStep { step, .. } in creations {
             ledger.open(&step.target, step.client_token(), now);
             opens = true;
+        }
+        for ReadyStep { step, .. } in &self.steps {
+            let wanted = planners::tags_of(inputs, &step.target.whole());
+            opens |= tagging::record(step, &wanted, inputs, ledger);
         }
         opens
     }
@@ -182,7 +187,8 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
 
 /// The event of a step that was taken.
 fn done(step: &Step, ledger: &Ledger) -> EventDraft {
-    let id = ledger.id(&step.target).map(|id| format!(" ({id})")).unwrap_or_default();
+    let id = ledger.id(&step.target.whole());
+    let id = id.map(|id| format!(" ({id})")).unwrap_or_default();
     let why = match &step.why {
         Why::Missing | Why::Unwanted => String::new(),
         Why::Differs { field, is, wanted } => format!(": {field} was {is}, and is {wanted} now"),

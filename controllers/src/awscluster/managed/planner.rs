@@ -1,8 +1,9 @@
 //! What the file of each resource offers. Pure.
 
+use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::CloudError;
-use capa_cloud::managed::Observed;
+use capa_cloud::managed::{Observed, Seen};
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
@@ -23,10 +24,28 @@ pub(super) struct Planner {
     pub(super) is_in_vpc_of_ours_only: bool,
     /// What the spec asks for.
     pub(super) wanted: fn(&Inputs) -> Vec<Ref>,
+    /// The tags that what the spec asks for is to have.
+    pub(super) tags: fn(&Inputs) -> Vec<(Ref, Tags)>,
+    /// The ids and tags that a look shows.
+    pub(super) tags_shown: for<'a> fn(&'a Observed) -> Vec<(&'a str, &'a Tags)>,
     /// Whether the look shows the resource.
     pub(super) look: fn(&Observed) -> Result<(), Option<&CloudError>>,
     /// Compares the ledger with the look.
     pub(super) settle: fn(&Inputs, &Observed, &mut Ledger),
     /// Adds the steps, waits and problems of the resource.
     pub(super) plan: fn(&Scene<'_>, &mut Plan),
+}
+
+/// What `of` says of each resource that a look shows.
+pub(super) fn tags_by_id<T>(
+    seen: &Seen<Vec<T>>,
+    of: for<'a> fn(&'a T) -> (&'a String, &'a Tags),
+) -> Vec<(&str, &Tags)> {
+    let shown = seen.got().into_iter().flatten();
+    shown
+        .map(|resource| {
+            let (id, tags) = of(resource);
+            (id.as_str(), tags)
+        })
+        .collect()
 }

@@ -1,5 +1,6 @@
 //! The planners, one for each resource. Pure.
 
+use capa_api::common::Tags;
 use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
@@ -8,7 +9,8 @@ use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::reference::Ref;
 use super::{
-    classic_load_balancer, internet_gateway, load_balancer, nat_gateway, route_table, security_group, subnet, vpc,
+    classic_load_balancer, internet_gateway, load_balancer, nat_gateway, route_table, security_group, subnet, tagging,
+    vpc,
 };
 
 /// All planners. The ledger is compared in this order: what is in a VPC is found after the VPC.
@@ -40,7 +42,15 @@ pub(super) fn wanted(inputs: &Inputs) -> Vec<Ref> {
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for planner in of(inputs) {
         (planner.settle)(inputs, seen, ledger);
+        tagging::settle(planner, inputs, seen, ledger);
     }
+}
+
+/// The tags that a resource is to have.
+pub(super) fn tags_of(inputs: &Inputs, target: &Ref) -> Tags {
+    let mut all = of(inputs).flat_map(|planner| (planner.tags)(inputs));
+    let found = all.find_map(|(tagged, tags)| (tagged == *target).then_some(tags));
+    found.unwrap_or_default()
 }
 
 /// Whether AWS did not answer with a kind of resource. It may be there.
@@ -57,6 +67,9 @@ pub(super) fn plan(scene: &Scene<'_>) -> Plan {
     }
     for planner in of(scene.inputs) {
         (planner.plan)(scene, &mut plan);
+        if !scene.is_deleted {
+            tagging::plan(planner, scene, &mut plan);
+        }
     }
     plan
 }

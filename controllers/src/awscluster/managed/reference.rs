@@ -115,6 +115,8 @@ pub(crate) struct Ref {
     pub(crate) kind: Kind,
     /// The name, which differs from those of others of the kind.
     pub(crate) name: String,
+    /// Whether only the tags are meant, which nothing waits for.
+    of_tags: bool,
 }
 
 impl Ref {
@@ -123,12 +125,34 @@ impl Ref {
         Self {
             kind,
             name: name.into(),
+            of_tags: false,
         }
     }
 
     /// The listener on a port of a load balancer, by its name.
     pub(crate) fn listener(load_balancer: &str, port: i64) -> Self {
         Self::new(Kind::Listener, format!("{load_balancer}/{port}"))
+    }
+
+    /// The tags of the resource.
+    pub(crate) fn tags(&self) -> Self {
+        Self {
+            of_tags: true,
+            ..self.clone()
+        }
+    }
+
+    /// The resource itself, if only its tags are meant.
+    pub(crate) fn whole(&self) -> Self {
+        Self {
+            of_tags: false,
+            ..self.clone()
+        }
+    }
+
+    /// Whether only the tags of the resource are meant.
+    pub(crate) fn is_of_tags(&self) -> bool {
+        self.of_tags
     }
 
     /// The part of this kind of the same resource.
@@ -139,7 +163,8 @@ impl Ref {
 
 impl fmt::Display for Ref {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.kind.in_words(), self.name)
+        let tags = if self.of_tags { "tags of " } else { "" };
+        write!(formatter, "{tags}{} {}", self.kind.in_words(), self.name)
     }
 }
 

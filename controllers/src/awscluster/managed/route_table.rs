@@ -1,5 +1,6 @@
 //! Route tables: one for each subnet, with its default route and its association. Pure.
 
+use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::meta;
 use capa_cloud::ec2::RouteTable;
@@ -9,7 +10,7 @@ use capa_cloud::managed::Observed;
 use super::inputs::{Inputs, WantedSubnet};
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 
 /// The planner of the route tables.
@@ -20,6 +21,11 @@ pub(super) const PLANNER: Planner = Planner {
     is_optional: false,
     is_in_vpc_of_ours_only: true,
     wanted: |inputs| inputs.subnets.iter().map(table_of).collect(),
+    tags: |inputs| {
+        let wanted = inputs.subnets.iter();
+        wanted.map(|subnet| (table_of(subnet), tags(inputs, subnet))).collect()
+    },
+    tags_shown: |seen| tags_by_id(&seen.ec2.route_tables, |table| (&table.id, &table.tags)),
     look: |seen| seen.ec2.route_tables.answer(),
     settle,
     plan,
@@ -28,6 +34,11 @@ pub(super) const PLANNER: Planner = Planner {
 /// The route table of a subnet.
 fn table_of(subnet: &WantedSubnet) -> Ref {
     subnet.target.part(Kind::RouteTable)
+}
+
+fn tags(inputs: &Inputs, subnet: &WantedSubnet) -> Tags {
+    let name = inputs.names.route_table(subnet.is_public, &subnet.zone);
+    inputs.names.route_table_tags(&name)
 }
 
 /// Compares the ledger with the look. A table is the cluster's by its tag, and is the wanted one by its association with the
@@ -106,11 +117,10 @@ fn not_shown(target: &Ref, plan: &mut Plan) {
 }
 
 fn create(scene: &Scene<'_>, subnet: &WantedSubnet, target: &Ref, plan: &mut Plan) {
-    let names = &scene.inputs.names;
     let call = Call::CreateRouteTable {
         vpc: Id::from(&scene.inputs.vpc.target),
         client_token: scene.client_token(target),
-        tags: names.route_table_tags(&names.route_table(subnet.is_public, &subnet.zone)),
+        tags: tags(scene.inputs, subnet),
     };
     plan.step(target, Why::Missing, call);
 }

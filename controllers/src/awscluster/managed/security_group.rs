@@ -15,7 +15,7 @@ use super::inputs::{Inputs, WantedSecurityGroup};
 use super::ledger::{IsOwned, Ledger, Standing};
 use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
 
 /// The most rules of a group, unless AWS has raised the quota.
@@ -29,6 +29,13 @@ pub(super) const PLANNER: Planner = Planner {
     is_optional: false,
     is_in_vpc_of_ours_only: false,
     wanted: |inputs| own(inputs).map(|group| group.target.clone()).collect(),
+    tags: |inputs| {
+        let tags = |role| inputs.names.security_group_tags(role);
+        own(inputs)
+            .map(|group| (group.target.clone(), tags(group.role)))
+            .collect()
+    },
+    tags_shown: |seen| tags_by_id(&seen.ec2.security_groups, |group| (&group.id, &group.tags)),
     look: |seen| seen.ec2.security_groups.answer(),
     settle,
     plan,

@@ -47,6 +47,8 @@ pub(super) struct Summary {
     has_problem: bool,
     /// Whether AWS has accepted a call, so that the next look shows more.
     has_done: bool,
+    /// Whether tags were to be changed, which nothing waits for.
+    has_tagged: bool,
 }
 
 impl Summary {
@@ -70,15 +72,17 @@ impl Summary {
         };
         let is_provisioned = was_provisioned || ready.status == ConditionStatus::True;
         updates.push(ready);
-        let failures = || taken.iter().filter_map(|taken| taken.failure.as_ref());
+        let (of_tags, others): (Vec<_>, Vec<_>) = taken.iter().partition(|taken| taken.target.is_of_tags());
+        let failures = || others.iter().filter_map(|taken| taken.failure.as_ref());
         Self {
             updates,
             is_provisioned,
             has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene),
             deferred: failures().filter_map(|failure| failure.retry_after).min(),
-            is_settled: taken.is_empty() && plan.waits.is_empty(),
+            is_settled: others.is_empty() && plan.waits.is_empty(),
             has_problem: !plan.problems.is_empty(),
-            has_done: taken.iter().any(|taken| taken.failure.is_none()),
+            has_done: others.iter().any(|taken| taken.failure.is_none()),
+            has_tagged: !of_tags.is_empty(),
         }
     }
 
@@ -107,8 +111,8 @@ impl Summary {
         if self.has_done {
             return Next::Requeue(timing.managed_poll);
         }
-        if self.is_settled && self.has_problem {
-            // Somebody may mend the AWS side, which wakes nobody.
+        if self.is_settled && (self.has_problem || self.has_tagged) {
+            // Somebody may mend the AWS side, which wakes nobody. Or somebody else sets the same tags again and again.
             return Next::Requeue(timing.resolve_retry_cap);
         }
         if self.is_settled {

@@ -9,7 +9,7 @@ use capa_cloud::managed::Observed;
 use super::inputs::{Inputs, WantedSubnet, shown_name};
 use super::ledger::{IsOwned, Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
 /// The planner of the subnets.
@@ -20,6 +20,13 @@ pub(super) const PLANNER: Planner = Planner {
     is_optional: false,
     is_in_vpc_of_ours_only: false,
     wanted: |inputs| inputs.subnets.iter().map(|subnet| subnet.target.clone()).collect(),
+    tags: |inputs| {
+        let wanted = inputs.subnets.iter();
+        wanted
+            .map(|subnet| (subnet.target.clone(), subnet.tags.clone()))
+            .collect()
+    },
+    tags_shown: |seen| tags_by_id(&seen.ec2.subnets, |subnet| (&subnet.id, &subnet.tags)),
     look: |seen| seen.ec2.subnets.answer(),
     settle,
     plan,

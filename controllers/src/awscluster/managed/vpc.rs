@@ -11,7 +11,7 @@ use super::inputs::Inputs;
 use super::ledger::{IsOwned, Ledger, Standing};
 use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
-use super::planner::Planner;
+use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind};
 
 /// The security group that AWS creates and deletes with a VPC.
@@ -25,6 +25,8 @@ pub(super) const PLANNER: Planner = Planner {
     is_optional: false,
     is_in_vpc_of_ours_only: false,
     wanted: |inputs| vec![inputs.vpc.target.clone()],
+    tags: |inputs| vec![(inputs.vpc.target.clone(), inputs.vpc.tags.clone())],
+    tags_shown: |seen| tags_by_id(&seen.ec2.vpcs, |vpc| (&vpc.id, &vpc.tags)),
     // Nobody asks for the DNS attributes of a VPC of the user.
     look: |seen| match &seen.ec2.dns {
         Seen::NotAsked => seen.ec2.vpcs.answer(),

@@ -63,14 +63,6 @@ impl Brought {
         )
     }
 
-    /// Changes the spec, and keeps the endpoint that the provider has written into it.
-    pub(super) fn respec(&self, spec: &str) {
-        let endpoint = self.world.cluster().unwrap().spec.control_plane_endpoint;
-        self.world.set_spec(spec);
-        self.world
-            .edit(|cluster| cluster.spec.control_plane_endpoint = endpoint);
-    }
-
     pub(super) fn build(mut self) -> Self {
         self.world.set_spec(&self.spec("", ""));
         self.world.rest();
@@ -168,6 +160,31 @@ fn nothing_of_the_user_is_written_to_or_deleted() {
     world.rest();
     assert!(world.cluster().is_none());
     assert_eq!(world.account.contents(), brought.before);
+}
+
+#[test]
+fn tags_reach_what_is_ours_in_a_vpc_of_the_user_and_nothing_else() {
+    let mut brought = bring().build();
+    let theirs = |world: &World| {
+        let account = &world.account;
+        (
+            account.vpcs(),
+            account.subnets(),
+            account.route_tables(),
+            account.nat_gateways(),
+        )
+    };
+    let before = theirs(&brought.world);
+    let spec = brought.spec("", ", additionalTags: {team: a}");
+    brought.world.set_spec(&spec);
+    brought.world.rest();
+    assert_eq!(theirs(&brought.world), before);
+    for group in brought.world.account.security_groups() {
+        let is_ours = group.name.starts_with("dev-");
+        assert_eq!(group.tags.contains_key("team"), is_ours, "{}", group.name);
+    }
+    let balancers = brought.world.account.load_balancers();
+    assert!(balancers.iter().all(|balancer| balancer.tags["team"] == "a"));
 }
 
 #[test]

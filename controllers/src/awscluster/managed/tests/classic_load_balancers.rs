@@ -40,11 +40,8 @@ fn admits(world: &World, group: &str, port: i32) -> bool {
     rules.any(|rule| rule.traffic.ports == Some((port, port)))
 }
 
-/// Changes the spec, and keeps the endpoint that the provider has written.
 fn change(world: &mut World, spec: &str) {
-    let endpoint = world.cluster().unwrap().spec.control_plane_endpoint;
     world.set_spec(spec);
-    world.edit(|cluster| cluster.spec.control_plane_endpoint = endpoint);
     world.rest_for(Duration::from_mins(15));
 }
 

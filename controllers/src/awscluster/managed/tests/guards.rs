@@ -3,6 +3,7 @@
 use capa_api::cluster::AWSCluster;
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
+use capa_api::meta;
 use capa_fake_aws::Fault;
 
 use super::world::World;
@@ -354,9 +355,18 @@ fn a_renamed_subnet_of_the_same_range_is_kept() {
         )
     };
     let mut world = World::aged(&spec("front"));
-    let before = (world.account.contents(), world.account.calls());
+    let named = |world: &World| {
+        let subnets = world.account.subnets().into_iter();
+        let named = subnets.map(|subnet| (subnet.id, subnet.tags[meta::NAME_TAG].clone()));
+        named.collect::<Vec<_>>()
+    };
+    let (before, calls) = (named(&world), world.account.calls());
     world.set_spec(&spec("web"));
     world.rest();
     assert_eq!(world.says(ConditionType::SubnetsReady), "True/Ready");
-    assert_eq!((world.account.contents(), world.account.calls()), before);
+    let renamed = before.into_iter().map(|(id, _)| (id, "web".to_owned()));
+    assert_eq!(named(&world), renamed.collect::<Vec<_>>());
+    let journal = world.account.journal();
+    let made: Vec<&str> = journal[calls..].iter().map(|entry| entry.call.action()).collect();
+    assert_eq!(made, ["CreateTags"]);
 }

@@ -175,11 +175,9 @@ fn settings_of_the_spec_reach_aws_and_follow_it() {
         ("HTTP", "9000", Some("/up"))
     );
     assert!(group(&world, 9345).name.starts_with("additional-listener-"));
-    let endpoint = world.cluster().unwrap().spec.control_plane_endpoint;
     world.set_spec(&with(
         "additionalListeners: [{port: 9345}], healthCheck: {intervalSeconds: 30}",
     ));
-    world.edit(|cluster| cluster.spec.control_plane_endpoint = endpoint);
     world.rest();
     assert_eq!(
         (cross_zone(&world), preserved(&world)),

@@ -17,4 +17,5 @@ mod properties;
 mod route_tables;
 mod security_groups;
 mod sweep;
+mod tags;
 mod world;

@@ -115,6 +115,14 @@ fn undisturbed(spec: &str) -> (Contents, usize) {
     (world.account.contents(), world.account.calls())
 }
 
+/// The keys of the tags that the provider has set, by the name of the resource.
+fn recorded_tag_keys(world: &World) -> Vec<(String, String, Vec<String>)> {
+    let resources = world.status().resources.into_iter();
+    resources
+        .map(|resource| (resource.resource_type, resource.name, resource.tag_keys))
+        .collect()
+}
+
 fn assert_deleted(world: &mut World, what: &dyn std::fmt::Debug) {
     world.delete();
     world.rest();
@@ -159,6 +167,33 @@ fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
             } else {
                 assert!(world.account.is_empty(), "call {call}, {trouble:?}");
                 assert!(world.cluster().is_none(), "call {call}, {trouble:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fault_at_any_call_of_a_change_of_tags_changes_nothing_in_the_end() {
+    let tagged = |spec: &str, tags: &str| format!("{spec}, additionalTags: {{{tags}}}");
+    for spec in [SMALL, CLASSIC] {
+        let (before, after) = (
+            tagged(spec, "team: a, stage: test"),
+            tagged(spec, "team: b, cost: high"),
+        );
+        let mut whole = World::built(&before);
+        let made = whole.account.calls();
+        whole.set_spec(&after);
+        whole.rest();
+        let ends = |world: &World| (world.account.contents(), recorded_tag_keys(world));
+        let expected = ends(&whole);
+        assert!(made < whole.account.calls());
+        for call in made..whole.account.calls() {
+            // After a lost status nobody knows which tags were the provider's.
+            for trouble in troubles().filter(|trouble| !trouble.loses_status) {
+                let mut world = World::built(&before);
+                world.set_spec(&after);
+                rest_with(&mut world, &[(call, trouble)]);
+                assert_eq!(ends(&world), expected, "call {call}, {trouble:?}");
             }
         }
     }

@@ -196,10 +196,13 @@ impl World {
         self.stored.change(&read, change).expect("a write without another one");
     }
 
-    /// Changes the spec.
+    /// Changes the spec as a user does who applies another one: the endpoint that the provider has published stays.
     pub(super) fn set_spec(&self, spec: &str) {
         self.edit(|cluster| {
+            let published = cluster.spec.control_plane_endpoint.take();
             cluster.spec = read(&format!("{{{spec}}}"));
+            let endpoint = &mut cluster.spec.control_plane_endpoint;
+            *endpoint = endpoint.take().or(published);
             cluster.metadata.generation = cluster.metadata.generation.map(|generation| generation + 1);
         });
     }

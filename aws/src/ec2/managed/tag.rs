@@ -1,0 +1,30 @@
+//! Tags of resources of managed clusters.
+
+use aws_sdk_ec2::types::Tag;
+use capa_cloud::CloudError;
+use capa_cloud::ec2::tag::Call;
+use capa_cloud::managed::Answer;
+use capa_cloud::session::Permit;
+
+use super::super::Ec2Calls;
+use super::super::updates::sdk_tags;
+
+impl Ec2Calls {
+    pub(super) async fn tag_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+        match call {
+            Call::CreateTags { resource, tags } => {
+                let request = self.client.create_tags().resources(resource);
+                let request = request.set_tags(Some(sdk_tags(tags)));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::DeleteTags { resource, keys } => {
+                // A tag without a value is removed whatever its value is.
+                let tags = keys.iter().map(|key| Tag::builder().key(key).build());
+                let request = self.client.delete_tags().resources(resource);
+                let request = request.set_tags(Some(tags.collect()));
+                self.runner.call(permit, request.send()).await?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+}

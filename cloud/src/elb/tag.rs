@@ -1,0 +1,30 @@
+//! Tags of load balancers of the second generation and of their target groups in managed clusters. They are given with
+//! the call that creates a resource; these calls change them later.
+
+use std::collections::BTreeSet;
+
+use capa_api::common::Tags;
+use strum::{IntoStaticStr, VariantNames};
+
+/// A call about the tags of a resource; each variant is an action of Elastic Load Balancing.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[allow(missing_docs)]
+pub enum Call<I> {
+    AddTags { resource: I, tags: Tags },
+    RemoveTags { resource: I, keys: BTreeSet<String> },
+}
+
+impl<I> Call<I> {
+    pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
+        Ok(match self {
+            Self::AddTags { resource, tags } => Call::AddTags {
+                resource: id(resource)?,
+                tags: tags.clone(),
+            },
+            Self::RemoveTags { resource, keys } => Call::RemoveTags {
+                resource: id(resource)?,
+                keys: keys.clone(),
+            },
+        })
+    }
+}

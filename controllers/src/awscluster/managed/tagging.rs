@@ -1,0 +1,141 @@
+//! Tags of what exists already: they follow the spec in both directions, and those of others stay. Pure.
+
+use std::collections::BTreeSet;
+
+use capa_api::common::Tags;
+use capa_api::meta;
+use capa_cloud::managed::{Call, Observed};
+use capa_cloud::{ec2, elb};
+
+use super::inputs::Inputs;
+use super::ledger::{Ledger, Standing};
+use super::names::MOST_TAGS;
+use super::plan::{Plan, Scene, Step, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The most characters of the key of a tag.
+const LONGEST_KEY: usize = 128;
+
+/// Compares the recorded keys with the tags that a look shows. A tag that is shown as the spec asks for it is the
+/// spec's, also after a lost status and on what CAPA has made. A key that neither the resource nor the spec has is
+/// forgotten: if somebody sets it later, it is theirs.
+pub(super) fn settle(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    let shown = (planner.tags_shown)(seen);
+    for (target, wanted) in (planner.tags)(inputs) {
+        let id = ledger.id(&target);
+        let resource = shown.iter().find(|(shown, _)| Some(*shown) == id);
+        // AWS may not show the tags of a new resource yet.
+        let Some((_, is)) = resource.filter(|(_, is)| inputs.names.owns(is)) else {
+            continue;
+        };
+        ledger.retain_tag_keys(&target, |key| is.contains_key(key) || wanted.contains_key(key));
+        let equal = wanted.iter().filter(|(key, value)| is.get(*key) == Some(value));
+        ledger.record_tag_keys(&target, keys_of_spec(inputs, equal.map(|(key, _)| key)));
+    }
+}
+
+/// Records the tags that a step may write on a resource, before it does: whatever becomes of the spec, the provider
+/// removes them. `wanted` are the tags that the resource is to have. Returns whether any of them is new.
+pub(super) fn record(step: &Step, wanted: &Tags, inputs: &Inputs, ledger: &mut Ledger) -> bool {
+    if !step.creates() && !step.target.is_of_tags() {
+        return false;
+    }
+    ledger.record_tag_keys(&step.target.whole(), keys_of_spec(inputs, wanted.keys()))
+}
+
+/// The keys of tags that can leave the spec, and that AWS accepts.
+fn keys_of_spec<'a>(inputs: &Inputs, keys: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
+    let of_cluster = meta::cluster_tag(&inputs.names.cluster);
+    let can_leave = |key: &&String| {
+        let is_fixed = [meta::NAME_TAG, meta::ROLE_TAG, &of_cluster].contains(&key.as_str());
+        !is_fixed && (1..=LONGEST_KEY).contains(&key.chars().count())
+    };
+    keys.filter(can_leave).cloned().collect()
+}
+
+/// Adds what the tags of the resources of a planner lack, and removes what the provider has written and the spec does
+/// not name any more. What AWS shows without its tags at the moment, and what the spec is wrong about, stays as it is.
+pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
+    if !scene.inputs.problems.is_empty() {
+        return;
+    }
+    let shown = (planner.tags_shown)(scene.seen);
+    for (target, wanted) in (planner.tags)(scene.inputs) {
+        // A route table has the name of its subnet.
+        let has_problem = plan.problems.iter().any(|problem| problem.target.name == target.name);
+        let Standing::Shown(id) = scene.standing(&target) else {
+            continue;
+        };
+        if has_problem || scene.ledger.is_shared(&target) {
+            continue;
+        }
+        let resource = shown.iter().find(|(shown, _)| *shown == id);
+        if let Some((_, is)) = resource.filter(|(_, is)| scene.inputs.names.owns(is)) {
+            correct(scene, &target, id, is, &wanted, plan);
+        }
+    }
+}
+
+/// Changes the values of tags, removes tags, and adds tags once there is room for them: what AWS refuses of these holds
+/// up no other. The role stays as it is: it tells what the resource was created for, and the policy of the provider
+/// asks for it.
+fn correct(scene: &Scene<'_>, target: &Ref, id: &str, is: &Tags, wanted: &Tags, plan: &mut Plan) {
+    let is_surplus = |key: &&String| is.contains_key(*key) && !wanted.contains_key(*key);
+    let surplus: BTreeSet<String> = scene.ledger.tag_keys(target).filter(is_surplus).cloned().collect();
+    let others = wanted.clone().into_iter();
+    let differing = others.filter(|(key, value)| key != meta::ROLE_TAG && is.get(key) != Some(value));
+    let (changed, missing): (Tags, Tags) = differing.partition(|(key, _)| is.contains_key(key));
+    let has_room = is.len() + missing.len() <= MOST_TAGS || surplus.is_empty();
+    let missing = if has_room { missing } else { Tags::new() };
+    for added in [changed, missing].into_iter().filter(|added| !added.is_empty()) {
+        let why = differs(&added.keys().collect::<Vec<_>>(), is, wanted);
+        plan.step(&target.tags(), why, add(target.kind, Id::from(id), added));
+    }
+    if !surplus.is_empty() {
+        let why = differs(&surplus.iter().collect::<Vec<_>>(), is, wanted);
+        plan.step(&target.tags(), why, remove(target.kind, Id::from(id), surplus));
+    }
+}
+
+/// The tags with these keys, as they are and as they are to be.
+fn differs(keys: &[&String], is: &Tags, wanted: &Tags) -> Why {
+    let in_words = |tags: &Tags| {
+        let words = keys.iter().map(|key| match tags.get(*key) {
+            Some(value) => format!("{key}={value}"),
+            None => format!("{key} absent"),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    };
+    Why::Differs {
+        field: "tagging",
+        is: in_words(is),
+        wanted: in_words(wanted),
+    }
+}
+
+/// The call that adds tags to a resource of this kind.
+fn add(kind: Kind, resource: Id, tags: Tags) -> Call<Id> {
+    match kind {
+        Kind::ClassicLoadBalancer => elb::classic_load_balancer::Call::AddTags {
+            load_balancer: resource,
+            tags,
+        }
+        .into(),
+        Kind::LoadBalancer | Kind::TargetGroup => elb::tag::Call::AddTags { resource, tags }.into(),
+        _ => ec2::tag::Call::CreateTags { resource, tags }.into(),
+    }
+}
+
+/// The call that removes tags of a resource of this kind.
+fn remove(kind: Kind, resource: Id, keys: BTreeSet<String>) -> Call<Id> {
+    match kind {
+        Kind::ClassicLoadBalancer => elb::classic_load_balancer::Call::RemoveTags {
+            load_balancer: resource,
+            keys,
+        }
+        .into(),
+        Kind::LoadBalancer | Kind::TargetGroup => elb::tag::Call::RemoveTags { resource, keys }.into(),
+        _ => ec2::tag::Call::DeleteTags { resource, keys }.into(),
+    }
+}
