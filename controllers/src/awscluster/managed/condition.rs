@@ -17,7 +17,6 @@ pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec
         let mut others = conditions.iter_mut();
         match others.find(|other| other.condition == update.condition) {
             Some(other) if badness(&update) > badness(other) => *other = update,
-            Some(other) if other.message.is_empty() && badness(&update) == badness(other) => *other = update,
             Some(_) => {}
             None => conditions.push(update),
         }
@@ -25,14 +24,15 @@ pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec
     conditions
 }
 
-/// How far a condition is from what the spec asks for.
-fn badness(update: &ConditionUpdate) -> u8 {
-    match update.status {
+/// How far a condition is from what the spec asks for. One with a message says more than one without.
+fn badness(update: &ConditionUpdate) -> (u8, bool) {
+    let distance = match update.status {
         ConditionStatus::True => 0,
         ConditionStatus::Unknown => 1,
         ConditionStatus::False if update.reason.is_expected() => 2,
         ConditionStatus::False => 3,
-    }
+    };
+    (distance, !update.message.is_empty())
 }
 
 impl Planner {

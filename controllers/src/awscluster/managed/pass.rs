@@ -86,9 +86,10 @@ impl Wave {
             ledger.open(&step.target, step.client_token(), now);
             opens = true;
         }
-        for ReadyStep { step, .. } in &self.steps {
-            let wanted = planners::tags_of(inputs, &step.target.whole());
-            opens |= tagging::record(step, &wanted, inputs, ledger);
+        for ReadyStep { step, .. } in self.steps.iter().filter(|ready| ready.step.writes_tags()) {
+            let target = step.target.whole();
+            let wanted = planners::tags_of(inputs, &target);
+            opens |= tagging::record(&target, &wanted, inputs, ledger);
         }
         opens
     }

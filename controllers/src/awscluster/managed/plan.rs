@@ -223,4 +223,9 @@ impl Step {
     pub(crate) fn creates(&self) -> bool {
         self.call.effect() == Effect::Create
     }
+
+    /// Whether the call may write tags of the spec.
+    pub(crate) fn writes_tags(&self) -> bool {
+        self.creates() || self.target.is_of_tags()
+    }
 }

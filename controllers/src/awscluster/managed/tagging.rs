@@ -1,6 +1,6 @@
 //! Tags of what exists already: they follow the spec in both directions, and those of others stay. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::common::Tags;
 use capa_api::meta;
@@ -10,7 +10,7 @@ use capa_cloud::{ec2, elb};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
 use super::names::MOST_TAGS;
-use super::plan::{Plan, Scene, Step, Why};
+use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind, Ref};
 
@@ -21,12 +21,9 @@ const LONGEST_KEY: usize = 128;
 /// spec's, also after a lost status and on what CAPA has made. A key that neither the resource nor the spec has is
 /// forgotten: if somebody sets it later, it is theirs.
 pub(super) fn settle(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let shown = (planner.tags_shown)(seen);
+    let shown = owned(planner, inputs, seen);
     for (target, wanted) in (planner.tags)(inputs) {
-        let id = ledger.id(&target);
-        let resource = shown.iter().find(|(shown, _)| Some(*shown) == id);
-        // AWS may not show the tags of a new resource yet.
-        let Some((_, is)) = resource.filter(|(_, is)| inputs.names.owns(is)) else {
+        let Some(is) = ledger.id(&target).and_then(|id| shown.get(id)) else {
             continue;
         };
         ledger.retain_tag_keys(&target, |key| is.contains_key(key) || wanted.contains_key(key));
@@ -35,13 +32,16 @@ pub(super) fn settle(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger
     }
 }
 
+/// The tags, by id, of what AWS shows with the tag of the cluster. AWS may not show the tags of a new resource yet.
+fn owned<'a>(planner: &Planner, inputs: &Inputs, seen: &'a Observed) -> BTreeMap<&'a str, &'a Tags> {
+    let shown = (planner.tags_shown)(seen).into_iter();
+    shown.filter(|(_, tags)| inputs.names.owns(tags)).collect()
+}
+
 /// Records the tags that a step may write on a resource, before it does: whatever becomes of the spec, the provider
 /// removes them. `wanted` are the tags that the resource is to have. Returns whether any of them is new.
-pub(super) fn record(step: &Step, wanted: &Tags, inputs: &Inputs, ledger: &mut Ledger) -> bool {
-    if !step.creates() && !step.target.is_of_tags() {
-        return false;
-    }
-    ledger.record_tag_keys(&step.target.whole(), keys_of_spec(inputs, wanted.keys()))
+pub(super) fn record(target: &Ref, wanted: &Tags, inputs: &Inputs, ledger: &mut Ledger) -> bool {
+    ledger.record_tag_keys(target, keys_of_spec(inputs, wanted.keys()))
 }
 
 /// The keys of tags that can leave the spec, and that AWS accepts.
@@ -60,7 +60,7 @@ pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
     if !scene.inputs.problems.is_empty() {
         return;
     }
-    let shown = (planner.tags_shown)(scene.seen);
+    let shown = owned(planner, scene.inputs, scene.seen);
     for (target, wanted) in (planner.tags)(scene.inputs) {
         // A route table has the name of its subnet.
         let has_problem = plan.problems.iter().any(|problem| problem.target.name == target.name);
@@ -70,8 +70,7 @@ pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
         if has_problem || scene.ledger.is_shared(&target) {
             continue;
         }
-        let resource = shown.iter().find(|(shown, _)| *shown == id);
-        if let Some((_, is)) = resource.filter(|(_, is)| scene.inputs.names.owns(is)) {
+        if let Some(is) = shown.get(id) {
             correct(scene, &target, id, is, &wanted, plan);
         }
     }
