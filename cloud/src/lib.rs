@@ -5,6 +5,7 @@
 //! EC2 in [`sim`].
 
 mod api;
+mod details;
 pub mod ec2;
 pub mod elb;
 mod error;

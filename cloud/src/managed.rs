@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use crate::details::Details;
 pub use crate::resource::{Answer, Effect, Repeat, Seen};
 use crate::{CloudError, ResolvedIdentity, ec2, elb};
 
@@ -29,6 +30,8 @@ pub struct Scope {
     pub target_groups: Vec<String>,
     /// Names of the Classic Load Balancers of the cluster. Without any, the look does not ask for these.
     pub classic_load_balancers: Vec<String>,
+    /// What an earlier look has shown beside the lists: the look does not ask for it again.
+    pub known: Option<Arc<Details>>,
 }
 
 /// What a look shows of the resources of one cluster.
@@ -39,6 +42,13 @@ pub struct Observed {
     pub ec2: ec2::Observed,
     /// Resources of Elastic Load Balancing.
     pub elb: elb::Observed,
+}
+
+impl Observed {
+    /// What AWS does not show with its lists.
+    pub fn details(&self) -> Details {
+        Details::of(&self.ec2, &self.elb)
+    }
 }
 
 /// A call that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources that

@@ -78,6 +78,8 @@ pub struct Timing {
     pub managed_poll: Duration,
     /// Maximum wait before AWS is asked again what has become of a resource of a managed cluster.
     pub managed_poll_cap: Duration,
+    /// Time for which looks at a managed cluster at rest take from an earlier one what AWS does not show with its lists.
+    pub managed_details: Duration,
     /// The duration that counts as a second in AWS's request rates. Terminations are batched for this duration, and
     /// calls about targets for a fifth of it.
     pub rate_second: Duration,
@@ -115,6 +117,7 @@ impl Default for Timing {
             unseen_age: Duration::from_secs(60),
             managed_poll: Duration::from_secs(5),
             managed_poll_cap: Duration::from_secs(30),
+            managed_details: Duration::from_secs(3600),
             rate_second: Duration::from_secs(1),
         }
     }
@@ -149,6 +152,7 @@ impl Timing {
             bootstrap_data_age: self.bootstrap_data_age / factor,
             managed_poll: self.managed_poll / factor,
             managed_poll_cap: self.managed_poll_cap / factor,
+            managed_details: self.managed_details / factor,
             rate_second: self.rate_second / factor,
             ..self
         }

@@ -15,7 +15,8 @@ use capa_cloud::Timing;
 use capa_cloud::session::{EndedCall, SessionKey, perform};
 use capa_cloud::targets::TargetPolicy;
 use capa_controllers::awscluster::{
-    CheckTimes, ClusterContext, ClusterReconciler, FactsSources, LookupCache, ManagedContext, WarningDedup,
+    CheckTimes, ClusterContext, ClusterReconciler, FactsSources, KnownDetails, LookupCache, ManagedContext,
+    WarningDedup,
 };
 use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::orphans::OrphanScanner;
@@ -146,6 +147,7 @@ impl Process {
                 clouds: Arc::new(FakeAccount::default()),
                 timing,
                 identity_namespace: IDENTITY_NAMESPACE.to_owned(),
+                known_details: KnownDetails::default(),
             },
             sync_period: SYNC_PERIOD,
         };

@@ -9,7 +9,9 @@ use capa_api::identity::AWSClusterStaticIdentity;
 use capa_api::machine::AWSMachine;
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::meta;
-use capa_controllers::awscluster::{self, ClusterContext, ClusterReconciler, FactsSources, ManagedContext};
+use capa_controllers::awscluster::{
+    self, ClusterContext, ClusterReconciler, FactsSources, KnownDetails, ManagedContext,
+};
 use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
 use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
@@ -177,6 +179,7 @@ impl Wiring {
                 clouds: Arc::new(self.clouds.clone()),
                 timing: self.flags.timing(),
                 identity_namespace: self.flags.effective_identity_namespace(),
+                known_details: KnownDetails::default(),
             },
             sync_period: self.flags.sync_period.into(),
         };

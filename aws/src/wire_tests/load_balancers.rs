@@ -259,7 +259,7 @@ fn tagged(call: &Call) -> Vec<&str> {
 }
 
 /// Pages of load balancers, target groups and listeners, of which those with `owned` in their ARNs are the cluster's.
-fn world(call: &Call) -> Answer {
+pub(super) fn world(call: &Call) -> Answer {
     let page = |members: &str, first: &[String], second: &[String]| {
         if call.field("Marker").is_empty() {
             list(members, first) + "<NextMarker>page-2</NextMarker>"
@@ -325,7 +325,7 @@ fn world(call: &Call) -> Answer {
     elb(&call.action, &result)
 }
 
-fn named(vpc: Option<&str>) -> Scope {
+pub(super) fn named(vpc: Option<&str>) -> Scope {
     Scope {
         load_balancers: ["dev-apiserver", "taken"].map(str::to_owned).into(),
         target_groups: vec!["apiserver-target-taken".to_owned()],

@@ -11,6 +11,7 @@ mod fake;
 mod fleet;
 mod following;
 mod hosts;
+mod known_details;
 mod launches;
 mod limits;
 mod load_balancers;

@@ -47,6 +47,7 @@ impl Reconciler for ClusterReconciler {
         self.context.lookups.remove(uid);
         self.context.checks.forget(uid);
         self.context.warnings.forget(uid);
+        self.managed.known_details.remove(uid);
     }
 }
 

@@ -170,6 +170,18 @@ impl Ec2 {
         if scope.is_vpc_of_user {
             return observed;
         }
+        if let Some(known) = &scope.known {
+            observed.dns = known.dns.clone();
+            observed.addresses = known.addresses.clone();
+            let unattached = known.unattached_gateways.clone();
+            let attached = vpc.map(|vpc| self.describe_gateways(None, Some(&vpc), None));
+            observed.internet_gateways = match attached {
+                Some(Seen::Got(attached)) => Seen::Got([unattached, attached].concat()),
+                Some(other) => other,
+                None => Seen::Got(unattached),
+            };
+            return observed;
+        }
         if let Some(vpc) = &vpc {
             let is_shown = observed.vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());
             observed.dns = match self.describe_dns(vpc) {
@@ -179,22 +191,23 @@ impl Ec2 {
         }
         observed.addresses = self.describe_addresses(&scope.addresses, is_owned).into();
         observed.internet_gateways =
-            self.describe_gateways(scope.internet_gateway.as_deref(), vpc.as_deref(), is_owned);
+            self.describe_gateways(scope.internet_gateway.as_deref(), vpc.as_deref(), Some(&is_owned));
         observed
     }
 
-    /// Up to three describes, because EC2 joins filters by "and": one by tag, and one each by id and by VPC, if these
-    /// are known.
+    /// Up to three describes, because EC2 joins filters by "and": one each by tag, by id and by VPC, of what is given.
     fn describe_gateways(
         &mut self,
         id: Option<&str>,
         vpc: Option<&str>,
-        is_owned: impl Fn(&Tags) -> bool,
+        is_owned: Option<&dyn Fn(&Tags) -> bool>,
     ) -> Seen<Vec<InternetGateway>> {
         const ACTION: &str = "DescribeInternetGateways";
-        for _ in id.iter().chain(vpc.iter()) {
+        let filters = [id.is_some(), vpc.is_some(), is_owned.is_some()];
+        for _ in filters.iter().filter(|is_given| **is_given).skip(1) {
             self.count(ACTION);
         }
+        let is_owned = |tags: &Tags| is_owned.is_some_and(|is_owned| is_owned(tags));
         let is_attached = |shown: &InternetGateway| vpc.is_some() && shown.vpc_id.as_deref() == vpc;
         let gateways = self.describe(ACTION, |ec2| {
             Ok(ec2

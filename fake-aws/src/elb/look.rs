@@ -5,7 +5,7 @@ use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::CloudError;
 use capa_cloud::elb::target_group::PREFIXES;
 use capa_cloud::elb::{Listener, LoadBalancer, Observed, TargetGroup};
-use capa_cloud::managed::{Scope, Seen};
+use capa_cloud::managed::{Details, Scope, Seen};
 
 use super::Elb;
 use crate::ec2::Ec2;
@@ -45,15 +45,27 @@ impl Elb {
                 shown.vpc_id == vpc || scope.target_groups.contains(&shown.name)
             })
         });
-        let tagged_balancers = balancers.iter().flatten().filter(is_here).count();
-        let tagged_groups = groups.iter().flatten().filter(|group| has_tags(group, vpc)).count();
-        if let Err(error) = describe_tags(ec2, tagged_balancers.saturating_add(tagged_groups)) {
-            balancers = balancers.and_then(|_| Err(error.clone()));
+        let none = Details::default();
+        let known = scope.known.as_deref().unwrap_or(&none);
+        let is_asked = |arn: &String| !known.tags.contains_key(arn);
+        let tagged_balancers = balancers.iter().flatten().filter(is_here);
+        let tagged_balancers = tagged_balancers.filter(|balancer| is_asked(&balancer.arn)).count();
+        let tagged_groups = groups.iter().flatten().filter(|group| has_tags(group, vpc));
+        let tagged_groups = tagged_groups.filter(|group| is_asked(&group.arn)).count();
+        if let Err(error) = describe_tags(ec2, tagged_balancers) {
+            balancers = balancers.and(Err(error));
+        }
+        if let Err(error) = describe_tags(ec2, tagged_groups) {
             groups = groups.and(Err(error));
         }
         for balancer in balancers.iter_mut().flatten() {
+            if let Some(tags) = known.tags.get(&balancer.arn) {
+                balancer.tags.clone_from(tags);
+            }
             if balancer.vpc_id != vpc {
                 balancer.tags.clear();
+            } else if let Some(attributes) = known.attributes.get(&balancer.arn) {
+                balancer.attributes = Seen::Got(attributes.clone());
             } else if is_owned(&balancer.tags) {
                 let attributes = describe(ec2, "DescribeLoadBalancerAttributes");
                 let attributes = attributes.map(|()| self.load_balancer_attributes(&balancer.arn));
@@ -61,11 +73,16 @@ impl Elb {
             }
         }
         for group in groups.iter_mut().flatten() {
+            if let Some(tags) = known.tags.get(&group.arn) {
+                group.tags.clone_from(tags);
+            }
             if !has_tags(group, vpc) {
                 group.tags.clear();
             }
             if !is_owned(&group.tags) {
                 group.attributes = Seen::NotAsked;
+            } else if let Some(attributes) = known.attributes.get(&group.arn) {
+                group.attributes = Seen::Got(attributes.clone());
             } else if let Err(error) = describe(ec2, "DescribeTargetGroupAttributes") {
                 group.attributes = Seen::Failed(error);
             }
@@ -73,7 +90,7 @@ impl Elb {
         let listeners = balancers.as_ref().map_or(Seen::NotAsked, |balancers| {
             let of_cluster = balancers.iter().filter(|balancer| is_owned(&balancer.tags));
             let arns: Vec<_> = of_cluster.map(|balancer| &*balancer.arn).collect();
-            self.describe_listeners(ec2, &arns).into()
+            self.describe_listeners(ec2, &arns, known).into()
         });
         Observed {
             load_balancers: balancers.into(),
@@ -84,20 +101,30 @@ impl Elb {
     }
 
     /// One describe for each load balancer, and those of the tags.
-    fn describe_listeners(&self, ec2: &mut Ec2, load_balancers: &[&str]) -> Result<Vec<Listener>, CloudError> {
+    fn describe_listeners(
+        &self,
+        ec2: &mut Ec2,
+        load_balancers: &[&str],
+        known: &Details,
+    ) -> Result<Vec<Listener>, CloudError> {
         for _ in load_balancers {
             describe(ec2, "DescribeListeners")?;
         }
         let resources = self.listeners.values();
         let of_these = resources.filter(|resource| load_balancers.contains(&&*resource.body.load_balancer_arn));
         let shown = of_these.filter(|resource| ec2.is_shown(resource));
+        let mut asked = 0;
         let listeners: Vec<_> = shown
-            .map(|resource| Listener {
-                tags: ec2.shown_tags(resource, &resource.body.tags),
-                ..resource.body.clone()
+            .map(|resource| {
+                let tags = known.tags.get(&resource.body.arn);
+                asked += usize::from(tags.is_none());
+                Listener {
+                    tags: tags.map_or_else(|| ec2.shown_tags(resource, &resource.body.tags), Tags::clone),
+                    ..resource.body.clone()
+                }
             })
             .collect();
-        describe_tags(ec2, listeners.len())?;
+        describe_tags(ec2, asked)?;
         Ok(listeners)
     }
 

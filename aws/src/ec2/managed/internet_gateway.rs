@@ -9,7 +9,7 @@ use capa_cloud::managed::Answer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
-use futures::future::{OptionFuture, try_join3};
+use futures::future::{OptionFuture, join3};
 
 use super::super::{Ec2Calls, PAGE_SIZE, filters, once, some_text, tags, text};
 use super::{is_owned, made, owned, tag_specification};
@@ -17,22 +17,28 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     /// The internet gateways that a cluster owns, the one with a known id, and the one of the VPC, in the order of their
-    /// ids. These are as many describes, because the filters of one must all match.
+    /// ids. These are as many describes, because the filters of one must all match. Where those that are attached to no VPC
+    /// are known already, only the one of the VPC is asked for.
     pub(super) async fn internet_gateways(
         &self,
         tag: &str,
         id: Option<&str>,
         vpc: Option<&str>,
+        unattached: Option<Vec<InternetGateway>>,
     ) -> Result<Vec<InternetGateway>, CloudError> {
-        let known = OptionFuture::from(id.map(|id| self.internet_gateway_with_id(id).boxed()));
-        let attached = OptionFuture::from(vpc.map(|vpc| self.attached_internet_gateways(vpc).boxed()));
-        let (known, attached) = (known.map(Option::transpose), attached.map(Option::transpose));
-        let (owned, known, attached) = try_join3(self.owned_internet_gateways(tag).boxed(), known, attached).await?;
-        let shown = owned
-            .into_iter()
-            .chain(known.unwrap_or_default())
-            .chain(attached.unwrap_or_default());
-        let by_id: BTreeMap<String, InternetGateway> = shown.map(|gateway| (gateway.id.clone(), gateway)).collect();
+        let is_asked = unattached.is_none();
+        let owned = OptionFuture::from(is_asked.then(|| self.owned_internet_gateways(tag).boxed()));
+        let known = id
+            .filter(|_| is_asked)
+            .map(|id| self.internet_gateway_with_id(id).boxed());
+        let attached = vpc.map(|vpc| self.attached_internet_gateways(vpc).boxed());
+        let (owned, known, attached) = join3(owned, OptionFuture::from(known), OptionFuture::from(attached)).await;
+        let mut shown = unattached.unwrap_or_default();
+        for answer in [owned, known, attached].into_iter().flatten() {
+            shown.extend(answer?);
+        }
+        let by_id: BTreeMap<String, InternetGateway> =
+            shown.into_iter().map(|gateway| (gateway.id.clone(), gateway)).collect();
         Ok(by_id.into_values().collect())
     }
 

@@ -44,28 +44,31 @@ impl Ec2Calls {
         tag: &str,
     ) -> Observed {
         let is_of_cluster = !scope.is_vpc_of_user;
-        let dns = OptionFuture::from(id.filter(|_| is_of_cluster).map(|id| self.vpc_dns(id).boxed()));
+        let known = scope.known.as_deref();
+        let asks_details = is_of_cluster && known.is_none();
+        let dns = OptionFuture::from(id.filter(|_| asks_details).map(|id| self.vpc_dns(id).boxed()));
         let subnets = OptionFuture::from(id.map(|id| self.subnets_in(id).boxed()));
         let internet_gateways = is_of_cluster.then(|| {
-            let known = scope.internet_gateway.as_deref();
-            self.internet_gateways(tag, known, id).boxed()
+            let unattached = known.map(|known| known.unattached_gateways.clone());
+            self.internet_gateways(tag, scope.internet_gateway.as_deref(), id, unattached)
+                .boxed()
         });
         let internet_gateways = OptionFuture::from(internet_gateways);
         let nat_gateways = OptionFuture::from(id.map(|id| self.nat_gateways_in(id).boxed()));
         let route_tables = OptionFuture::from(id.map(|id| self.route_tables_in(id).boxed()));
-        let addresses = is_of_cluster.then(|| self.addresses(tag, &scope.addresses).boxed());
+        let addresses = asks_details.then(|| self.addresses(tag, &scope.addresses).boxed());
         let addresses = OptionFuture::from(addresses);
         let security_groups = OptionFuture::from(id.map(|id| self.security_groups_in(id).boxed()));
         let inside = join5(vpcs, dns, subnets, nat_gateways, join(route_tables, security_groups));
         let (inside, (internet_gateways, addresses)) = join(inside, join(internet_gateways, addresses)).await;
         let (vpcs, dns, subnets, nat_gateways, (route_tables, security_groups)) = inside;
         Observed {
-            dns: dns_of(&vpcs, asked(dns)),
+            dns: known.map_or_else(|| dns_of(&vpcs, asked(dns)), |known| known.dns.clone()),
             vpcs,
             subnets: asked(subnets),
             internet_gateways: asked(internet_gateways),
             nat_gateways: asked(nat_gateways),
-            addresses: asked(addresses),
+            addresses: known.map_or_else(|| asked(addresses), |known| known.addresses.clone()),
             route_tables: asked(route_tables),
             security_groups: asked(security_groups),
         }

@@ -3,7 +3,7 @@
 use aws_sdk_elasticloadbalancingv2::types::{self, Action, ActionTypeEnum, ProtocolEnum};
 use capa_cloud::elb::Listener;
 use capa_cloud::elb::listener::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::{Answer, Details};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass, Query};
 use futures::FutureExt;
@@ -15,13 +15,17 @@ use crate::sdk::pages::Page;
 
 impl ElbCalls {
     /// The listeners of load balancers, with their tags.
-    pub(super) async fn listeners_of(&self, load_balancers: &[String]) -> Result<Vec<Listener>, CloudError> {
+    pub(super) async fn listeners_of(
+        &self,
+        load_balancers: &[String],
+        known: &Details,
+    ) -> Result<Vec<Listener>, CloudError> {
         let answers = load_balancers.iter().map(|arn| self.listeners_of_one(arn).boxed());
         let answers = answers_of(answers).await;
         let answers: Vec<Vec<Listener>> = answers.into_iter().collect::<Result<_, _>>()?;
         let mut listeners = answers.concat();
         let arns: Vec<String> = listeners.iter().map(|listener| listener.arn.clone()).collect();
-        let mut tags = self.all_tags(&arns).await?;
+        let mut tags = self.all_tags(&arns, known).await?;
         for listener in &mut listeners {
             listener.tags = tags.remove(&listener.arn).unwrap_or_default();
         }

@@ -6,11 +6,11 @@ use aws_sdk_elasticloadbalancingv2::types::{
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerState};
-use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::managed::{Answer, Details, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
-use futures::future::join;
+use futures::future::{join, ready};
 
 use super::super::{ElbCalls, text};
 use super::{PAGE_SIZE, answers_of, made, sdk_tags};
@@ -25,19 +25,22 @@ impl ElbCalls {
         vpc: &str,
         names: &[String],
         tag: &str,
+        known: &Details,
     ) -> (Seen<Vec<LoadBalancer>>, Seen<Vec<Listener>>) {
-        let mut balancers = match self.tagged_load_balancers(vpc, names).await {
+        let mut balancers = match self.tagged_load_balancers(vpc, names, known).await {
             Ok(balancers) => balancers,
             Err(error) => return (Seen::Failed(error), Seen::NotAsked),
         };
         let owned = balancers.iter().filter(|balancer| is_owned(&balancer.tags, tag));
         let owned: Vec<String> = owned.map(|balancer| balancer.arn.clone()).collect();
         let following = self.following();
-        let attributes = owned
-            .iter()
-            .map(|arn| following.attributes_of_load_balancer(arn).boxed());
+        let attributes = owned.iter().map(|arn| match known.attributes.get(arn) {
+            Some(attributes) => ready(Ok(attributes.clone())).boxed(),
+            None => following.attributes_of_load_balancer(arn).boxed(),
+        });
         let attributes = answers_of(attributes).boxed();
-        let (attributes, listeners) = join(attributes, following.listeners_of(&owned).boxed()).await;
+        let listeners = following.listeners_of(&owned, known).boxed();
+        let (attributes, listeners) = join(attributes, listeners).await;
         for (arn, attributes) in owned.iter().zip(attributes) {
             let balancer = balancers.iter_mut().find(|balancer| balancer.arn == *arn);
             if let Some(balancer) = balancer {
@@ -48,12 +51,17 @@ impl ElbCalls {
     }
 
     /// The load balancers in a VPC with their tags, and those elsewhere with a name without tags.
-    async fn tagged_load_balancers(&self, vpc: &str, names: &[String]) -> Result<Vec<LoadBalancer>, CloudError> {
+    async fn tagged_load_balancers(
+        &self,
+        vpc: &str,
+        names: &[String],
+        known: &Details,
+    ) -> Result<Vec<LoadBalancer>, CloudError> {
         let mut shown = self.all_load_balancers(vpc).await?;
         shown.retain(|balancer| balancer.vpc_id == vpc || names.contains(&balancer.name));
         let inside = shown.iter().filter(|balancer| balancer.vpc_id == vpc);
         let inside: Vec<String> = inside.map(|balancer| balancer.arn.clone()).collect();
-        let mut tags = self.all_tags(&inside).await?;
+        let mut tags = self.all_tags(&inside, known).await?;
         for balancer in &mut shown {
             balancer.tags = tags.remove(&balancer.arn).unwrap_or_default();
         }

@@ -14,7 +14,7 @@ use capa_api::common::Tags;
 use capa_api::meta::cluster_tag;
 use capa_cloud::CloudError;
 use capa_cloud::elb::{Call, Observed};
-use capa_cloud::managed::{Answer, Scope};
+use capa_cloud::managed::{Answer, Details, Scope};
 use capa_cloud::session::Permit;
 use futures::future::{BoxFuture, join};
 use futures::{FutureExt, StreamExt, stream};
@@ -47,8 +47,11 @@ impl ElbCalls {
         if scope.load_balancers.is_empty() {
             return Observed::default();
         }
-        let balancers = self.observe_load_balancers(vpc, &scope.load_balancers, tag).boxed();
-        let groups = self.observe_target_groups(vpc, &scope.target_groups, tag).boxed();
+        let none = Details::default();
+        let known = scope.known.as_deref().unwrap_or(&none);
+        let balancers = self.observe_load_balancers(vpc, &scope.load_balancers, tag, known);
+        let groups = self.observe_target_groups(vpc, &scope.target_groups, tag, known);
+        let (balancers, groups) = (balancers.boxed(), groups.boxed());
         let ((load_balancers, listeners), target_groups) = join(balancers, groups).await;
         Observed {
             load_balancers,
@@ -69,9 +72,13 @@ impl ElbCalls {
         }
     }
 
-    /// The tags of each of these resources; each call waits for its turn.
-    async fn all_tags(&self, arns: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
-        complete(self.following().tags_by_arn(arns).await?, arns)
+    /// The tags of each of these resources. Those that are not known are asked for; each call waits for its turn.
+    async fn all_tags(&self, arns: &[String], known: &Details) -> Result<BTreeMap<String, Tags>, CloudError> {
+        let asked = arns.iter().filter(|arn| !known.tags.contains_key(*arn));
+        let asked: Vec<String> = asked.cloned().collect();
+        let mut tags = complete(self.following().tags_by_arn(&asked).await?, &asked)?;
+        tags.extend(known.tags.clone());
+        Ok(tags)
     }
 
     /// The same calls, each of which waits for its turn, as the pages of an answer do: they follow from an answer, and

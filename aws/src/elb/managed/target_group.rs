@@ -6,10 +6,11 @@ use aws_sdk_elasticloadbalancingv2::types::{
 use capa_api::cluster::load_balancer::HealthCheckTiming;
 use capa_cloud::elb::target_group::{Call, PREFIXES};
 use capa_cloud::elb::{HealthCheck, TargetGroup};
-use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::managed::{Answer, Details, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
+use futures::future::ready;
 
 use super::super::{ElbCalls, text};
 use super::{PAGE_SIZE, answers_of, made, number, sdk_tags};
@@ -24,6 +25,7 @@ impl ElbCalls {
         vpc: &str,
         names: &[String],
         tag: &str,
+        known: &Details,
     ) -> Result<Vec<TargetGroup>, CloudError> {
         let mut groups = self.all_target_groups(vpc).await?;
         groups.retain(|group| group.vpc_id == vpc || names.contains(&group.name));
@@ -32,14 +34,17 @@ impl ElbCalls {
             group.vpc_id == vpc && prefixes.any(|prefix| group.name.starts_with(prefix))
         });
         let arns: Vec<String> = of_clusters.map(|group| group.arn.clone()).collect();
-        let mut tags = self.all_tags(&arns).await?;
+        let mut tags = self.all_tags(&arns, known).await?;
         for group in &mut groups {
             group.tags = tags.remove(&group.arn).unwrap_or_default();
         }
         let mut owned: Vec<&mut TargetGroup> = groups.iter_mut().filter(|group| is_owned(&group.tags, tag)).collect();
         let arns: Vec<String> = owned.iter().map(|group| group.arn.clone()).collect();
         let following = self.following();
-        let attributes = arns.iter().map(|arn| following.attributes_of_target_group(arn).boxed());
+        let attributes = arns.iter().map(|arn| match known.attributes.get(arn) {
+            Some(attributes) => ready(Ok(attributes.clone())).boxed(),
+            None => following.attributes_of_target_group(arn).boxed(),
+        });
         let attributes = answers_of(attributes).await;
         for (group, attributes) in owned.iter_mut().zip(attributes) {
             group.attributes = attributes.into();

@@ -16,6 +16,7 @@ mod endpoint;
 mod ingress;
 mod inputs;
 mod internet_gateway;
+mod known_details;
 mod later;
 mod layout;
 mod ledger;
@@ -49,12 +50,13 @@ use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
-use capa_cloud::Timing;
-use capa_cloud::managed::{ManagedClouds, Observed};
+use capa_cloud::managed::{Details, ManagedClouds, Observed, Scope, Seen};
+use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::{Outcome, ReconcileError};
 
 use self::check::{Checked, Stopped, check, unanswered};
 use self::inputs::{Inputs, Known};
+pub use self::known_details::KnownDetails;
 use self::ledger::Ledger;
 use self::pass::Wave;
 use self::plan::{Plan, Scene};
@@ -73,6 +75,8 @@ pub struct ManagedContext {
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
+    /// What the last complete looks have shown.
+    pub known_details: KnownDetails,
 }
 
 /// One reconcile of a managed AWSCluster that is neither paused nor moved.
@@ -104,6 +108,15 @@ fn stop(cluster: AWSCluster, (updates, next): Stopped, context: &ManagedContext)
     super::outcome(cluster, status).with_next(next)
 }
 
+/// A look, and what is to be done after it.
+struct Looked {
+    seen: Observed,
+    inputs: Inputs,
+    /// The ledger, compared with the look.
+    ledger: Ledger,
+    plan: Plan,
+}
+
 /// A pass that looks at AWS.
 struct Pass<'a> {
     context: &'a ManagedContext,
@@ -117,30 +130,30 @@ impl Pass<'_> {
         let before = cluster.status.clone().unwrap_or_default();
         let now = self.context.kubernetes.now();
         let recorded = decided::recorded(&cluster);
-        let mut ledger = Ledger::read(&recorded, self.context.timing.unseen_age, now);
+        let mut in_status = Ledger::read(&recorded, self.context.timing.unseen_age, now);
         // Whoever has the finalizer has been called for, so that an empty ledger means a lost status.
         let is_lost = before.resources.is_empty() && meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
-        let cloud = self.checked.cloud.as_ref();
-        let inputs = self.inputs(&cluster, &Observed::default());
         if is_lost {
-            pass::suspect_everything(&inputs, &mut ledger, now);
+            pass::suspect_everything(&self.inputs(&cluster, &Observed::default()), &mut in_status, now);
             if self.is_deleted {
                 // Nobody asks for the zones of a deleted cluster, so that not all that it had is known by name.
-                pass::suspect_each_kind(&mut ledger, now);
+                pass::suspect_each_kind(&mut in_status, now);
             }
         }
-        let seen = match pass::look(cloud, &inputs, &ledger, self.is_deleted).await {
-            Ok(seen) => seen,
+        let looked = match self.look(&cluster, &in_status).await {
+            Ok(looked) => looked,
             Err(error) => {
                 let stopped = unanswered(ConditionType::IdentityReady, &error);
                 return Ok(stop(cluster, stopped, self.context));
             }
         };
-        let inputs = self.inputs(&cluster, &seen);
-        planners::settle(&inputs, &seen, &mut ledger);
-        let scene = self.scene(&inputs, &seen, &ledger);
-        let plan = planners::plan(&scene);
-        if self.is_deleted && !is_lost && is_over(&scene, &plan) {
+        let Looked {
+            seen,
+            inputs,
+            mut ledger,
+            plan,
+        } = looked;
+        if self.is_deleted && !is_lost && is_over(&self.scene(&inputs, &seen, &ledger), &plan) {
             let cluster = self.context.kubernetes.remove_finalizer(&cluster).await?;
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
         }
@@ -155,6 +168,7 @@ impl Pass<'_> {
             if wave.open(&inputs, &mut ledger, self.context.kubernetes.now()) {
                 cluster = self.record(cluster, &inputs, &ledger).await?;
             }
+            let cloud = self.checked.cloud.as_ref();
             (taken, events) = wave.take(cloud, &mut ledger, status::in_use(&cluster, now)).await;
             for taken in taken.iter().filter(|taken| taken.is_unanswered()) {
                 ledger.is_unanswered(&taken.target, self.context.kubernetes.now());
@@ -163,6 +177,63 @@ impl Pass<'_> {
         let scene = self.scene(&inputs, &seen, &ledger);
         let outcome = self.publish(cluster, &scene, plan, &taken).await?;
         Ok(outcome.with_events(events))
+    }
+
+    /// A look at the cluster. Where it was at rest, the look asks for the lists of AWS only. What is planned from such a look
+    /// is planned again from a complete one.
+    async fn look(&self, cluster: &AWSCluster, recorded: &Ledger) -> Result<Looked, CloudError> {
+        let known = &self.context.known_details;
+        let details = known.get(cluster, recorded.now(), self.context.timing.managed_details);
+        // What has no endpoint yet, and what has lost its status, is looked at as if for the first time.
+        let is_settled = !self.is_deleted
+            && !recorded.may_hide_anything()
+            && cluster.status.as_ref().is_some_and(AWSClusterStatus::provisioned);
+        if let Some(details) = details.filter(|_| is_settled) {
+            let looked = self.look_once(cluster, recorded.clone(), Some(details)).await?;
+            if looked.plan.is_empty() {
+                return Ok(looked);
+            }
+        }
+        let looked = self.look_once(cluster, recorded.clone(), None).await?;
+        if self.is_at_rest(&looked) {
+            known.insert(cluster, recorded.now(), looked.seen.details());
+        } else {
+            known.remove(cluster.metadata.uid.as_deref().unwrap_or_default());
+        }
+        Ok(looked)
+    }
+
+    async fn look_once(
+        &self,
+        cluster: &AWSCluster,
+        mut ledger: Ledger,
+        details: Option<Arc<Details>>,
+    ) -> Result<Looked, CloudError> {
+        let cloud = self.checked.cloud.as_ref();
+        let inputs = self.inputs(cluster, &Observed::default());
+        let scope = Scope {
+            known: details,
+            ..pass::scope(&inputs, &ledger, self.is_deleted)
+        };
+        let seen = cloud.observe(&scope).await?;
+        let inputs = self.inputs(cluster, &seen);
+        planners::settle(&inputs, &seen, &mut ledger);
+        let plan = planners::plan(&self.scene(&inputs, &seen, &ledger));
+        Ok(Looked {
+            seen,
+            inputs,
+            ledger,
+            plan,
+        })
+    }
+
+    /// Whether AWS shows everything, and as the spec asks for it.
+    fn is_at_rest(&self, looked: &Looked) -> bool {
+        let scene = self.scene(&looked.inputs, &looked.seen, &looked.ledger);
+        let shows_addresses = !matches!(looked.seen.ec2.addresses, Seen::Failed(_));
+        let shows_everything =
+            shows_addresses && !looked.ledger.may_hide_anything() && !planners::is_incomplete(&scene);
+        !self.is_deleted && looked.plan.is_empty() && shows_everything
     }
 
     /// What the cluster says after the calls of a pass.

@@ -1,7 +1,7 @@
 //! One pass over the AWS side of a managed cluster: look, plan, record, call, record.
 
 use capa_api::conditions::Reason;
-use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Observed, Repeat, Scope};
+use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Repeat, Scope};
 use capa_cloud::{CloudError, ErrorClass};
 use capa_runtime::reconcile::EventDraft;
 use futures::stream::{self, StreamExt};
@@ -198,13 +198,8 @@ fn done(step: &Step, ledger: &Ledger) -> EventDraft {
     EventDraft::normal(reason, format!("{}{id}{why}", step.target)).recorded()
 }
 
-/// A look at AWS.
-pub(super) async fn look(
-    cloud: &dyn ManagedCloud,
-    inputs: &Inputs,
-    ledger: &Ledger,
-    is_deleted: bool,
-) -> Result<Observed, CloudError> {
+/// What a look asks for.
+pub(super) fn scope(inputs: &Inputs, ledger: &Ledger, is_deleted: bool) -> Scope {
     let id = |target| ledger.id(target).map(str::to_owned);
     let mut load_balancers = load_balancer::names(inputs, ledger);
     let mut classic_load_balancers = classic_load_balancer::names(inputs, ledger);
@@ -214,7 +209,7 @@ pub(super) async fn look(
         load_balancers.push(network.name.clone());
         classic_load_balancers.push(classic.name.clone());
     }
-    let scope = Scope {
+    Scope {
         cluster: inputs.names.cluster.clone(),
         vpc: inputs.vpc.brought.clone().or_else(|| id(&inputs.vpc.target)),
         is_vpc_of_user: inputs.vpc.brought.is_some(),
@@ -223,8 +218,8 @@ pub(super) async fn look(
         load_balancers,
         target_groups: target_group::wanted(inputs).map(|target| target.name).collect(),
         classic_load_balancers,
-    };
-    cloud.observe(&scope).await
+        known: None,
+    }
 }
 
 /// Opens an entry for everything that may exist although the status does not say so, because the status is lost.

@@ -24,7 +24,9 @@ use capa_preflight::SavedFacts;
 use capa_preflight::facts::Facts;
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::{CheckTimes, ClusterContext, FactsSources, LookupCache, ManagedContext, WarningDedup, reconcile};
+use super::{
+    CheckTimes, ClusterContext, FactsSources, KnownDetails, LookupCache, ManagedContext, WarningDedup, reconcile,
+};
 use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
 
 /// Two subnets in two zones of one VPC, and a security group for each role. [`Scene::new`] creates all of them.
@@ -94,6 +96,7 @@ impl Scene {
             clouds: Arc::new(FakeAccount::new()),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".into(),
+            known_details: KnownDetails::default(),
         };
         Self {
             journal,

@@ -21,9 +21,103 @@ fn a_quiet_cluster_is_looked_at_and_not_written_to() {
     assert_eq!((world.account.calls(), world.writes()), (calls, writes));
     let describes: usize = world.account.describes().values().sum();
     assert_eq!(
-        describes, 1_500,
-        "eleven describes, three of the load balancer, and the account in each of 100 passes"
+        describes,
+        83 * (6 + 3 + 1) + 17 * (11 + 3 + 1),
+        "of the network, of the load balancer, and of the account: lists in 83 looks, everything in 17"
     );
+}
+
+#[test]
+fn a_quiet_network_load_balancer_costs_64_describes_an_hour() {
+    let mut world = World::aged("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: nlb}");
+    world.account.reset_describes();
+    for minutes in (0..60).step_by(10) {
+        let before: usize = world.account.describes().values().sum();
+        assert_eq!(world.pass(), Some(Next::AwaitChange));
+        let describes = world.account.describes().values().sum::<usize>() - before;
+        // One is that of the account.
+        assert_eq!(describes - 1, if minutes == 0 { 19 } else { 9 }, "after {minutes} min");
+        world.advance(Duration::from_mins(10));
+    }
+}
+
+#[test]
+fn a_surplus_internet_gateway_changes_the_status_once() {
+    let mut world = World::aged("region: eu-west-1");
+    let tags = world.account.internet_gateways()[0].tags.clone();
+    world.account.add_internet_gateway(None, tags);
+    world.pass();
+    let writes = world.writes();
+    for _ in 0..12 {
+        world.advance(Duration::from_mins(10));
+        world.pass();
+    }
+    assert_eq!(world.writes(), writes);
+}
+
+#[test]
+fn a_list_that_aws_does_not_show_is_asked_for_once_a_look() {
+    let mut world = World::aged("region: eu-west-1");
+    world.pass();
+    world
+        .account
+        .set(|account| account.refused_describes = ["DescribeSecurityGroups".to_owned()].into());
+    world.account.reset_describes();
+    world.advance(Duration::from_mins(10));
+    world.pass();
+    assert_eq!(
+        world.says(ConditionType::ClusterSecurityGroupsReady),
+        "Unknown/Unauthorized"
+    );
+    assert_eq!(world.account.describes()["DescribeSecurityGroups"], 1);
+    assert!(!world.account.describes().contains_key("DescribeAddresses"));
+}
+
+#[test]
+fn what_the_lists_do_not_show_is_looked_at_once_an_hour_and_when_asked_for() {
+    let off = VpcDns {
+        support: true,
+        hostnames: false,
+    };
+    let mut world = World::aged("region: eu-west-1");
+    world.pass();
+    let id = world.account.vpcs()[0].id.clone();
+    let is_on = |world: &World| world.account.dns(&id).unwrap().hostnames;
+    assert!(world.account.set_dns(&id, off));
+    for _ in 0..5 {
+        world.advance(Duration::from_mins(10));
+        world.pass();
+        assert!(!is_on(&world));
+    }
+    world.advance(Duration::from_mins(10));
+    world.pass();
+    assert!(is_on(&world), "after an hour");
+    world.rest();
+    assert!(world.account.set_dns(&id, off));
+    world.pass();
+    assert!(!is_on(&world));
+    world.edit(|cluster| {
+        let annotations = cluster.metadata.annotations.get_or_insert_default();
+        annotations.insert("example.org/look".to_owned(), "again".to_owned());
+    });
+    world.pass();
+    assert!(is_on(&world), "after a change of an annotation");
+}
+
+#[test]
+fn a_change_that_the_lists_show_is_repaired_after_a_look_at_everything() {
+    let mut world = World::aged("region: eu-west-1");
+    world.pass();
+    let gateway = world.account.internet_gateways()[0].id.clone();
+    assert!(world.account.set_attachment(&gateway, None));
+    world.account.reset_describes();
+    world.advance(Duration::from_mins(10));
+    world.pass();
+    assert_eq!(
+        world.account.internet_gateways()[0].vpc_id.as_deref(),
+        Some(&*world.account.vpcs()[0].id)
+    );
+    assert!(world.account.describes().contains_key("DescribeAddresses"));
 }
 
 #[test]

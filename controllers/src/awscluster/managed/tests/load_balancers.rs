@@ -45,7 +45,7 @@ fn attribute(seen: &capa_cloud::managed::Seen<std::collections::BTreeMap<String,
 
 /// Passes until nothing is left to do, after a change by hand.
 pub(super) fn look_again(world: &mut World) {
-    world.advance(Duration::from_mins(10));
+    world.advance(Duration::from_hours(1));
     world.rest();
 }
 

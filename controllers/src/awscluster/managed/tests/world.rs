@@ -23,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
-use super::super::{ManagedContext, reconcile};
+use super::super::{KnownDetails, ManagedContext, reconcile};
 use crate::kubernetes_api::{ClusterKubernetes, Identity, Kubernetes, KubernetesError};
 use crate::machine_networks::MachineNetworks;
 use crate::testing::{FakeKubernetes, Journal, read};
@@ -175,6 +175,7 @@ impl World {
             clouds: Arc::new(account.clone()),
             timing: Timing::default(),
             identity_namespace: "capa-rs-system".to_owned(),
+            known_details: KnownDetails::default(),
         };
         Self {
             stored,
@@ -252,10 +253,14 @@ impl World {
     /// pass, or the pass failed, and the next one comes after a restart or a back-off.
     pub(super) fn pass(&mut self) -> Option<Next> {
         let object = self.cluster()?;
-        let pass = pin!(reconcile(object, self.owner.as_ref(), &self.context));
-        let Some(result) = poll(pass) else {
+        let result = {
+            let pass = pin!(reconcile(object, self.owner.as_ref(), &self.context));
+            poll(pass)
+        };
+        let Some(result) = result else {
             assert!(self.account.crashed(), "a pass waits although no process has ended");
             self.account.restart();
+            self.context.known_details = KnownDetails::default();
             return None;
         };
         let Ok(outcome) = result else { return None };
@@ -319,11 +324,13 @@ impl World {
         world
     }
 
-    /// The same after so long that AWS shows everything for certain.
+    /// The same after so long that AWS shows everything for certain, and after a restart of the provider, whose next look
+    /// asks for everything.
     pub(super) fn aged(spec: &str) -> Self {
         let mut world = Self::built(spec);
         world.advance(Duration::from_mins(10));
         world.pass();
+        world.context.known_details = KnownDetails::default();
         world
     }
 

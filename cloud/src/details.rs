@@ -1,0 +1,51 @@
+//! What AWS does not show with its lists of the resources of a managed cluster, so that a look asks for it by calls of its
+//! own.
+
+use std::collections::BTreeMap;
+
+use capa_api::common::Tags;
+
+use crate::ec2::{self, InternetGateway, VpcDns};
+use crate::resource::Seen;
+use crate::{ElasticIp, elb};
+
+/// What an earlier look has shown beside the lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// The DNS attributes of the VPC.
+    pub dns: Seen<VpcDns>,
+    /// The Elastic IPs of the cluster.
+    pub addresses: Seen<Vec<ElasticIp>>,
+    /// The internet gateways of the cluster that are attached to no VPC.
+    pub unattached_gateways: Vec<InternetGateway>,
+    /// The tags of load balancers of the second generation, of target groups and of listeners, by ARN.
+    pub tags: BTreeMap<String, Tags>,
+    /// The attributes of load balancers of the second generation and of target groups, by ARN.
+    pub attributes: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Details {
+    /// The details that a look shows.
+    pub(crate) fn of(ec2: &ec2::Observed, elb: &elb::Observed) -> Self {
+        let (balancers, groups) = (elb.load_balancers.got(), elb.target_groups.got());
+        let (balancers, groups) = (balancers.into_iter().flatten(), groups.into_iter().flatten());
+        let parts = balancers
+            .map(|balancer| (&balancer.arn, &balancer.tags, &balancer.attributes))
+            .chain(groups.map(|group| (&group.arn, &group.tags, &group.attributes)));
+        let listeners = elb.listeners.got().into_iter().flatten();
+        let listeners = listeners.map(|listener| (listener.arn.clone(), listener.tags.clone()));
+        let tags = parts.clone().map(|(arn, tags, _)| (arn.clone(), tags.clone()));
+        // A look asks for no tags of what others have, and shows none.
+        let tags = tags.chain(listeners).filter(|(_, tags)| !tags.is_empty());
+        let gateways = ec2.internet_gateways.got().into_iter().flatten();
+        let unattached = gateways.filter(|gateway| gateway.vpc_id.is_none());
+        let attributes = parts.filter_map(|(arn, _, attributes)| Some((arn.clone(), attributes.got()?.clone())));
+        Self {
+            dns: ec2.dns.clone(),
+            addresses: ec2.addresses.clone(),
+            unattached_gateways: unattached.cloned().collect(),
+            tags: tags.collect(),
+            attributes: attributes.collect(),
+        }
+    }
+}
