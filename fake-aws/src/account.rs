@@ -24,7 +24,7 @@ pub struct FakeAccount {
 }
 
 /// All that an account knows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) ec2: Ec2,
     pub(crate) elb: Elb,
@@ -42,6 +42,15 @@ impl FakeAccount {
     /// An empty account with the default [`Behaviour`].
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Another account in the state of this one.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let state = self.state.lock().clone();
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// Changes the behaviour of the account.

@@ -29,7 +29,7 @@ pub(crate) use security_group::is_untouched;
 pub(crate) use tag::with_tags;
 
 /// All resources of an account, and its clock.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ec2 {
     pub(crate) behaviour: Behaviour,
     now: Duration,

@@ -24,7 +24,7 @@ const REGION: &str = "eu-west-1";
 
 /// All load balancers of an account with their parts, by ARN; Classic Load Balancers by name. The clock, the numbers in
 /// ids, the behaviour and the interfaces are those of [`Ec2`].
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Elb {
     /// How many more load balancers fail, and why.
     planned_failure: Option<(usize, String)>,

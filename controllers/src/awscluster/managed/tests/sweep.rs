@@ -148,23 +148,23 @@ fn a_fault_at_any_call_of_creation_changes_nothing_in_the_end() {
 
 #[test]
 fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
-    let mut whole = World::built(CLASSIC);
-    let (expected, made) = (whole.account.contents(), whole.account.calls());
+    let built = World::built(CLASSIC);
+    let (expected, made) = (built.account.contents(), built.account.calls());
+    let mut whole = built.fork();
     whole.delete();
     whole.rest();
     let journal = whole.account.journal();
     let is_about_them = |call: &usize| matches!(journal[*call].call, Call::Elb(_));
     for call in (0..journal.len()).filter(is_about_them) {
         for trouble in troubles() {
-            let mut world = World::new(CLASSIC);
-            if call >= made {
-                world.rest();
-                world.delete();
-            }
-            rest_with(&mut world, &[(call, trouble)]);
             if call < made {
+                let mut world = World::new(CLASSIC);
+                rest_with(&mut world, &[(call, trouble)]);
                 assert_eq!(world.account.contents(), expected, "call {call}, {trouble:?}");
             } else {
+                let mut world = built.fork();
+                world.delete();
+                rest_with(&mut world, &[(call, trouble)]);
                 assert!(world.account.is_empty(), "call {call}, {trouble:?}");
                 assert!(world.cluster().is_none(), "call {call}, {trouble:?}");
             }
@@ -176,8 +176,9 @@ fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
 fn a_fault_at_any_call_of_a_change_of_tags_changes_nothing_in_the_end() {
     let tagged = |tags: &str| format!("{SMALL}, additionalTags: {{{tags}}}");
     let (before, after) = (tagged("team: a, stage: test"), tagged("team: b, cost: high"));
-    let mut whole = World::built(&before);
-    let made = whole.account.calls();
+    let built = World::built(&before);
+    let made = built.account.calls();
+    let mut whole = built.fork();
     whole.set_spec(&after);
     whole.rest();
     let ends = |world: &World| (world.account.contents(), recorded_tag_keys(world));
@@ -186,7 +187,7 @@ fn a_fault_at_any_call_of_a_change_of_tags_changes_nothing_in_the_end() {
     for call in made..whole.account.calls() {
         // Nothing is new, and after a lost status nobody knows which tags were the provider's.
         for trouble in troubles().filter(|trouble| !trouble.loses_status && trouble.hidden.is_zero()) {
-            let mut world = World::built(&before);
+            let mut world = built.fork();
             world.set_spec(&after);
             rest_with(&mut world, &[(call, trouble)]);
             assert_eq!(ends(&world), expected, "call {call}, {trouble:?}");
@@ -233,13 +234,14 @@ fn resources_of_one_name_are_not_mixed_up_by_a_fault() {
 
 #[test]
 fn a_fault_at_any_call_of_deletion_leaves_nothing() {
-    let mut whole = World::built(SPEC);
-    let made = whole.account.calls();
+    let built = World::built(SPEC);
+    let made = built.account.calls();
+    let mut whole = built.fork();
     whole.delete();
     whole.rest();
     for call in made..whole.account.calls() {
         for trouble in troubles() {
-            let mut world = World::built(SPEC);
+            let mut world = built.fork();
             world.delete();
             rest_with(&mut world, &[(call, trouble)]);
             assert!(

@@ -162,6 +162,10 @@ impl World {
         let owner = read(
             "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, spec: {}}",
         );
+        Self::of(fake, cluster, Some(owner), FakeAccount::new())
+    }
+
+    fn of(fake: FakeKubernetes, cluster: AWSCluster, owner: Option<Cluster>, account: FakeAccount) -> Self {
         let stored = Arc::new(Stored {
             fake,
             cluster: Mutex::new(Some(cluster)),
@@ -169,7 +173,6 @@ impl World {
             others: Mutex::default(),
             writes: Mutex::default(),
         });
-        let account = FakeAccount::new();
         let context = ManagedContext {
             kubernetes: stored.clone(),
             clouds: Arc::new(account.clone()),
@@ -181,9 +184,17 @@ impl World {
             stored,
             account,
             context,
-            owner: Some(owner),
+            owner,
             events: vec![],
         }
+    }
+
+    /// Another world with the cluster and the account of this one, after a restart of the provider.
+    pub(super) fn fork(&self) -> Self {
+        let fake = FakeKubernetes::new(&Journal::default());
+        fake.advance(self.account.elapsed());
+        let cluster = self.cluster().expect("the AWSCluster exists");
+        Self::of(fake, cluster, self.owner.clone(), self.account.fork())
     }
 
     /// The stored AWSCluster; `None` once it is gone.
