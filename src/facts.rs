@@ -31,7 +31,7 @@ pub(crate) fn of_file(file: &Path) -> Result<Facts> {
 }
 
 /// The facts about a Cluster, as the management cluster has it.
-pub(crate) fn of_cluster(name: &str, flags: &live::ManagementFlags) -> Result<Facts> {
+pub(crate) fn of_cluster(name: &str, flags: &live::SourceFlags) -> Result<Facts> {
     runtime()?.block_on(async {
         let (described, kubernetes) = live::read(name, flags).await?;
         let pool = pool().await;
@@ -43,7 +43,7 @@ pub(crate) fn of_cluster(name: &str, flags: &live::ManagementFlags) -> Result<Fa
     })
 }
 
-fn runtime() -> Result<Runtime> {
+pub(crate) fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
@@ -88,7 +88,7 @@ async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
     clippy::print_stderr,
     reason = "progress is for people, and the report is for standard output"
 )]
-fn progress(doing: &str) {
+pub(crate) fn progress(doing: &str) {
     if std::io::stderr().is_terminal() {
         eprintln!("{doing}");
     }

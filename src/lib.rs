@@ -11,6 +11,7 @@ mod live;
 mod manager;
 mod markdown;
 mod objects;
+mod plan;
 mod preflight_rules;
 mod requirements;
 mod topology;
@@ -28,6 +29,8 @@ use tracing::{Level, enabled, error};
 
 /// Exit code: a check could not be done.
 const NOT_CHECKED: u8 = 2;
+/// Exit code: a plan could not be made.
+const NOT_PLANNED: u8 = 1;
 
 /// Cluster API infrastructure provider for AWS.
 #[derive(Debug, Parser)]
@@ -61,6 +64,8 @@ enum Command {
     Discover(discover::Flags),
     /// Print the minimal IAM policy of the controller or of the nodes as JSON.
     Iam(iam::Flags),
+    /// Print what the provider would do for a managed AWSCluster.
+    Plan(plan::Flags),
     /// Print the rules of `capa-rs check` as Markdown, or write them into a file.
     PreflightRules(preflight_rules::Flags),
     /// Print what has to be provided for a cluster on infrastructure that you bring, as a list or for Terraform.
@@ -76,13 +81,15 @@ enum Command {
 /// Runs a subcommand to its end.
 pub fn run(cli: Cli) -> ExitCode {
     install_cryptography();
+    let or_else = |ended: Result<ExitCode>, code: u8| {
+        ended.unwrap_or_else(|reason| {
+            report(&described(reason.as_ref()));
+            ExitCode::from(code)
+        })
+    };
     let ended = match cli.command {
-        Command::Check(flags) => {
-            return check::run(&flags).unwrap_or_else(|reason| {
-                report(&described(reason.as_ref()));
-                ExitCode::from(NOT_CHECKED)
-            });
-        }
+        Command::Check(flags) => return or_else(check::run(&flags), NOT_CHECKED),
+        Command::Plan(flags) => return or_else(plan::run(&flags), NOT_PLANNED),
         Command::Manager(flags) => manager::run_blocking(*flags),
         Command::Crds(flags) => crds::run(&flags),
         Command::Discover(flags) => discover::run(&flags),

@@ -17,7 +17,18 @@ use kube::{Api, Client, Config, discovery};
 use serde_json::Value;
 
 use crate::joined_network::joined;
-use crate::objects::{Described, Objects, SourcedCluster, machines_of, uses};
+use crate::objects::{Described, Objects, SourcedCluster, ensure_managed, machines_of, uses};
+
+/// Flags of commands that read a Cluster and the sources of its network from a management cluster.
+#[derive(Debug, Args)]
+pub(crate) struct SourceFlags {
+    #[command(flatten)]
+    management: ManagementFlags,
+
+    /// ServiceAccount of the manager as NAMESPACE/NAME, whose permissions are checked.
+    #[arg(long, value_name = "NAME", default_value = "capa-rs-system/capa-controller-manager")]
+    service_account: String,
+}
 
 /// Flags of commands that read from a management cluster, with the names of clusterctl's.
 #[derive(Debug, Args)]
@@ -33,18 +44,12 @@ pub(crate) struct ManagementFlags {
     /// Context of the kubeconfig. Default: its current context.
     #[arg(long, value_name = "CONTEXT")]
     kubeconfig_context: Option<String>,
-
-    /// ServiceAccount of the manager as NAMESPACE/NAME, whose permissions are checked.
-    #[arg(long, value_name = "NAME", default_value = "capa-rs-system/capa-controller-manager")]
-    service_account: String,
 }
 
 /// What describes the network of a Cluster, and what the API server says of its sources of networks.
-pub(crate) async fn read(name: &str, flags: &ManagementFlags) -> Result<(Described, KubernetesFacts)> {
-    let (client, namespace) = client(flags).await?;
-    let clusters: Api<Cluster> = Api::namespaced(client.clone(), &namespace);
-    let cluster = clusters.get_opt(name).await.context("the Cluster cannot be read")?;
-    let cluster = cluster.with_context(|| format!("there is no Cluster {name} in namespace {namespace}"))?;
+pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, KubernetesFacts)> {
+    let (client, namespace) = client(&flags.management).await?;
+    let cluster = cluster(&client, &namespace, name).await?;
     let machines = machines_of(&documents(&client, &namespace, &cluster).await?)?;
     let aws_cluster = aws_cluster(&client, &namespace, &cluster).await?;
     let unmanaged =
@@ -78,6 +83,22 @@ pub(crate) async fn read(name: &str, flags: &ManagementFlags) -> Result<(Describ
         Described::BySources(Box::new(SourcedCluster { cluster, demand }))
     };
     Ok((described, KubernetesFacts { sources }))
+}
+
+/// The AWSCluster of a Cluster, which is managed, and the Cluster.
+pub(crate) async fn read_managed(name: &str, flags: &ManagementFlags) -> Result<(AWSCluster, Cluster)> {
+    let (client, namespace) = client(flags).await?;
+    let cluster = cluster(&client, &namespace, name).await?;
+    let aws_cluster = aws_cluster(&client, &namespace, &cluster).await?;
+    let aws_cluster = aws_cluster.with_context(|| format!("Cluster {name} has no AWSCluster"))?;
+    ensure_managed(&aws_cluster)?;
+    Ok((aws_cluster, cluster))
+}
+
+async fn cluster(client: &Client, namespace: &str, name: &str) -> Result<Cluster> {
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), namespace);
+    let cluster = clusters.get_opt(name).await.context("the Cluster cannot be read")?;
+    cluster.with_context(|| format!("there is no Cluster {name} in namespace {namespace}"))
 }
 
 /// A client of the management cluster, and the namespace of the Cluster.

@@ -66,6 +66,15 @@ impl Described {
 
 /// Reads the objects of the only cluster in a YAML file, or on standard input for `-`.
 pub(crate) fn read(file: &Path) -> Result<Described> {
+    in_file(file, of_documents)
+}
+
+/// Reads the only AWSCluster in a YAML file, or on standard input for `-`, and its Cluster. It is managed.
+pub(crate) fn read_managed(file: &Path) -> Result<(AWSCluster, Cluster)> {
+    in_file(file, managed)
+}
+
+fn in_file<T>(file: &Path, read: fn(&[Value]) -> Result<T>) -> Result<T> {
     let text = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().lock().read_to_string(&mut text)?;
@@ -73,17 +82,16 @@ pub(crate) fn read(file: &Path) -> Result<Described> {
     } else {
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?
     };
-    parse(&text).with_context(|| format!("cannot use {}", file.display()))
+    let read = documents(&text).and_then(|documents| read(&documents));
+    read.with_context(|| format!("cannot use {}", file.display()))
 }
 
-/// The objects of the only cluster in a text of YAML documents.
-pub(crate) fn parse(text: &str) -> Result<Described> {
+fn documents(text: &str) -> Result<Vec<Value>> {
     ensure!(
         !text.contains("${"),
         "the text has variables such as ${{CLUSTER_NAME}}: replace them with `clusterctl generate yaml --from FILE`"
     );
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("the text is no YAML")?;
-    of_documents(&documents)
+    serde_saphyr::from_multiple(text).context("the text is no YAML")
 }
 
 /// The objects of the only cluster among documents.
@@ -97,17 +105,45 @@ fn of_documents(documents: &[Value]) -> Result<Described> {
         "AWSCluster {} is not unmanaged: set spec.unmanaged: true for infrastructure that you bring",
         aws_cluster.name_any()
     );
+    Ok(Described::ByAWSCluster(Box::new(Objects {
+        cluster: owner(documents, &aws_cluster)?,
+        aws_cluster,
+        machines: machines_of(documents)?,
+    })))
+}
+
+/// The only AWSCluster among documents, which is managed, and its Cluster.
+fn managed(documents: &[Value]) -> Result<(AWSCluster, Cluster)> {
+    let Some(mut aws_cluster) = only::<AWSCluster>(documents, meta::GROUP, "AWSCluster")? else {
+        bail!("no AWSCluster among the {} objects", documents.len());
+    };
+    ensure_managed(&aws_cluster)?;
+    // The API server would do so.
+    let namespace = &mut aws_cluster.metadata.namespace;
+    namespace.get_or_insert_with(|| "default".to_owned());
+    let owner = owner(documents, &aws_cluster)?;
+    Ok((aws_cluster, owner))
+}
+
+/// Whether the provider creates the infrastructure of an AWSCluster.
+pub(crate) fn ensure_managed(cluster: &AWSCluster) -> Result<()> {
+    ensure!(
+        !cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata),
+        "AWSCluster {} is on infrastructure that you bring, for which the provider makes nothing: `capa-rs check` finds what \
+         is wrong with it",
+        cluster.name_any()
+    );
+    Ok(())
+}
+
+/// The Cluster of an AWSCluster among documents, or else one of its name.
+fn owner(documents: &[Value], aws_cluster: &AWSCluster) -> Result<Cluster> {
     let owners: Vec<Cluster> = all(documents, meta::CORE_GROUP, "Cluster")?;
     let owner = owners.into_iter().find(|cluster| {
         let reference = cluster.spec.infrastructure_ref.as_ref();
         reference.is_some_and(|reference| reference.kind == "AWSCluster" && reference.name == aws_cluster.name_any())
     });
-    let cluster = owner.unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default()));
-    Ok(Described::ByAWSCluster(Box::new(Objects {
-        aws_cluster,
-        cluster,
-        machines: machines_of(documents)?,
-    })))
+    Ok(owner.unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default())))
 }
 
 /// A Cluster whose machines read their network from objects among the documents, or have it in their spec.
@@ -235,6 +271,10 @@ pub(crate) fn uses(document: &Value, template: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Described> {
+        of_documents(&documents(text)?)
+    }
 
     const CLUSTER: &str = "
 apiVersion: infrastructure.cluster.x-k8s.io/v1beta2

@@ -30,7 +30,7 @@ pub(crate) struct Flags {
     facts: Option<PathBuf>,
 
     #[command(flatten)]
-    live: live::ManagementFlags,
+    live: live::SourceFlags,
 
     /// Format of the picture.
     #[arg(short, long, value_enum, default_value_t = Format::Mermaid)]

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Observed, Scope};
+use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, ManagedLook, Observed, Scope};
 use capa_cloud::session::{SessionDriver, confirmed_account};
 use capa_cloud::{CloudError, elb};
 use futures::FutureExt;
@@ -68,7 +68,7 @@ impl ManagedSession {
 }
 
 #[async_trait]
-impl ManagedCloud for ManagedSession {
+impl ManagedLook for ManagedSession {
     async fn account_id(&self) -> Result<String, CloudError> {
         let (account, replacements) = confirmed_account(&self.session).await?;
         *self.confirmed_at.lock() = Some(replacements);
@@ -91,7 +91,10 @@ impl ManagedCloud for ManagedSession {
         let found = tokio::time::timeout(RESOLVER_TIMEOUT, lookup).await;
         found.is_ok_and(|found| found.is_ok_and(|mut addresses| addresses.next().is_some()))
     }
+}
 
+#[async_trait]
+impl ManagedCloud for ManagedSession {
     /// Only the leader makes the call. Calls that differ wait for turns of their own.
     async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
         self.check_credentials(call.action())?;

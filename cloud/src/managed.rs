@@ -53,7 +53,10 @@ impl Observed {
 
 /// A call that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources that
 /// do not exist yet, and a call that is made names ids only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Serialised, it is an object with the action as its only key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Call<I> {
     /// A call of EC2.
     Ec2(ec2::Call<I>),
@@ -118,10 +121,9 @@ calls_of!(
     classic_load_balancer ClassicLoadBalancer, tag Tag
 );
 
-/// One account and region as a managed cluster uses it. Whoever holds it may write; the reconciler of unmanaged
-/// clusters has [`crate::ClusterCloud`].
+/// What AWS shows of managed clusters in one account and region.
 #[async_trait]
-pub trait ManagedCloud: Send + Sync {
+pub trait ManagedLook: Send + Sync {
     /// The account that the credentials belong to.
     async fn account_id(&self) -> Result<String, CloudError>;
     /// The names of the availability zones that the account can use without opting in, sorted.
@@ -133,6 +135,12 @@ pub trait ManagedCloud: Send + Sync {
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError>;
     /// Whether the resolver of the provider's machine knows the host name.
     async fn resolves(&self, host: &str) -> bool;
+}
+
+/// One account and region as a managed cluster uses it. Whoever holds it may write; the reconciler of unmanaged
+/// clusters has [`crate::ClusterCloud`].
+#[async_trait]
+pub trait ManagedCloud: ManagedLook {
     /// Makes one call.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedClouds, Observed, Scope};
+use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedClouds, ManagedLook, Observed, Scope};
 use capa_cloud::{CloudError, ResolvedIdentity};
 
 use crate::account::{FakeAccount, State};
@@ -24,7 +24,7 @@ impl FakeAccount {
 }
 
 #[async_trait]
-impl ManagedCloud for FakeAccount {
+impl ManagedLook for FakeAccount {
     async fn account_id(&self) -> Result<String, CloudError> {
         self.read(|state| Ok(state.ec2.account_id())).await
     }
@@ -40,7 +40,10 @@ impl ManagedCloud for FakeAccount {
     async fn resolves(&self, _host: &str) -> bool {
         self.read(|state| !state.ec2.behaviour.unresolved).await
     }
+}
 
+#[async_trait]
+impl ManagedCloud for FakeAccount {
     async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
         let answered = self.state.lock().call(call);
         match answered {

@@ -67,7 +67,7 @@ struct ClusterFlags {
     name: Option<String>,
 
     #[command(flatten)]
-    live: live::ManagementFlags,
+    live: live::SourceFlags,
 
     #[command(flatten)]
     output: OutputFlags,

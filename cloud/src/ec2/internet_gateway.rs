@@ -19,7 +19,8 @@ pub struct InternetGateway {
 }
 
 /// A call about an internet gateway; each variant is an action of EC2.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateInternetGateway { tags: Tags },

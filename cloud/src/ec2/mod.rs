@@ -23,7 +23,8 @@ use crate::resource::{Effect, Repeat, Seen};
 
 /// A call of EC2 that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources
 /// that do not exist yet, and a call that is made names ids only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Call<I> {
     /// A call about a VPC.
     Vpc(vpc::Call<I>),

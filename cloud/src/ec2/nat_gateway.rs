@@ -47,7 +47,8 @@ pub enum NatGatewayState {
 }
 
 /// A call about a NAT gateway or its Elastic IP; each variant is an action of EC2.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     AllocateAddress {

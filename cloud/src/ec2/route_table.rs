@@ -64,7 +64,7 @@ pub struct Route {
 }
 
 /// What a route of a managed cluster sends traffic to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum RouteTarget<I> {
     /// An internet gateway.
     InternetGateway(I),
@@ -73,7 +73,8 @@ pub enum RouteTarget<I> {
 }
 
 /// A call about a route table; each variant is an action of EC2.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateRouteTable {

@@ -29,7 +29,7 @@ pub struct Subnet {
 }
 
 /// An attribute of a subnet with its new value. AWS changes one in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Attribute {
     /// Whether instances get a public IPv4 address.
     MapPublicIpOnLaunch(bool),
@@ -38,7 +38,8 @@ pub enum Attribute {
 }
 
 /// A call about a subnet; each variant is an action of EC2.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateSubnet {

@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 
 use capa_api::common::Tags;
+use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
 /// A call about the tags of a resource; each variant is an action of EC2.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateTags { resource: I, tags: Tags },

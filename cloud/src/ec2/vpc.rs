@@ -31,7 +31,7 @@ pub struct VpcDns {
 }
 
 /// An attribute of a VPC that is switched on. AWS changes one in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum DnsAttribute {
     /// `enableDnsSupport`.
     Support,
@@ -40,7 +40,8 @@ pub enum DnsAttribute {
 }
 
 /// A call about a VPC; each variant is an action of EC2.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateVpc { cidr_block: String, tags: Tags },

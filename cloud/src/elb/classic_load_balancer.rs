@@ -99,7 +99,8 @@ impl fmt::Display for ClassicAttributes {
 }
 
 /// A call about a Classic Load Balancer; each variant is an action of Elastic Load Balancing.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateLoadBalancer {

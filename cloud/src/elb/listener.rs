@@ -25,7 +25,8 @@ pub struct Listener {
 }
 
 /// A call about a listener; each variant is an action of Elastic Load Balancing.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateListener {

@@ -49,7 +49,8 @@ pub enum LoadBalancerState {
 }
 
 /// A call about a load balancer; each variant is an action of Elastic Load Balancing.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateLoadBalancer {

@@ -18,7 +18,8 @@ use crate::resource::{Effect, Seen};
 
 /// A call of Elastic Load Balancing that changes a resource of a managed cluster. A second call never makes a second
 /// resource: names of load balancers and target groups are unique in a region, and ports in a load balancer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Call<I> {
     /// A call about a load balancer.
     LoadBalancer(load_balancer::Call<I>),

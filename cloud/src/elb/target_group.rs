@@ -67,7 +67,8 @@ impl fmt::Display for HealthCheck {
 }
 
 /// A call about a target group; each variant is an action of Elastic Load Balancing.
-#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
     CreateTargetGroup {

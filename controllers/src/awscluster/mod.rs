@@ -39,7 +39,7 @@ pub use check_times::CheckTimes;
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
 pub use demand::{demand, demand_of_network, resolved_network};
 pub use lookup_cache::LookupCache;
-pub use managed::{KnownDetails, ManagedContext};
+pub use managed::{KnownDetails, ManagedContext, PlanFacts, Preview, preview};
 pub use warning_dedup::WarningDedup;
 
 use crate::kubernetes_api::ClusterKubernetes;

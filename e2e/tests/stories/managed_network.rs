@@ -9,6 +9,7 @@ use capa_e2e::aws_proxy::Fault;
 use capa_e2e::eventually;
 use serde_json::json;
 
+use super::preflight::provider;
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story};
 
 const ANYWHERE: &str = "0.0.0.0/0";
@@ -75,6 +76,30 @@ async fn tags_follow(s: &Scenario, vpc: &str, arn: &str, team: &str, stage: Opti
     .await
 }
 
+/// The exit code of `capa-rs plan` for an AWSCluster in a file, and what it prints.
+fn plan_of_file(s: &Scenario, cluster: &str, more: &[&str]) -> anyhow::Result<(i32, String)> {
+    let namespace = format!("{{name: dev, namespace: {}}}", s.namespace());
+    let arguments = [&["plan", "--file", "-"], more].concat();
+    provider(s, &arguments, &cluster.replace("{name: dev}", &namespace), None)
+}
+
+/// A plan for what exists is empty, with the objects of the management cluster and without, and one for a changed spec is
+/// not.
+fn is_planned(s: &Scenario) -> anyhow::Result<()> {
+    let arguments = ["plan", "cluster", "dev", "--namespace", s.namespace()];
+    let (code, said) = provider(s, &arguments, "", None)?;
+    ensure!(code == 0 && said.contains("No changes"), "{code}: {said}");
+    let directory = tempfile::tempdir()?;
+    let facts = directory.path().join("facts.json");
+    let facts = facts.to_str().context("a path")?;
+    let (code, said) = plan_of_file(s, &managed(), &["--save-facts", facts])?;
+    ensure!(code == 0 && said.contains("No changes"), "{code}: {said}");
+    let changed = managed().replace("[{port: 9345}]", "[{port: 9345}, {port: 9346}]");
+    let (code, said) = plan_of_file(s, &changed, &["--facts", facts])?;
+    ensure!(code == 2 && said.contains("CreateTargetGroup"), "{code}: {said}");
+    Ok(())
+}
+
 async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
     for condition in [
         "VpcReady",
@@ -96,6 +121,11 @@ async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
 fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow::Result<()> {
     story("managed-network", async |s| {
         let before = s.user.dump().await?;
+        let (code, said) = plan_of_file(s, &managed(), &[])?;
+        ensure!(
+            code == 2 && said.contains("CreateVpc cidrBlock: 10.0.0.0/16"),
+            "{code}: {said}"
+        );
         let lost = s.aws().fault(Fault::on("CreateVpc").dropped_after_effect());
         s.owned("dev", &managed()).await?;
         eventually(WITHIN, "the VPC of the lost answer", async || {
@@ -116,6 +146,7 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
             fault.lift();
         }
         s.infrastructure_provisioned("dev").await?;
+        is_planned(s)?;
         let [vpc] = &vpcs(s).await?[..] else {
             anyhow::bail!("more than one VPC")
         };

@@ -67,7 +67,7 @@ fn check(s: &Scenario, objects: &str, access_key_id: Option<&str>) -> anyhow::Re
 }
 
 /// Runs the provider's program with the credentials of the story, and gives its exit code and what it prints.
-fn provider(
+pub(super) fn provider(
     s: &Scenario,
     arguments: &[&str],
     input: &str,

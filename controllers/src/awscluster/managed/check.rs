@@ -7,7 +7,7 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::CloudError;
-use capa_cloud::managed::ManagedCloud;
+use capa_cloud::managed::{ManagedCloud, ManagedLook};
 use capa_runtime::reconcile::Next;
 
 use super::ManagedContext;
@@ -27,7 +27,6 @@ pub(super) struct Checked {
     /// Name of the Cluster.
     pub(super) name: String,
     pub(super) region: String,
-    pub(super) cloud: Arc<dyn ManagedCloud>,
     pub(super) account_id: String,
     /// The zones of the region, where they are needed.
     pub(super) zones: Vec<String>,
@@ -41,7 +40,7 @@ pub(super) async fn check(
     cluster: &AWSCluster,
     owner: Option<&Cluster>,
     context: &ManagedContext,
-) -> Result<Checked, Stopped> {
+) -> Result<(Checked, Arc<dyn ManagedCloud>), Stopped> {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
     let has_resources = cluster
         .status
@@ -71,22 +70,45 @@ pub(super) async fn check(
         let next = Next::Requeue(context.timing.resolve_retry_cap);
         return Err((ready(Reason::Conflict, message), next));
     }
-    let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
-    let is_brought = brought::vpc(&cluster.spec, &recorded).is_some();
-    let zones = if is_deleted || has_zones || is_brought {
-        vec![]
-    } else {
-        let zones = cloud.zones().await;
-        zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?
-    };
-    Ok(Checked {
+    let checked = Checked {
         name: name.to_owned(),
         region: region.to_owned(),
-        cloud,
+        zones: zones(cluster, cloud.as_ref()).await?,
         account_id,
-        zones,
         api_server_port: api_server_port(owner),
+    };
+    Ok((checked, cloud))
+}
+
+/// The same for somebody who only wants to know, whatever else is in the management cluster.
+pub(super) async fn check_alone(
+    cluster: &AWSCluster,
+    owner: &Cluster,
+    cloud: &dyn ManagedLook,
+) -> Result<Checked, Stopped> {
+    let stopped = |(reason, message)| (vec![ConditionType::Ready.is_false(reason, message)], Next::AwaitChange);
+    if let Some(message) = later::not_offered(&cluster.spec, &decided::recorded(cluster)) {
+        return Err(stopped((Reason::NotManagedYet, message)));
+    }
+    Ok(Checked {
+        name: owner.metadata.name.clone().unwrap_or_default(),
+        region: region(cluster).map_err(stopped)?.to_owned(),
+        account_id: account(cluster, cloud).await?,
+        zones: zones(cluster, cloud).await?,
+        api_server_port: api_server_port(Some(owner)),
     })
+}
+
+/// The zones of the region, where they are needed.
+async fn zones(cluster: &AWSCluster, cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
+    let is_brought = brought::vpc(&cluster.spec, &decided::recorded(cluster)).is_some();
+    if is_deleted || has_zones || is_brought {
+        return Ok(vec![]);
+    }
+    let zones = cloud.zones().await;
+    zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))
 }
 
 /// Port of the API server.
@@ -152,7 +174,7 @@ async fn session(
 
 /// The account of the credentials, which is that of the first pass: with another account, everything would look
 /// deleted.
-async fn account(cluster: &AWSCluster, cloud: &dyn ManagedCloud) -> Result<String, Stopped> {
+async fn account(cluster: &AWSCluster, cloud: &dyn ManagedLook) -> Result<String, Stopped> {
     let account_id = cloud
         .account_id()
         .await

@@ -22,6 +22,7 @@ mod layout;
 mod ledger;
 mod listener;
 mod load_balancer;
+mod look;
 mod names;
 mod namesakes;
 mod nat_gateway;
@@ -30,6 +31,7 @@ mod pass;
 mod plan;
 mod planner;
 mod planners;
+mod preview;
 mod problem;
 mod reference;
 mod route_table;
@@ -50,16 +52,19 @@ use capa_api::cluster::{AWSCluster, ControlPlaneEndpoint};
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
-use capa_cloud::managed::{Details, ManagedClouds, Observed, Scope, Seen};
+use capa_cloud::managed::{ManagedCloud, ManagedClouds, Seen};
 use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::{Outcome, ReconcileError};
+use jiff::Timestamp;
 
 use self::check::{Checked, Stopped, check, unanswered};
-use self::inputs::{Inputs, Known};
+use self::inputs::Inputs;
 pub use self::known_details::KnownDetails;
 use self::ledger::Ledger;
+use self::look::{Looked, Subject};
 use self::pass::Wave;
 use self::plan::{Plan, Scene};
+pub use self::preview::{PlanFacts, Preview, preview};
 use self::status::Summary;
 use self::taken::Taken;
 use crate::kubernetes_api::ClusterKubernetes;
@@ -89,13 +94,14 @@ pub(super) async fn reconcile(
     if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
         return Ok(Outcome::done(cluster).because("the AWSCluster is being deleted, and nothing was made for it"));
     }
-    let checked = match check(&cluster, owner, context).await {
+    let (checked, cloud) = match check(&cluster, owner, context).await {
         Ok(checked) => checked,
         Err(stopped) => return Ok(stop(cluster, stopped, context)),
     };
     let pass = Pass {
         context,
         checked,
+        cloud,
         owner,
         is_deleted,
     };
@@ -108,56 +114,38 @@ fn stop(cluster: AWSCluster, (updates, next): Stopped, context: &ManagedContext)
     super::outcome(cluster, status).with_next(next)
 }
 
-/// A look, and what is to be done after it.
-struct Looked {
-    seen: Observed,
-    inputs: Inputs,
-    /// The ledger, compared with the look.
-    ledger: Ledger,
-    plan: Plan,
-}
-
 /// A pass that looks at AWS.
 struct Pass<'a> {
     context: &'a ManagedContext,
     checked: Checked,
+    cloud: Arc<dyn ManagedCloud>,
     owner: Option<&'a Cluster>,
     is_deleted: bool,
 }
 
 impl Pass<'_> {
     async fn run(&self, cluster: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
-        let before = cluster.status.clone().unwrap_or_default();
         let now = self.context.kubernetes.now();
-        let recorded = decided::recorded(&cluster);
-        let mut in_status = Ledger::read(&recorded, self.context.timing.unseen_age, now);
-        // Whoever has the finalizer has been called for, so that an empty ledger means a lost status.
-        let is_lost = before.resources.is_empty() && meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
-        if is_lost {
-            pass::suspect_everything(&self.inputs(&cluster, &Observed::default()), &mut in_status, now);
-            if self.is_deleted {
-                // Nobody asks for the zones of a deleted cluster, so that not all that it had is known by name.
-                pass::suspect_each_kind(&mut in_status, now);
-            }
-        }
-        let looked = match self.look(&cluster, &in_status).await {
+        let subject = Subject {
+            cluster: &cluster,
+            checked: &self.checked,
+            cloud: self.cloud.as_ref(),
+        };
+        let is_lost = subject.has_lost_status();
+        let mut looked = match self.look(&subject, now).await {
             Ok(looked) => looked,
             Err(error) => {
                 let stopped = unanswered(ConditionType::IdentityReady, &error);
                 return Ok(stop(cluster, stopped, self.context));
             }
         };
-        let Looked {
-            seen,
-            inputs,
-            mut ledger,
-            plan,
-        } = looked;
-        if self.is_deleted && !is_lost && is_over(&self.scene(&inputs, &seen, &ledger), &plan) {
+        let plan = std::mem::take(&mut looked.plan);
+        if self.is_deleted && !is_lost && is_over(&looked.scene(), &plan) {
             let cluster = self.context.kubernetes.remove_finalizer(&cluster).await?;
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
         }
-        let wave = Wave::of(&plan, &ledger);
+        let ledger = &mut looked.ledger;
+        let wave = Wave::of(&plan, ledger);
         let mut cluster = cluster;
         let has_anything = !ledger.is_empty() || !wave.is_empty();
         if has_anything && !self.is_deleted {
@@ -165,74 +153,50 @@ impl Pass<'_> {
         }
         let (mut taken, mut events) = (vec![], vec![]);
         if !wave.is_empty() {
-            if wave.open(&inputs, &mut ledger, self.context.kubernetes.now()) {
-                cluster = self.record(cluster, &inputs, &ledger).await?;
+            if wave.open(&looked.inputs, ledger, self.context.kubernetes.now()) {
+                cluster = self.record(cluster, &looked.inputs, ledger).await?;
             }
-            let cloud = self.checked.cloud.as_ref();
-            (taken, events) = wave.take(cloud, &mut ledger, status::in_use(&cluster, now)).await;
+            let cloud = self.cloud.as_ref();
+            (taken, events) = wave.take(cloud, ledger, status::in_use(&cluster, now)).await;
             for taken in taken.iter().filter(|taken| taken.is_unanswered()) {
                 ledger.is_unanswered(&taken.target, self.context.kubernetes.now());
             }
         }
-        let scene = self.scene(&inputs, &seen, &ledger);
-        let outcome = self.publish(cluster, &scene, plan, &taken).await?;
+        let outcome = self.publish(cluster, &looked.scene(), plan, &taken).await?;
         Ok(outcome.with_events(events))
     }
 
     /// A look at the cluster. Where it was at rest, the look asks for the lists of AWS only. What is planned from such a look
     /// is planned again from a complete one.
-    async fn look(&self, cluster: &AWSCluster, recorded: &Ledger) -> Result<Looked, CloudError> {
+    async fn look(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Looked, CloudError> {
         let known = &self.context.known_details;
-        let details = known.get(cluster, recorded.now(), self.context.timing.managed_details);
+        let timing = &self.context.timing;
+        let recorded = subject.recorded(timing.unseen_age, now);
+        let details = known.get(subject.cluster, now, timing.managed_details);
         // What has no endpoint yet, and what has lost its status, is looked at as if for the first time.
-        let is_settled = !self.is_deleted
-            && !recorded.may_hide_anything()
-            && cluster.status.as_ref().is_some_and(AWSClusterStatus::provisioned);
+        let status = subject.cluster.status.as_ref();
+        let is_settled =
+            !self.is_deleted && !recorded.may_hide_anything() && status.is_some_and(AWSClusterStatus::provisioned);
         if let Some(details) = details.filter(|_| is_settled) {
-            let looked = self.look_once(cluster, recorded.clone(), Some(details)).await?;
+            let looked = subject.look(recorded.clone(), Some(details)).await?;
             if looked.plan.is_empty() {
                 return Ok(looked);
             }
         }
-        let looked = self.look_once(cluster, recorded.clone(), None).await?;
+        let looked = subject.look(recorded, None).await?;
         if self.is_at_rest(&looked) {
-            known.insert(cluster, recorded.now(), looked.seen.details());
+            known.insert(subject.cluster, now, looked.seen.details());
         } else {
-            known.remove(cluster.metadata.uid.as_deref().unwrap_or_default());
+            known.remove(subject.cluster.metadata.uid.as_deref().unwrap_or_default());
         }
         Ok(looked)
     }
 
-    async fn look_once(
-        &self,
-        cluster: &AWSCluster,
-        mut ledger: Ledger,
-        details: Option<Arc<Details>>,
-    ) -> Result<Looked, CloudError> {
-        let cloud = self.checked.cloud.as_ref();
-        let inputs = self.inputs(cluster, &Observed::default());
-        let scope = Scope {
-            known: details,
-            ..pass::scope(&inputs, &ledger, self.is_deleted)
-        };
-        let seen = cloud.observe(&scope).await?;
-        let inputs = self.inputs(cluster, &seen);
-        planners::settle(&inputs, &seen, &mut ledger);
-        let plan = planners::plan(&self.scene(&inputs, &seen, &ledger));
-        Ok(Looked {
-            seen,
-            inputs,
-            ledger,
-            plan,
-        })
-    }
-
     /// Whether AWS shows everything, and as the spec asks for it.
     fn is_at_rest(&self, looked: &Looked) -> bool {
-        let scene = self.scene(&looked.inputs, &looked.seen, &looked.ledger);
         let shows_addresses = !matches!(looked.seen.ec2.addresses, Seen::Failed(_));
         let shows_everything =
-            shows_addresses && !looked.ledger.may_hide_anything() && !planners::is_incomplete(&scene);
+            shows_addresses && !looked.ledger.may_hide_anything() && !planners::is_incomplete(&looked.scene());
         !self.is_deleted && looked.plan.is_empty() && shows_everything
     }
 
@@ -267,37 +231,6 @@ impl Pass<'_> {
         Ok(super::outcome(cluster, status).with_next(next))
     }
 
-    fn inputs(&self, cluster: &AWSCluster, seen: &Observed) -> Inputs {
-        let zones = cluster.status.as_ref().map(|status| status.zones.as_slice());
-        let recorded = decided::recorded(cluster);
-        // Every VPC has a main table, without which nobody knows the routes.
-        let tables = seen
-            .ec2
-            .route_tables
-            .got()
-            .filter(|tables| tables.iter().any(|table| table.is_main));
-        let known = Known {
-            zones: &self.checked.zones,
-            recorded_zones: zones.unwrap_or_default(),
-            subnets: seen.ec2.subnets.got().map(Vec::as_slice),
-            route_tables: tables.map(Vec::as_slice),
-            security_groups: seen.ec2.security_groups.got().map(Vec::as_slice),
-            recorded: &recorded,
-            has_begun: decided::has_begun(cluster),
-            api_server_port: self.checked.api_server_port,
-        };
-        Inputs::of(cluster, &self.checked.name, &known)
-    }
-
-    fn scene<'a>(&self, inputs: &'a Inputs, seen: &'a Observed, ledger: &'a Ledger) -> Scene<'a> {
-        Scene {
-            inputs,
-            seen,
-            ledger,
-            is_deleted: self.is_deleted,
-        }
-    }
-
     /// The address of the load balancer becomes the endpoint of the cluster once it takes connections, and never
     /// another one after that: nodes and kubeconfigs have it.
     async fn publish_endpoint(
@@ -318,7 +251,7 @@ impl Pass<'_> {
             return Ok(cluster);
         };
         let host = address.host;
-        if address.has_to_resolve && !self.checked.cloud.resolves(host).await {
+        if address.has_to_resolve && !self.cloud.resolves(host).await {
             let message = format!(
                 "the name {host} does not resolve yet where the manager runs; if it never will, set \
                  controlPlaneLoadBalancer.dnsResolutionCheck: None"

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
 use strum::{Display, EnumIter, EnumString, IntoStaticStr};
 
 /// A kind of resource, or of a part of a resource that has steps of its own.
@@ -175,6 +176,22 @@ pub(crate) enum Id {
     Known(String),
     /// The id that the ledger has, or will have.
     Of(Ref),
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(id) => formatter.write_str(id),
+            Self::Of(reference) => reference.fmt(formatter),
+        }
+    }
+}
+
+/// The text, for people who read a plan.
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl From<&Ref> for Id {

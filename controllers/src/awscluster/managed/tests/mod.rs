@@ -13,6 +13,7 @@ mod ingress;
 mod load_balancer_changes;
 mod load_balancers;
 mod nat_gateways;
+mod preview;
 mod properties;
 mod route_tables;
 mod security_groups;

@@ -15,6 +15,7 @@ use capa_api::conditions::{ConditionType, find};
 use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::Timing;
+use capa_cloud::managed::ManagedLook;
 use capa_fake_aws::FakeAccount;
 use capa_runtime::reconcile::{EventDraft, Next};
 use jiff::Timestamp;
@@ -23,7 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
-use super::super::{KnownDetails, ManagedContext, reconcile};
+use super::super::{KnownDetails, ManagedContext, PlanFacts, Preview, preview, reconcile};
 use crate::kubernetes_api::{ClusterKubernetes, Identity, Kubernetes, KubernetesError};
 use crate::machine_networks::MachineNetworks;
 use crate::testing::{FakeKubernetes, Journal, read};
@@ -286,6 +287,19 @@ impl World {
             stored.ok()?;
         }
         Some(outcome.next)
+    }
+
+    /// What the provider would do next.
+    pub(super) fn preview(&self) -> Result<(Preview, PlanFacts), String> {
+        self.preview_with(&self.account)
+    }
+
+    /// What the provider would do next if it saw this.
+    pub(super) fn preview_with(&self, cloud: &dyn ManagedLook) -> Result<(Preview, PlanFacts), String> {
+        let cluster = self.cluster().expect("the AWSCluster exists");
+        let owner = self.owner.as_ref().expect("the Cluster exists");
+        let preview = pin!(preview(&cluster, owner, cloud, self.stored.now()));
+        poll(preview).expect("no process has ended")
     }
 
     /// Passes until nothing is left to do, or the AWSCluster is gone. Returns how many there were. `each` is called

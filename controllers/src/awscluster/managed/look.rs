@@ -1,0 +1,113 @@
+//! A look at the AWS side of a managed cluster, and what is to be done after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capa_api::cluster::AWSCluster;
+use capa_api::meta;
+use capa_cloud::CloudError;
+use capa_cloud::managed::{Details, ManagedLook, Observed, Scope};
+use jiff::Timestamp;
+
+use super::check::Checked;
+use super::inputs::{Inputs, Known};
+use super::ledger::Ledger;
+use super::plan::{Plan, Scene};
+use super::{decided, pass, planners};
+
+/// A cluster with what is known of it before a look.
+pub(super) struct Subject<'a> {
+    pub(super) cluster: &'a AWSCluster,
+    pub(super) checked: &'a Checked,
+    pub(super) cloud: &'a dyn ManagedLook,
+}
+
+/// What a look shows, and what is to be done after it.
+pub(super) struct Looked {
+    pub(super) seen: Observed,
+    pub(super) inputs: Inputs,
+    /// The ledger, compared with the look.
+    pub(super) ledger: Ledger,
+    pub(super) plan: Plan,
+    is_deleted: bool,
+}
+
+impl Subject<'_> {
+    pub(super) fn is_deleted(&self) -> bool {
+        self.cluster.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether the status is lost: whoever has the finalizer has been called for.
+    pub(super) fn has_lost_status(&self) -> bool {
+        let mut resources = self.cluster.status.iter().flat_map(|status| &status.resources);
+        resources.next().is_none() && meta::has_finalizer(&self.cluster.metadata, meta::CLUSTER_FINALIZER)
+    }
+
+    /// What the status records. After a loss of the status, everything may be there.
+    pub(super) fn recorded(&self, unseen_age: Duration, now: Timestamp) -> Ledger {
+        let mut ledger = Ledger::read(&decided::recorded(self.cluster), unseen_age, now);
+        if self.has_lost_status() {
+            pass::suspect_everything(&self.inputs(&Observed::default()), &mut ledger, now);
+            if self.is_deleted() {
+                // Nobody asks for the zones of a deleted cluster, so that not all that it had is known by name.
+                pass::suspect_each_kind(&mut ledger, now);
+            }
+        }
+        ledger
+    }
+
+    /// Looks, and plans. `known` is what the look does not ask for.
+    pub(super) async fn look(&self, mut ledger: Ledger, known: Option<Arc<Details>>) -> Result<Looked, CloudError> {
+        let inputs = self.inputs(&Observed::default());
+        let scope = Scope {
+            known,
+            ..pass::scope(&inputs, &ledger, self.is_deleted())
+        };
+        let seen = self.cloud.observe(&scope).await?;
+        let inputs = self.inputs(&seen);
+        planners::settle(&inputs, &seen, &mut ledger);
+        let mut looked = Looked {
+            seen,
+            inputs,
+            ledger,
+            plan: Plan::default(),
+            is_deleted: self.is_deleted(),
+        };
+        looked.plan = planners::plan(&looked.scene());
+        Ok(looked)
+    }
+
+    /// What the spec asks for, as far as a look shows what that depends on.
+    fn inputs(&self, seen: &Observed) -> Inputs {
+        let zones = self.cluster.status.as_ref().map(|status| status.zones.as_slice());
+        let recorded = decided::recorded(self.cluster);
+        // Every VPC has a main table, without which nobody knows the routes.
+        let tables = seen
+            .ec2
+            .route_tables
+            .got()
+            .filter(|tables| tables.iter().any(|table| table.is_main));
+        let known = Known {
+            zones: &self.checked.zones,
+            recorded_zones: zones.unwrap_or_default(),
+            subnets: seen.ec2.subnets.got().map(Vec::as_slice),
+            route_tables: tables.map(Vec::as_slice),
+            security_groups: seen.ec2.security_groups.got().map(Vec::as_slice),
+            recorded: &recorded,
+            has_begun: decided::has_begun(self.cluster),
+            api_server_port: self.checked.api_server_port,
+        };
+        Inputs::of(self.cluster, &self.checked.name, &known)
+    }
+}
+
+impl Looked {
+    pub(super) fn scene(&self) -> Scene<'_> {
+        Scene {
+            inputs: &self.inputs,
+            seen: &self.seen,
+            ledger: &self.ledger,
+            is_deleted: self.is_deleted,
+        }
+    }
+}
