@@ -1,12 +1,20 @@
 //! Access to AWS for commands that run without a management cluster.
 
+use std::sync::Arc;
+
 use capa_aws::{Options, SessionPool};
+use capa_cloud::managed::{ManagedClouds as _, ManagedLook};
 use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use prometheus_client::registry::Registry;
 
 /// Sessions with the credentials of the environment, as the AWS CLI finds them.
 pub(crate) async fn pool() -> SessionPool {
     SessionPool::new(Options::default(), &mut Registry::default()).await
+}
+
+/// What AWS shows of managed clusters in a region with these credentials.
+pub(crate) async fn managed_look(region: &str) -> Arc<dyn ManagedLook> {
+    pool().await.managed(&identity(), region)
 }
 
 /// The identity of these credentials.

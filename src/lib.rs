@@ -20,16 +20,16 @@ mod version;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::bail;
 use capa_aws::AccessKey;
 use capa_runtime::errors::described;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, enabled, error};
 
-/// Exit code: a check could not be done.
+/// Exit code: a check could not be done, or the command line is wrong.
 const NOT_CHECKED: u8 = 2;
-/// Exit code: a plan could not be made.
+/// Exit code: there is no plan, or only what a person has to mend.
 const NOT_PLANNED: u8 = 1;
 
 /// Cluster API infrastructure provider for AWS.
@@ -41,9 +41,24 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// The command line of this process. The error is the exit code of one that is wrong or asks for help, which is told.
+    pub fn from_arguments() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            // Nobody is left to tell of a terminal that cannot be written to.
+            let _ = error.print();
+            // 2 has a meaning for a plan.
+            let is_plan = std::env::args().nth(1).is_some_and(|command| command == "plan");
+            match error.exit_code() {
+                0 => ExitCode::SUCCESS,
+                _ if is_plan => ExitCode::from(NOT_PLANNED),
+                _ => ExitCode::from(NOT_CHECKED),
+            }
+        })
+    }
+
     /// Runs `capa-rs manager` inside another program, such as a test: until `stop`, and with `controller_key` in place
     /// of the credentials that the SDK would find. Any other subcommand is an error.
-    pub async fn manager(self, controller_key: AccessKey, stop: CancellationToken) -> Result<()> {
+    pub async fn manager(self, controller_key: AccessKey, stop: CancellationToken) -> anyhow::Result<()> {
         install_cryptography();
         let Command::Manager(flags) = self.command else {
             bail!("not the manager's command line");
@@ -81,7 +96,7 @@ enum Command {
 /// Runs a subcommand to its end.
 pub fn run(cli: Cli) -> ExitCode {
     install_cryptography();
-    let or_else = |ended: Result<ExitCode>, code: u8| {
+    let or_else = |ended: anyhow::Result<ExitCode>, code: u8| {
         ended.unwrap_or_else(|reason| {
             report(&described(reason.as_ref()));
             ExitCode::from(code)

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use capa_rs::{Cli, run};
-use clap::Parser;
 
 fn main() -> ExitCode {
-    run(Cli::parse())
+    match Cli::from_arguments() {
+        Ok(cli) => run(cli),
+        Err(code) => code,
+    }
 }

@@ -106,7 +106,8 @@ fn of_documents(documents: &[Value]) -> Result<Described> {
         aws_cluster.name_any()
     );
     Ok(Described::ByAWSCluster(Box::new(Objects {
-        cluster: owner(documents, &aws_cluster)?,
+        cluster: owner(documents, &aws_cluster)?
+            .unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default())),
         aws_cluster,
         machines: machines_of(documents)?,
     })))
@@ -118,10 +119,18 @@ fn managed(documents: &[Value]) -> Result<(AWSCluster, Cluster)> {
         bail!("no AWSCluster among the {} objects", documents.len());
     };
     ensure_managed(&aws_cluster)?;
+    let Some(owner) = owner(documents, &aws_cluster)? else {
+        bail!(
+            "no Cluster in the file names AWSCluster {} in spec.infrastructureRef: add it, because its name and the port of \
+             its API server are part of what is created",
+            aws_cluster.name_any()
+        );
+    };
+    let metadata = &mut aws_cluster.metadata;
     // The API server would do so.
-    let namespace = &mut aws_cluster.metadata.namespace;
-    namespace.get_or_insert_with(|| "default".to_owned());
-    let owner = owner(documents, &aws_cluster)?;
+    metadata.namespace.get_or_insert_with(|| "default".to_owned());
+    // Without a status, these say that the status is lost.
+    (metadata.finalizers, metadata.deletion_timestamp) = (None, None);
     Ok((aws_cluster, owner))
 }
 
@@ -136,14 +145,13 @@ pub(crate) fn ensure_managed(cluster: &AWSCluster) -> Result<()> {
     Ok(())
 }
 
-/// The Cluster of an AWSCluster among documents, or else one of its name.
-fn owner(documents: &[Value], aws_cluster: &AWSCluster) -> Result<Cluster> {
+/// The Cluster of an AWSCluster among documents.
+fn owner(documents: &[Value], aws_cluster: &AWSCluster) -> Result<Option<Cluster>> {
     let owners: Vec<Cluster> = all(documents, meta::CORE_GROUP, "Cluster")?;
-    let owner = owners.into_iter().find(|cluster| {
+    Ok(owners.into_iter().find(|cluster| {
         let reference = cluster.spec.infrastructure_ref.as_ref();
         reference.is_some_and(|reference| reference.kind == "AWSCluster" && reference.name == aws_cluster.name_any())
-    });
-    Ok(owner.unwrap_or_else(|| Cluster::new(&aws_cluster.name_any(), ClusterSpec::default())))
+    }))
 }
 
 /// A Cluster whose machines read their network from objects among the documents, or have it in their spec.
@@ -362,6 +370,31 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
         assert_eq!((workers.role, workers.replicas), (RoleOfMachines::Worker, 3));
         assert_eq!(workers.failure_domains, ["eu-west-1a".to_owned()].into());
         assert_eq!(workers.spec.instance_type, "t3.large");
+    }
+
+    #[test]
+    fn a_managed_cluster_is_read_as_if_it_were_new() {
+        let managed_one = CLUSTER.replace(", unmanaged: true", "").replace(
+            "metadata: {name: dev}",
+            "metadata: {name: dev, finalizers: [a], deletionTimestamp: '2026-01-01T00:00:00Z'}",
+        );
+        let read = |text: &str| managed(&documents(text)?);
+        let (aws_cluster, cluster) = read(&managed_one).expect("objects");
+        assert_eq!(
+            (aws_cluster.name_any().as_str(), cluster.name_any().as_str()),
+            ("dev", "prod")
+        );
+        assert_eq!(aws_cluster.metadata.namespace.as_deref(), Some("default"));
+        assert!(aws_cluster.metadata.finalizers.is_none() && aws_cluster.metadata.deletion_timestamp.is_none());
+        let alone = managed_one.split("---").next().unwrap_or_default();
+        for (text, reason) in [
+            (CLUSTER, "AWSCluster dev is on infrastructure that you bring"),
+            (alone, "no Cluster in the file names AWSCluster dev"),
+            ("a: b", "no AWSCluster among the 1 objects"),
+        ] {
+            let error = format!("{:#}", read(text).expect_err(reason));
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

@@ -3,21 +3,25 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use capa_api::cluster::AWSCluster;
 use capa_api::contract::Cluster;
-use capa_cloud::managed::{ManagedClouds as _, ManagedLook};
+use capa_cloud::managed::ManagedLook;
 use capa_controllers::awscluster::{PlanFacts, Preview, preview};
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use crate::aws_access::{identity, pool};
+use crate::aws_access::managed_look;
 use crate::facts::{progress, runtime};
 use crate::{NOT_PLANNED, live, objects};
 
 /// Exit code: the provider would make a call.
 const CHANGES: u8 = 2;
+
+/// What a plan without the objects of a management cluster does not show.
+const OF_FILE: &str = "what a changed spec leaves over is shown by `capa-rs plan cluster` only";
 
 /// Flags of `capa-rs plan`.
 #[derive(Debug, Args)]
@@ -29,7 +33,7 @@ const CHANGES: u8 = 2;
                   capa-rs plan -f cluster.yaml\n  \
                   capa-rs plan -f cluster.yaml --save-facts facts.json\n  \
                   capa-rs plan -f changed.yaml --facts facts.json\n  \
-                  capa-rs plan cluster prod -n team-a -o json"
+                  capa-rs plan cluster prod -n team-a -f changed.yaml -o json"
 )]
 pub(crate) struct Flags {
     #[command(subcommand)]
@@ -42,7 +46,9 @@ pub(crate) struct Flags {
 #[derive(Debug, Subcommand)]
 enum Live {
     /// Plan for a Cluster in the management cluster, with what its AWSCluster records.
-    #[command(after_help = "Example:\n  capa-rs plan cluster prod -n team-a")]
+    #[command(
+        after_help = "Examples:\n  capa-rs plan cluster prod -n team-a\n  capa-rs plan cluster prod -n team-a -f changed.yaml"
+    )]
     Cluster(ClusterFlags),
 }
 
@@ -66,6 +72,10 @@ struct ClusterFlags {
     /// Name of the Cluster.
     name: String,
 
+    /// File with the Cluster and another spec of its AWSCluster; `-` for standard input. Default: as they are.
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
     #[command(flatten)]
     management: live::ManagementFlags,
 
@@ -79,7 +89,7 @@ struct OutputFlags {
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
 
-    /// Save what AWS has answered, for another plan or for a bug report.
+    /// Save what AWS has answered, for another plan: ids, tags and rules of all that is in the VPC, and no credentials.
     #[arg(long, value_name = "FILE")]
     save_facts: Option<PathBuf>,
 }
@@ -99,10 +109,12 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
         Some(Live::Cluster(flags)) => &flags.output,
         None => &flags.file.output,
     };
-    let (preview, facts) = runtime()?.block_on(planned(flags))?;
+    let (mut preview, facts) = runtime()?.block_on(planned(flags))?;
+    if flags.live.is_none() {
+        preview.notes.push(OF_FILE.to_owned());
+    }
     if let Some(file) = &output.save_facts {
-        let text = serde_json::to_string_pretty(&facts)? + "\n";
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        save(&facts, file)?;
     }
     let printed = match output.output {
         Format::Text => preview.to_string(),
@@ -114,30 +126,55 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
 
 async fn planned(flags: &Flags) -> Result<(Preview, PlanFacts)> {
     let (aws_cluster, cluster) = match &flags.live {
-        Some(Live::Cluster(flags)) => live::read_managed(&flags.name, &flags.management).await?,
+        Some(Live::Cluster(flags)) => live(flags).await?,
         None => objects::read_managed(flags.file.file.as_deref().context("--file is missing")?)?,
     };
-    match &flags.file.facts {
-        Some(file) => of(&aws_cluster, &cluster, &saved(file)?).await,
-        None => {
-            let region = aws_cluster.spec.region();
-            let region = region.context("spec.region of the AWSCluster is missing, or is no name of a region")?;
-            progress(&format!("asking AWS about the resources of the cluster in {region}"));
-            let cloud = pool().await.managed(&identity(), region);
-            of(&aws_cluster, &cluster, cloud.as_ref()).await
-        }
-    }
-}
-
-async fn of(aws_cluster: &AWSCluster, cluster: &Cluster, cloud: &dyn ManagedLook) -> Result<(Preview, PlanFacts)> {
-    let planned = preview(aws_cluster, cluster, cloud, Timestamp::now()).await;
+    let region = aws_cluster.spec.region();
+    let region = region.context("spec.region of the AWSCluster is missing, or is no name of a region")?;
+    let cloud: Arc<dyn ManagedLook> = if let Some(file) = &flags.file.facts {
+        Arc::new(saved(file, region)?)
+    } else {
+        progress(&format!("asking AWS about the resources of the cluster in {region}"));
+        managed_look(region).await
+    };
+    let planned = preview(&aws_cluster, &cluster, cloud.as_ref(), Timestamp::now()).await;
     planned.map_err(anyhow::Error::msg)
 }
 
-/// What an earlier plan has saved.
-fn saved(file: &Path) -> Result<PlanFacts> {
+/// The objects of the management cluster, with the specs of a file where there is one.
+async fn live(flags: &ClusterFlags) -> Result<(AWSCluster, Cluster)> {
+    let (mut aws_cluster, mut cluster) = live::read_managed(&flags.name, &flags.management).await?;
+    let Some(file) = &flags.file else {
+        return Ok((aws_cluster, cluster));
+    };
+    let (changed, owner) = objects::read_managed(file)?;
+    if owner.metadata.name != cluster.metadata.name {
+        bail!("{} has another Cluster than {}", file.display(), flags.name);
+    }
+    cluster.spec = owner.spec;
+    let published = aws_cluster.spec.control_plane_endpoint.take();
+    aws_cluster.spec = changed.spec;
+    // The provider has written it, and the file need not have it.
+    aws_cluster.spec.control_plane_endpoint = aws_cluster.spec.control_plane_endpoint.or(published);
+    Ok((aws_cluster, cluster))
+}
+
+/// What an earlier plan for the region has saved.
+fn saved(file: &Path, region: &str) -> Result<PlanFacts> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} has no facts of a plan", file.display()))
+    let facts: PlanFacts =
+        serde_json::from_str(&text).with_context(|| format!("{} has no facts of a plan", file.display()))?;
+    let of = &facts.region;
+    ensure!(of == region, "{} has facts of {of}, not of {region}", file.display());
+    Ok(facts)
+}
+
+fn save(facts: &PlanFacts, file: &Path) -> Result<()> {
+    if let Some(error) = facts.error() {
+        bail!("the facts are not saved, because AWS did not show all: {error}");
+    }
+    let text = serde_json::to_string_pretty(facts)? + "\n";
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn code(preview: &Preview) -> ExitCode {
@@ -167,7 +204,7 @@ mod tests {
         for (line, is_valid) in [
             ("plan -f a", true),
             ("plan -f a --facts b", true),
-            ("plan cluster prod -n team-a -o json --save-facts c", true),
+            ("plan cluster prod -n team-a -f a -o json --save-facts c", true),
             ("plan", false),
             ("plan --facts b", false),
             ("plan -f a --facts b --save-facts c", false),

@@ -84,17 +84,17 @@ impl ManagedLook for ManagedSession {
         self.check_credentials("DescribeVpcs")?;
         Ok(seen)
     }
+}
 
+#[async_trait]
+impl ManagedCloud for ManagedSession {
     async fn resolves(&self, host: &str) -> bool {
         let lookup = tokio::net::lookup_host((host, HTTPS));
         // The resolver may repeat its question for half a minute.
         let found = tokio::time::timeout(RESOLVER_TIMEOUT, lookup).await;
         found.is_ok_and(|found| found.is_ok_and(|mut addresses| addresses.next().is_some()))
     }
-}
 
-#[async_trait]
-impl ManagedCloud for ManagedSession {
     /// Only the leader makes the call. Calls that differ wait for turns of their own.
     async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
         self.check_credentials(call.action())?;

@@ -11,7 +11,8 @@ pub use crate::resource::{Answer, Effect, Repeat, Seen};
 use crate::{CloudError, ResolvedIdentity, ec2, elb};
 
 /// Whose resources a look asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scope {
     /// Name of the Cluster, which is in the tags of what it owns.
     pub cluster: String,
@@ -31,6 +32,7 @@ pub struct Scope {
     /// Names of the Classic Load Balancers of the cluster. Without any, the look does not ask for these.
     pub classic_load_balancers: Vec<String>,
     /// What an earlier look has shown beside the lists: the look does not ask for it again.
+    #[serde(skip)]
     pub known: Option<Arc<Details>>,
 }
 
@@ -45,6 +47,11 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// The errors in place of answers.
+    pub fn errors(&self) -> impl Iterator<Item = &CloudError> {
+        self.ec2.errors().chain(self.elb.errors())
+    }
+
     /// What AWS does not show with its lists.
     pub fn details(&self) -> Details {
         Details::of(&self.ec2, &self.elb)
@@ -133,14 +140,14 @@ pub trait ManagedLook: Send + Sync {
     /// # Errors
     /// The credentials have been replaced since the pass obtained their account.
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError>;
-    /// Whether the resolver of the provider's machine knows the host name.
-    async fn resolves(&self, host: &str) -> bool;
 }
 
 /// One account and region as a managed cluster uses it. Whoever holds it may write; the reconciler of unmanaged
 /// clusters has [`crate::ClusterCloud`].
 #[async_trait]
 pub trait ManagedCloud: ManagedLook {
+    /// Whether the resolver of the provider's machine knows the host name.
+    async fn resolves(&self, host: &str) -> bool;
     /// Makes one call.
     ///
     /// # Errors

@@ -36,14 +36,14 @@ impl ManagedLook for FakeAccount {
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError> {
         self.read(|state| Ok(state.observe(scope))).await
     }
-
-    async fn resolves(&self, _host: &str) -> bool {
-        self.read(|state| !state.ec2.behaviour.unresolved).await
-    }
 }
 
 #[async_trait]
 impl ManagedCloud for FakeAccount {
+    async fn resolves(&self, _host: &str) -> bool {
+        self.read(|state| !state.ec2.behaviour.unresolved).await
+    }
+
     async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
         let answered = self.state.lock().call(call);
         match answered {

@@ -57,6 +57,8 @@ pub enum Reason {
     WaitingForRunning,
     /// The managed mode is not offered yet.
     NotManagedYet,
+    /// An annotation lets the provider plan only.
+    PlanOnly,
     /// The resource does not exist.
     NotFound,
     /// The identity does not allow the namespace, or the Secret is not known to be bootstrap data.
@@ -148,6 +150,7 @@ impl Reason {
                 | Self::Terminating
                 | Self::Paused
                 | Self::NotPaused
+                | Self::PlanOnly
         )
     }
 }

@@ -18,8 +18,8 @@ pub use security_group::SecurityGroup;
 pub use subnet::Subnet;
 pub use vpc::{Vpc, VpcDns};
 
-use crate::ElasticIp;
 use crate::resource::{Effect, Repeat, Seen};
+use crate::{CloudError, ElasticIp};
 
 /// A call of EC2 that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources
 /// that do not exist yet, and a call that is made names ids only.
@@ -63,6 +63,23 @@ pub struct Observed {
     pub route_tables: Seen<Vec<RouteTable>>,
     /// All security groups of the VPC, the default one among them.
     pub security_groups: Seen<Vec<SecurityGroup>>,
+}
+
+impl Observed {
+    /// The errors in place of answers.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &CloudError> {
+        let answers = [
+            self.vpcs.answer(),
+            self.dns.answer(),
+            self.subnets.answer(),
+            self.internet_gateways.answer(),
+            self.nat_gateways.answer(),
+            self.addresses.answer(),
+            self.route_tables.answer(),
+            self.security_groups.answer(),
+        ];
+        answers.into_iter().filter_map(|answer| answer.err().flatten())
+    }
 }
 
 impl<I> Call<I> {

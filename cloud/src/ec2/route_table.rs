@@ -65,6 +65,7 @@ pub struct Route {
 
 /// What a route of a managed cluster sends traffic to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum RouteTarget<I> {
     /// An internet gateway.
     InternetGateway(I),

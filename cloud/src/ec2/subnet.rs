@@ -30,6 +30,7 @@ pub struct Subnet {
 
 /// An attribute of a subnet with its new value. AWS changes one in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Attribute {
     /// Whether instances get a public IPv4 address.
     MapPublicIpOnLaunch(bool),

@@ -32,6 +32,7 @@ pub struct VpcDns {
 
 /// An attribute of a VPC that is switched on. AWS changes one in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum DnsAttribute {
     /// `enableDnsSupport`.
     Support,

@@ -14,6 +14,7 @@ pub use listener::Listener;
 pub use load_balancer::{LoadBalancer, LoadBalancerState};
 pub use target_group::{HealthCheck, TargetGroup};
 
+use crate::CloudError;
 use crate::resource::{Effect, Seen};
 
 /// A call of Elastic Load Balancing that changes a resource of a managed cluster. A second call never makes a second
@@ -46,6 +47,29 @@ pub struct Observed {
     pub listeners: Seen<Vec<Listener>>,
     /// All Classic Load Balancers in the VPC, and those elsewhere in the region with a name that the look named.
     pub classic_load_balancers: Seen<Vec<ClassicLoadBalancer>>,
+}
+
+impl Observed {
+    /// The errors in place of answers.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &CloudError> {
+        let answers = [
+            self.load_balancers.answer(),
+            self.target_groups.answer(),
+            self.listeners.answer(),
+            self.classic_load_balancers.answer(),
+        ];
+        let balancers = self.load_balancers.got().into_iter().flatten();
+        let groups = self.target_groups.got().into_iter().flatten();
+        let classic = self.classic_load_balancers.got().into_iter().flatten();
+        let attributes = balancers
+            .map(|balancer| balancer.attributes.answer())
+            .chain(groups.map(|group| group.attributes.answer()))
+            .chain(classic.map(|balancer| balancer.attributes.answer()));
+        answers
+            .into_iter()
+            .chain(attributes)
+            .filter_map(|answer| answer.err().flatten())
+    }
 }
 
 impl<I> Call<I> {

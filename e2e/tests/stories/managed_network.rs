@@ -6,7 +6,7 @@ use aws_sdk_ec2::types::{AttributeBooleanValue, Filter, Route, RouteTable, Vpc};
 use aws_sdk_elasticloadbalancing::types::{HealthCheck, TagDescription};
 use aws_sdk_elasticloadbalancingv2::types::TagDescription as Described;
 use capa_e2e::aws_proxy::Fault;
-use capa_e2e::eventually;
+use capa_e2e::{eventually, fixtures};
 use serde_json::json;
 
 use super::preflight::provider;
@@ -77,25 +77,34 @@ async fn tags_follow(s: &Scenario, vpc: &str, arn: &str, team: &str, stage: Opti
 }
 
 /// The exit code of `capa-rs plan` for an AWSCluster in a file, and what it prints.
-fn plan_of_file(s: &Scenario, cluster: &str, more: &[&str]) -> anyhow::Result<(i32, String)> {
+fn plan(s: &Scenario, arguments: &[&str], cluster: &str) -> anyhow::Result<(i32, String)> {
     let namespace = format!("{{name: dev, namespace: {}}}", s.namespace());
-    let arguments = [&["plan", "--file", "-"], more].concat();
-    provider(s, &arguments, &cluster.replace("{name: dev}", &namespace), None)
+    let arguments = [&["plan"], arguments].concat();
+    let objects = format!("{cluster}\n---\n{}", fixtures::cluster("dev", Some("AWSCluster")));
+    provider(s, &arguments, &objects.replace("{name: dev}", &namespace), None)
 }
 
 /// A plan for what exists is empty, with the objects of the management cluster and without, and one for a changed spec is
 /// not.
 fn is_planned(s: &Scenario) -> anyhow::Result<()> {
-    let arguments = ["plan", "cluster", "dev", "--namespace", s.namespace()];
-    let (code, said) = provider(s, &arguments, "", None)?;
+    let live = ["cluster", "dev", "--namespace", s.namespace()];
+    let (code, said) = plan(s, &live, "")?;
     ensure!(code == 0 && said.contains("No changes"), "{code}: {said}");
+    let first = managed()
+        .split(", secondaryControlPlaneLoadBalancer")
+        .next()
+        .context("a spec")?
+        .to_owned()
+        + "}}";
+    let (code, said) = plan(s, &[&live[..], &["--file", "-"]].concat(), &first)?;
+    ensure!(code == 2 && said.contains(": DeleteLoadBalancer "), "{code}: {said}");
     let directory = tempfile::tempdir()?;
     let facts = directory.path().join("facts.json");
     let facts = facts.to_str().context("a path")?;
-    let (code, said) = plan_of_file(s, &managed(), &["--save-facts", facts])?;
+    let (code, said) = plan(s, &["--file", "-", "--save-facts", facts], &managed())?;
     ensure!(code == 0 && said.contains("No changes"), "{code}: {said}");
     let changed = managed().replace("[{port: 9345}]", "[{port: 9345}, {port: 9346}]");
-    let (code, said) = plan_of_file(s, &changed, &["--facts", facts])?;
+    let (code, said) = plan(s, &["--file", "-", "--facts", facts], &changed)?;
     ensure!(code == 2 && said.contains("CreateTargetGroup"), "{code}: {said}");
     Ok(())
 }
@@ -121,7 +130,7 @@ async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
 fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow::Result<()> {
     story("managed-network", async |s| {
         let before = s.user.dump().await?;
-        let (code, said) = plan_of_file(s, &managed(), &[])?;
+        let (code, said) = plan(s, &["--file", "-"], &managed())?;
         ensure!(
             code == 2 && said.contains("CreateVpc cidrBlock: 10.0.0.0/16"),
             "{code}: {said}"

@@ -79,6 +79,15 @@ pub struct AWSClusterStatus {
     )]
     #[schemars(length(min = 1, max = 12))]
     pub account_id: Option<String>,
+    /// What the provider would do for a managed cluster that has the annotation
+    /// `infrastructure.cluster.x-k8s.io/plan-only`, in words; at most 100,000 characters of them.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = 100_000))]
+    pub plan: Option<String>,
     /// Results of the checks of the infrastructure.
     #[serde(
         default,

@@ -42,15 +42,8 @@ pub(super) async fn check(
     context: &ManagedContext,
 ) -> Result<(Checked, Arc<dyn ManagedCloud>), Stopped> {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
-    let has_resources = cluster
-        .status
-        .as_ref()
-        .is_some_and(|status| !status.resources.is_empty());
-    let recorded = decided::recorded(cluster);
     let ready = |reason, message: String| vec![ConditionType::Ready.is_false(reason, message)];
-    if let Some(message) = later::not_offered(&cluster.spec, &recorded).filter(|_| !has_resources || !is_deleted) {
-        return Err((ready(Reason::NotManagedYet, message), Next::AwaitChange));
-    }
+    is_offered(cluster)?;
     let Some(name) = cluster_name(cluster, owner) else {
         return Err((status::waiting_for_owner(), Next::AwaitChange));
     };
@@ -86,17 +79,35 @@ pub(super) async fn check_alone(
     owner: &Cluster,
     cloud: &dyn ManagedLook,
 ) -> Result<Checked, Stopped> {
-    let stopped = |(reason, message)| (vec![ConditionType::Ready.is_false(reason, message)], Next::AwaitChange);
-    if let Some(message) = later::not_offered(&cluster.spec, &decided::recorded(cluster)) {
-        return Err(stopped((Reason::NotManagedYet, message)));
-    }
+    is_offered(cluster)?;
+    let region = region(cluster);
+    let region = region
+        .map_err(|(reason, message)| (vec![ConditionType::Ready.is_false(reason, message)], Next::AwaitChange))?;
+    let account_id = account(cluster, cloud).await?;
+    let zones = cloud.zones().await;
     Ok(Checked {
         name: owner.metadata.name.clone().unwrap_or_default(),
-        region: region(cluster).map_err(stopped)?.to_owned(),
-        account_id: account(cluster, cloud).await?,
-        zones: zones(cluster, cloud).await?,
+        region: region.to_owned(),
+        account_id,
+        zones: zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?,
         api_server_port: api_server_port(Some(owner)),
     })
+}
+
+/// What is not offered can be deleted, if an earlier spec has made anything.
+fn is_offered(cluster: &AWSCluster) -> Result<(), Stopped> {
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    let mut resources = cluster.status.iter().flat_map(|status| &status.resources);
+    if is_deleted && resources.next().is_some() {
+        return Ok(());
+    }
+    match later::not_offered(&cluster.spec, &decided::recorded(cluster)) {
+        Some(message) => {
+            let update = ConditionType::Ready.is_false(Reason::NotManagedYet, message);
+            Err((vec![update], Next::AwaitChange))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The zones of the region, where they are needed.

@@ -24,12 +24,13 @@ pub(super) struct Subject<'a> {
 
 /// What a look shows, and what is to be done after it.
 pub(super) struct Looked {
+    pub(super) scope: Scope,
     pub(super) seen: Observed,
     pub(super) inputs: Inputs,
     /// The ledger, compared with the look.
     pub(super) ledger: Ledger,
     pub(super) plan: Plan,
-    is_deleted: bool,
+    pub(super) is_deleted: bool,
 }
 
 impl Subject<'_> {
@@ -67,6 +68,7 @@ impl Subject<'_> {
         let inputs = self.inputs(&seen);
         planners::settle(&inputs, &seen, &mut ledger);
         let mut looked = Looked {
+            scope,
             seen,
             inputs,
             ledger,

@@ -29,6 +29,7 @@ mod nat_gateway;
 mod network;
 mod pass;
 mod plan;
+mod plan_facts;
 mod planner;
 mod planners;
 mod preview;
@@ -54,7 +55,7 @@ use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::managed::{ManagedCloud, ManagedClouds, Seen};
 use capa_cloud::{CloudError, Timing};
-use capa_runtime::reconcile::{Outcome, ReconcileError};
+use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
 use jiff::Timestamp;
 
 use self::check::{Checked, Stopped, check, unanswered};
@@ -64,7 +65,8 @@ use self::ledger::Ledger;
 use self::look::{Looked, Subject};
 use self::pass::Wave;
 use self::plan::{Plan, Scene};
-pub use self::preview::{PlanFacts, Preview, preview};
+pub use self::plan_facts::PlanFacts;
+pub use self::preview::{Preview, preview};
 use self::status::Summary;
 use self::taken::Taken;
 use crate::kubernetes_api::ClusterKubernetes;
@@ -139,11 +141,16 @@ impl Pass<'_> {
                 return Ok(stop(cluster, stopped, self.context));
             }
         };
-        let plan = std::mem::take(&mut looked.plan);
-        if self.is_deleted && !is_lost && is_over(&looked.scene(), &plan) {
+        if self.is_deleted && !is_lost && is_over(&looked) {
             let cluster = self.context.kubernetes.remove_finalizer(&cluster).await?;
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
         }
+        if meta::has_annotation(&cluster.metadata, meta::PLAN_ONLY_ANNOTATION) {
+            let preview = Preview::of(&cluster.spec, &self.checked, &looked);
+            let status = status::planned(&cluster, &preview, now);
+            return Ok(super::outcome(cluster, status).with_next(Next::AwaitChange));
+        }
+        let plan = std::mem::take(&mut looked.plan);
         let ledger = &mut looked.ledger;
         let wave = Wave::of(&plan, ledger);
         let mut cluster = cluster;
@@ -301,6 +308,7 @@ impl Pass<'_> {
     /// The status with what later passes must know.
     fn recorded(&self, before: &AWSClusterStatus, inputs: &Inputs, ledger: &Ledger) -> AWSClusterStatus {
         let mut status = before.clone();
+        status.plan = None;
         status.resources = ledger.written();
         status.account_id = Some(self.checked.account_id.clone());
         let network = status.network.get_or_insert_default();
@@ -314,6 +322,6 @@ impl Pass<'_> {
 
 /// Whether a deleted cluster has nothing in AWS any more. What was not looked at, and what may not be shown yet, may be
 /// there.
-fn is_over(scene: &Scene<'_>, plan: &Plan) -> bool {
-    plan.is_empty() && !planners::is_incomplete(scene) && !scene.ledger.may_hide_anything()
+fn is_over(looked: &Looked) -> bool {
+    looked.plan.is_empty() && !planners::is_incomplete(&looked.scene()) && !looked.ledger.may_hide_anything()
 }

@@ -1,27 +1,32 @@
 //! What the provider would do next for a managed cluster, for people and for programs. Nothing is changed.
 
+use std::convert::Infallible;
 use std::fmt;
 
-use async_trait::async_trait;
-use capa_api::cluster::AWSCluster;
+use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
-use capa_cloud::managed::{ManagedLook, Observed, Scope};
+use capa_api::meta;
+use capa_cloud::managed::{Call, ManagedLook};
 use capa_cloud::{CloudError, Timing};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::check::{Stopped, check_alone, unanswered};
+use super::check::{Checked, Stopped, check_alone, unanswered};
 use super::later;
 use super::look::{Looked, Subject};
 use super::plan::{Step, Why};
+use super::plan_facts::PlanFacts;
 use super::planner::Planner;
 use super::planners;
-use super::reference::Ref;
+use super::reference::{Id, Ref};
+use crate::pause;
 
-/// Parameters of calls that tell a reader nothing.
-const LEFT_OUT: [&str; 2] = ["clientToken", "tags"];
+/// The parameter whose value is another one each time.
+const CLIENT_TOKEN: &str = "clientToken";
+/// The parameter that is too long for a line.
+const TAGS: &str = "tags";
 
 /// Something that the last line of the text counts.
 type Counted = (&'static str, fn(&What) -> bool);
@@ -34,18 +39,6 @@ const COUNTED: [Counted; 5] = [
     ("with a problem", |what| matches!(what, What::Problem { .. })),
 ];
 
-/// What AWS has answered to the questions of a preview: another preview needs AWS no more.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PlanFacts {
-    /// The account of the credentials.
-    pub account_id: String,
-    /// The availability zones of the region.
-    pub zones: Vec<String>,
-    /// The resources.
-    pub observed: Observed,
-}
-
 /// What the provider would do next for a managed AWSCluster. Displayed, it is a text for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -55,7 +48,12 @@ pub struct Preview {
     /// Region of the resources.
     pub region: String,
     /// Account of the resources.
+    #[serde(rename = "accountID")]
     pub account_id: String,
+    /// Whether the AWSCluster is being deleted.
+    pub is_deleted: bool,
+    /// What the preview cannot know, and what keeps the provider from doing anything.
+    pub notes: Vec<String>,
     /// What there is to say, by the condition that says it of the AWSCluster.
     pub sections: Vec<Section>,
 }
@@ -123,11 +121,13 @@ pub enum What {
 pub struct PlannedCall {
     /// The action, for example `CreateVpc`.
     pub action: &'static str,
-    /// The parameters, with the names of what does not exist yet in place of ids.
+    /// The parameters, with the names of what does not exist yet in place of ids. Client tokens are left out.
     pub parameters: Map<String, Value>,
     /// What has to be done before; absent for a call that is made at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+    /// Whether a problem has to be mended before.
+    pub is_blocked: bool,
 }
 
 /// Looks at AWS, and says what the provider would do for an AWSCluster. The credentials need the permissions to describe
@@ -145,6 +145,10 @@ pub async fn preview(
         let messages: Vec<String> = updates.iter().map(ConditionUpdate::in_words).collect();
         messages.join("; ")
     };
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+        return Err("the AWSCluster is being deleted, and nothing was made for it".to_owned());
+    }
     let checked = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
     let subject = Subject {
         cluster,
@@ -154,35 +158,15 @@ pub async fn preview(
     let recorded = subject.recorded(Timing::default().unseen_age, now);
     let looked = subject.look(recorded, None).await;
     let looked = looked.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
-    let mut sections = sections(&looked);
-    if let Some(message) = later::made_later(&cluster.spec) {
-        let what = What::Problem {
-            reason: Reason::NotManagedYet.to_string(),
-            message,
-        };
-        let target = "load balancer of the API server".to_owned();
-        add(&mut sections, ConditionType::Ready, vec![Entry { target, what }]);
+    let mut preview = Preview::of(&cluster.spec, &checked, &looked);
+    if let Some(paused) = pause::paused(cluster, Some(owner)) {
+        let note = format!(
+            "{}: until that changes, the provider does nothing of this",
+            paused.message
+        );
+        preview.notes.push(note);
     }
-    let preview = Preview {
-        cluster: checked.name.clone(),
-        region: checked.region.clone(),
-        account_id: checked.account_id.clone(),
-        sections,
-    };
-    let facts = PlanFacts {
-        account_id: checked.account_id,
-        zones: checked.zones,
-        observed: looked.seen,
-    };
-    Ok((preview, facts))
-}
-
-fn sections(looked: &Looked) -> Vec<Section> {
-    let mut sections = vec![];
-    for planner in planners::of(&looked.inputs) {
-        add(&mut sections, planner.condition, entries(planner, looked));
-    }
-    sections
+    Ok((preview, PlanFacts::of(checked, looked)))
 }
 
 /// Adds entries to the section of their condition.
@@ -213,37 +197,34 @@ fn entries(planner: &Planner, looked: &Looked) -> Vec<Entry> {
         };
         (&wait.target, what)
     });
-    let steps = plan.steps.iter().map(|step| {
-        let waits_for = plan.held_up_by(step).map(ToString::to_string);
-        (&step.target, of_step(step, waits_for))
-    });
+    let steps = plan.steps.iter().map(|step| (&step.target, of_step(step, looked)));
     let own = problems.chain(waits).chain(steps).filter(|(target, _)| is_own(target));
     let own = own.map(|(target, what)| Entry {
         target: target.to_string(),
         what,
     });
-    own.chain(unseen(planner, looked)).collect()
+    own.collect()
 }
 
 /// What AWS did not show, so that nothing is planned for it.
-fn unseen(planner: &Planner, looked: &Looked) -> Option<Entry> {
-    let error = (planner.look)(&looked.seen).err().flatten()?;
-    let what = What::Problem {
-        reason: error.class.reason().to_string(),
-        message: error.to_string(),
-    };
-    let kind = planner.kinds.first()?;
-    Some(Entry {
-        target: kind.in_words().to_owned(),
-        what,
-    })
+fn unshown(error: &CloudError) -> Entry {
+    Entry {
+        target: "what AWS did not show".to_owned(),
+        what: What::Problem {
+            reason: error.class.reason().to_string(),
+            message: error.to_string(),
+        },
+    }
 }
 
-fn of_step(step: &Step, waits_for: Option<String>) -> What {
+fn of_step(step: &Step, looked: &Looked) -> What {
+    let held_up_by = looked.plan.held_up_by(step).cloned();
+    let held_up_by = held_up_by.or_else(|| unresolved(step, looked));
     let call = PlannedCall {
         action: step.call.action(),
-        parameters: parameters(step),
-        waits_for,
+        parameters: parameters(step, looked),
+        waits_for: held_up_by.map(|open| open.to_string()),
+        is_blocked: is_blocked(step, looked),
     };
     match &step.why {
         Why::Missing => What::Create(call),
@@ -257,20 +238,87 @@ fn of_step(step: &Step, waits_for: Option<String>) -> What {
     }
 }
 
-/// The parameters of a call, by the names that AWS has for them.
-fn parameters(step: &Step) -> Map<String, Value> {
-    let call = serde_json::to_value(&step.call).unwrap_or_default();
-    let parameters = call.get(step.call.action()).and_then(Value::as_object).cloned();
-    let parameters = parameters.unwrap_or_default().into_iter();
+/// What has no id yet that a step needs.
+fn unresolved(step: &Step, looked: &Looked) -> Option<Ref> {
+    let mut missing = None;
+    // The mapping itself cannot fail.
+    let _: Result<Call<()>, ()> = step.call.try_map(&mut |id| {
+        if let Id::Of(reference) = id
+            && looked.ledger.id(reference).is_none()
+        {
+            missing = Some(reference.clone());
+        }
+        Ok(())
+    });
+    missing
+}
+
+/// Whether what holds a step up, and what holds that up, and so on, ends with a problem.
+fn is_blocked(step: &Step, looked: &Looked) -> bool {
+    let plan = &looked.plan;
+    let mut step = step;
+    for _ in &plan.steps {
+        let Some(open) = plan.held_up_by(step) else {
+            return false;
+        };
+        if plan.problems.iter().any(|problem| problem.target == *open) {
+            return true;
+        }
+        match plan.steps.iter().find(|other| other.target == *open) {
+            Some(other) => step = other,
+            None => return false,
+        }
+    }
+    false
+}
+
+fn parameters(step: &Step, looked: &Looked) -> Map<String, Value> {
+    let shown = |id: &Id| looked.ledger.resolve(id).map_or_else(|| id.to_string(), str::to_owned);
+    let call: Result<Call<String>, Infallible> = step.call.try_map(&mut |id| Ok(shown(id)));
+    let Ok(call) = call;
+    let value = serde_json::to_value(&call).unwrap_or_default();
+    let parameters = value.get(call.action()).and_then(Value::as_object).cloned();
+    let mut parameters = parameters.unwrap_or_default();
+    parameters.remove(CLIENT_TOKEN);
     parameters
-        .filter(|(name, _)| !LEFT_OUT.contains(&name.as_str()))
-        .collect()
 }
 
 impl Preview {
-    /// Whether the provider would make a call, now or later.
+    pub(super) fn of(spec: &AWSClusterSpec, checked: &Checked, looked: &Looked) -> Self {
+        let mut sections = vec![];
+        for planner in planners::of(&looked.inputs) {
+            add(&mut sections, planner.condition, entries(planner, looked));
+        }
+        let errors: Vec<Entry> = looked.seen.errors().map(unshown).collect();
+        add(&mut sections, ConditionType::Ready, errors);
+        if let Some(message) = later::made_later(spec).filter(|_| !looked.is_deleted) {
+            let what = What::Problem {
+                reason: Reason::NotManagedYet.to_string(),
+                message,
+            };
+            let target = "load balancer of the API server".to_owned();
+            add(&mut sections, ConditionType::Ready, vec![Entry { target, what }]);
+        }
+        Self {
+            cluster: checked.name.clone(),
+            region: checked.region.clone(),
+            account_id: checked.account_id.clone(),
+            is_deleted: looked.is_deleted,
+            notes: vec![],
+            sections,
+        }
+    }
+
+    /// How many entries of each kind there are.
+    pub(super) fn summary(&self) -> String {
+        COUNTED
+            .map(|(what, is)| format!("{} {what}", self.count(is)))
+            .join(", ")
+    }
+
+    /// Whether the provider would make a call, now or later, before anybody changes anything.
     pub fn has_changes(&self) -> bool {
-        self.count(|what| what.call().is_some()) > 0
+        self.count(|what| what.call().is_some_and(|call| !call.is_blocked)) > 0
     }
 
     /// Whether a person has to change something.
@@ -284,32 +332,17 @@ impl Preview {
     }
 }
 
-/// AWS as it was.
-#[async_trait]
-impl ManagedLook for PlanFacts {
-    async fn account_id(&self) -> Result<String, CloudError> {
-        Ok(self.account_id.clone())
-    }
-
-    async fn zones(&self) -> Result<Vec<String>, CloudError> {
-        Ok(self.zones.clone())
-    }
-
-    async fn observe(&self, _: &Scope) -> Result<Observed, CloudError> {
-        Ok(self.observed.clone())
-    }
-
-    async fn resolves(&self, _: &str) -> bool {
-        false
-    }
-}
-
 impl What {
     fn call(&self) -> Option<&PlannedCall> {
         match self {
             Self::Create(call) | Self::Delete(call) | Self::Change { call, .. } => Some(call),
             Self::Wait { .. } | Self::Problem { .. } => None,
         }
+    }
+
+    /// Whether it creates something that has parts with calls of their own. Such a call has tags.
+    fn makes_a_resource(&self) -> bool {
+        matches!(self, Self::Create(call) if call.parameters.contains_key(TAGS))
     }
 }
 
@@ -319,9 +352,14 @@ impl fmt::Display for Preview {
             cluster,
             region,
             account_id,
+            is_deleted,
+            notes,
             sections,
         } = self;
         writeln!(formatter, "Cluster {cluster} in {region}, account {account_id}")?;
+        for note in notes {
+            writeln!(formatter, "Note: {note}.")?;
+        }
         for section in sections {
             writeln!(formatter, "\n{}", section.condition)?;
             for entry in &section.entries {
@@ -330,17 +368,19 @@ impl fmt::Display for Preview {
         }
         writeln!(formatter)?;
         if sections.is_empty() {
-            return writeln!(formatter, "No changes: AWS is as the spec asks.");
+            let end = if *is_deleted {
+                "Nothing is left to delete."
+            } else {
+                "No changes: AWS is as the spec asks."
+            };
+            return writeln!(formatter, "{end}");
         }
-        let counts = COUNTED.map(|(what, is)| format!("{} {what}", self.count(is)));
-        writeln!(formatter, "{}.", counts.join(", "))?;
-        if self.count(|what| matches!(what, What::Create(_))) > 0 {
-            writeln!(
-                formatter,
-                "Routes, rules and attributes of new resources are planned once the resources exist."
-            )?;
+        writeln!(formatter, "{}.", self.summary())?;
+        if self.count(What::makes_a_resource) == 0 {
+            return Ok(());
         }
-        Ok(())
+        let words = "Routes, rules and attributes of new resources are planned once the resources exist.";
+        writeln!(formatter, "{words}")
     }
 }
 
@@ -368,6 +408,7 @@ impl fmt::Display for Entry {
 impl PlannedCall {
     fn wait(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.waits_for {
+            Some(open) if self.is_blocked => write!(formatter, " (held up by {open})"),
             Some(open) => write!(formatter, " (after {open})"),
             None => Ok(()),
         }
@@ -377,7 +418,8 @@ impl PlannedCall {
 impl fmt::Display for PlannedCall {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.action)?;
-        for (position, (name, value)) in self.parameters.iter().enumerate() {
+        let shown = self.parameters.iter().filter(|(name, _)| *name != TAGS);
+        for (position, (name, value)) in shown.enumerate() {
             let sign = if position == 0 { " " } else { ", " };
             match value {
                 Value::String(text) => write!(formatter, "{sign}{name}: {text}")?,

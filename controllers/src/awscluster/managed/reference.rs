@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
 use strum::{Display, EnumIter, EnumString, IntoStaticStr};
 
 /// A kind of resource, or of a part of a resource that has steps of its own.
@@ -184,13 +183,6 @@ impl fmt::Display for Id {
             Self::Known(id) => formatter.write_str(id),
             Self::Of(reference) => reference.fmt(formatter),
         }
-    }
-}
-
-/// The text, for people who read a plan.
-impl Serialize for Id {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

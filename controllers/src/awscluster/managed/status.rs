@@ -6,6 +6,7 @@ use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::Initialization;
 use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
+use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
@@ -15,6 +16,7 @@ use super::condition;
 use super::inputs::Inputs;
 use super::plan::{Plan, Scene};
 use super::planners;
+use super::preview::Preview;
 use super::problem::Problem;
 use super::taken::Taken;
 use crate::pause::not_paused;
@@ -22,6 +24,9 @@ use crate::pause::not_paused;
 /// The age of a deletion at which what is still in use blocks it: interfaces of deleted load balancers live for
 /// minutes.
 const IN_USE: Duration = Duration::from_mins(10);
+
+/// The most characters of a plan in the status.
+const LONGEST_PLAN: usize = 100_000;
 
 /// The reason of what cannot be deleted because something uses it.
 pub(super) fn in_use(cluster: &AWSCluster, now: Timestamp) -> Reason {
@@ -198,7 +203,7 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
     });
     let updates = updates.into_iter().map(|update| match update.reason {
         // Machines go on working.
-        Reason::DeletionBlocked | Reason::NotManagedYet if was_ready => ConditionUpdate {
+        Reason::DeletionBlocked | Reason::NotManagedYet | Reason::PlanOnly if was_ready => ConditionUpdate {
             status: ConditionStatus::True,
             ..update
         },
@@ -208,7 +213,25 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
         conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
     }
     status.network_status = None;
+    if !meta::has_annotation(&cluster.metadata, meta::PLAN_ONLY_ANNOTATION) {
+        status.plan = None;
+    }
     status
+}
+
+/// The status of a pass that only plans.
+pub(super) fn planned(cluster: &AWSCluster, preview: &Preview, now: Timestamp) -> AWSClusterStatus {
+    let message = format!(
+        "the provider changes nothing while the annotation {} is there: status.plan has what it would do ({})",
+        meta::PLAN_ONLY_ANNOTATION,
+        preview.summary()
+    );
+    let update = ConditionType::Ready.is_false(Reason::PlanOnly, message);
+    let text = preview.to_string();
+    AWSClusterStatus {
+        plan: Some(text.chars().take(LONGEST_PLAN).collect()),
+        ..stopped(cluster, vec![update], now)
+    }
 }
 
 /// Whether the condition says that the credentials of the cluster are lost.

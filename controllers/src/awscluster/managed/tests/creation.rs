@@ -1,6 +1,7 @@
 //! What is created.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
 
@@ -172,4 +173,18 @@ fn a_cluster_costs_two_writes_a_pass_with_creations() {
     let passes = world.rest();
     assert!(passes <= 14, "{passes} passes");
     assert!(world.writes() <= 16, "{} writes to the API server", world.writes());
+}
+
+#[test]
+fn a_new_cluster_whose_vpcs_are_not_shown_makes_nothing() {
+    let mut world = World::new("region: eu-west-1");
+    world
+        .account
+        .set(|account| account.refused_describes = ["DescribeVpcs".to_owned()].into());
+    for _ in 0..3 {
+        world.pass();
+        world.advance(Duration::from_mins(5));
+    }
+    assert_eq!(world.says(ConditionType::VpcReady), "Unknown/Unauthorized");
+    assert_eq!(world.account.calls(), 0);
 }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use capa_api::conditions::ConditionType;
+use capa_api::meta;
 use capa_cloud::ec2::route_table::ANYWHERE;
 use capa_cloud::ec2::subnet::Attribute;
 use capa_runtime::reconcile::Next;
+use kube::ResourceExt;
+use serde_json::json;
 
 use super::super::PlanFacts;
 use super::super::preview::{Preview, What};
@@ -99,7 +103,17 @@ fn a_preview_can_be_repeated_from_its_facts() {
     assert_eq!(world.preview_with(&facts).expect("a preview").0, seen);
     assert_eq!(ready(&seen), ["CreateRoute"]);
     world.rest();
-    assert!(!preview(&world).has_changes());
+    let (seen, facts) = world.preview().expect("a preview");
+    assert!(seen.sections.is_empty());
+    let without_status = World::new(SPEC);
+    let (seen, _) = without_status.preview_with(&facts).expect("a preview");
+    assert!(seen.sections.is_empty(), "{seen}");
+    without_status.set_spec(&SPEC.replace("nlb", "nlb, name: other"));
+    let error = without_status.preview_with(&facts).expect_err("other names");
+    assert!(
+        error.contains("the facts tell nothing of a load balancer other"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -138,17 +152,124 @@ fn a_preview_shows_what_differs_and_what_needs_a_person() {
 }
 
 #[test]
-fn what_aws_does_not_show_is_a_problem_of_a_preview() {
-    let world = World::aged(SPEC);
-    world
-        .account
-        .set(|account| account.refused_describes = ["DescribeRouteTables".to_owned()].into());
+fn a_wrong_spec_of_a_new_cluster_is_no_change() {
+    let world = World::new(&format!("{SPEC}, additionalTags: {{'aws:x': a}}"));
     let preview = preview(&world);
-    assert!(preview.has_problems(), "{preview}");
-    assert!(
-        preview
-            .to_string()
-            .contains("\n  ! route table of subnet: Unauthorized: "),
+    assert_eq!(
+        (preview.has_changes(), preview.has_problems()),
+        (false, true),
         "{preview}"
     );
+    assert!(preview.to_string().contains(" (held up by "), "{preview}");
+}
+
+#[test]
+fn what_aws_does_not_show_is_a_problem_of_a_preview() {
+    let world = World::aged(SPEC);
+    let without_status = world.fork();
+    without_status.edit(|cluster| {
+        cluster.status = None;
+        cluster.metadata.finalizers = None;
+    });
+    for action in [
+        "DescribeVpcs",
+        "DescribeRouteTables",
+        "DescribeAddresses",
+        "DescribeLoadBalancerAttributes",
+    ] {
+        for world in [&world, &without_status] {
+            let refused = [action.to_owned()];
+            world.account.set(|account| account.refused_describes = refused.into());
+            let (seen, facts) = world.preview().expect("a preview");
+            let text = seen.to_string();
+            assert!(text.contains("\n  ! what AWS did not show: Unauthorized: "), "{text}");
+            assert!(seen.has_problems() && ready(&seen).is_empty(), "{text}");
+            assert!(facts.error().is_some(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_preview_for_programs_has_calls_with_ids_and_tags() {
+    let world = World::aged(SPEC);
+    world.set_spec(&SPEC.replace("nlb", "nlb, additionalListeners: [{port: 9345}]"));
+    let seen = serde_json::to_value(preview(&world)).expect("JSON");
+    let mut sections = seen["sections"].as_array().expect("sections").iter();
+    let section = sections.find(|section| section["condition"] == "LoadBalancerReady");
+    let entries = &section.expect("a section")["entries"];
+    let group = &entries[0];
+    assert_eq!(
+        (&group["kind"], &group["action"]),
+        (&json!("create"), &json!("CreateTargetGroup")),
+        "{seen}"
+    );
+    let vpc = &world.account.vpcs()[0].id;
+    assert_eq!(group["parameters"]["vpc"], json!(vpc), "{seen}");
+    assert_eq!(
+        group["parameters"]["tags"]["sigs.k8s.io/cluster-api-provider-aws/cluster/dev"],
+        "owned"
+    );
+    assert!(group.get("waitsFor").is_none(), "{seen}");
+    let listener = &entries[1];
+    assert_eq!(listener["action"], "CreateListener", "{seen}");
+    assert_eq!(listener["waitsFor"], group["target"], "{seen}");
+}
+
+#[test]
+fn a_paused_cluster_has_a_note_in_its_preview() {
+    let world = World::new(SPEC);
+    world.edit(|cluster| {
+        let annotations = cluster.metadata.annotations.get_or_insert_default();
+        annotations.insert(meta::PAUSED_ANNOTATION.to_owned(), String::new());
+    });
+    let text = preview(&world).to_string();
+    assert!(
+        text.contains("\nNote: AWSCluster has the cluster.x-k8s.io/paused annotation: "),
+        "{text}"
+    );
+}
+
+fn set_plan_only(world: &World, is_set: bool) {
+    world.edit(|cluster| {
+        let annotations = cluster.metadata.annotations.get_or_insert_default();
+        annotations.clear();
+        if is_set {
+            annotations.insert(meta::PLAN_ONLY_ANNOTATION.to_owned(), String::new());
+        }
+    });
+}
+
+#[test]
+fn a_cluster_that_only_plans_changes_nothing_until_it_may() {
+    let mut world = World::new(SPEC);
+    set_plan_only(&world, true);
+    let writes = world.writes();
+    assert_eq!(world.rest(), 1);
+    assert_eq!(world.says(ConditionType::Ready), "False/PlanOnly");
+    assert!(world.message(ConditionType::Ready).contains("15 to create"));
+    assert_eq!(world.status().plan, Some(preview(&world).to_string()));
+    assert_eq!((world.account.calls(), world.writes() - writes), (0, 1));
+    assert!(world.cluster().expect("an AWSCluster").finalizers().is_empty());
+    set_plan_only(&world, false);
+    world.rest();
+    assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(world.status().plan, None);
+}
+
+#[test]
+fn a_provisioned_cluster_that_only_plans_works_on_and_is_deleted_later() {
+    let mut world = World::aged(SPEC);
+    let calls = world.account.calls();
+    set_plan_only(&world, true);
+    world.set_spec(&format!("{SPEC}, additionalTags: {{team: a}}"));
+    world.rest();
+    assert_eq!(world.says(ConditionType::Ready), "True/PlanOnly");
+    assert!(world.status().plan.is_some_and(|plan| plan.contains("CreateTags")));
+    world.delete();
+    world.rest();
+    assert!(world.status().plan.is_some_and(|plan| plan.contains("DeleteVpc")));
+    assert_eq!(world.account.calls(), calls);
+    set_plan_only(&world, false);
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
 }
