@@ -1,5 +1,5 @@
-//! The check of the infrastructure before the cluster: it finds the mistakes in the network, and passes once they are
-//! mended.
+//! Looks at the infrastructure before the cluster: a check finds the mistakes in a network that the user brings, and passes
+//! once they are mended; a plan shows what the provider would create.
 
 use std::collections::BTreeSet;
 
@@ -52,10 +52,22 @@ pub(crate) async fn find_and_mend(
     screen.show(&format!("$ capa-rs {} > {picture}", draw_facts.join(" ")))
 }
 
+/// Shows what the provider would create for the objects in a file.
+pub(crate) fn show_plan(screen: &Screen, account: &Account, file: &str) -> anyhow::Result<()> {
+    let arguments = ["plan", "-f", file];
+    screen::command(&format!("$ capa-rs {}", arguments.join(" ")));
+    let (code, plan) = provider(account, &arguments)?;
+    ensure!(
+        code == 2 && plan.contains("CreateVpc"),
+        "the plan ended with {code}: {plan}"
+    );
+    screen.show(plan.trim_end())
+}
+
 /// Runs the provider's program, and gives its exit code and what it prints.
 fn provider(account: &Account, arguments: &[&str]) -> anyhow::Result<(i32, String)> {
     let ran = ProviderCommand::new(account, arguments)?.run("")?;
-    ensure!(ran.code != 2, "the check could not be done: {}", ran.errors);
+    ensure!(!ran.printed.is_empty(), "nothing is printed, and {}", ran.errors);
     Ok((ran.code, ran.printed))
 }
 

@@ -120,6 +120,10 @@ impl<'a> Stage<'a> {
             screen.section("You check what you have made, before anything depends on it")?;
             check::find_and_mend(screen, self.environment.aws(), &self.user, &brings.network, &path).await?;
         }
+        if !flavor.is_brought() {
+            screen.section("You look at what would be created, before anything is")?;
+            check::show_plan(screen, self.environment.aws(), &path)?;
+        }
         let before = self.user.dump().await?;
 
         screen.section("You apply the cluster")?;
