@@ -86,6 +86,12 @@ fn in_file<T>(file: &Path, read: fn(&[Value]) -> Result<T>) -> Result<T> {
     read.with_context(|| format!("cannot use {}", file.display()))
 }
 
+/// The objects of the only cluster in a text of YAML documents.
+#[cfg(test)]
+pub(crate) fn parse(text: &str) -> Result<Described> {
+    of_documents(&documents(text)?)
+}
+
 fn documents(text: &str) -> Result<Vec<Value>> {
     ensure!(
         !text.contains("${"),
@@ -279,10 +285,6 @@ pub(crate) fn uses(document: &Value, template: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parse(text: &str) -> Result<Described> {
-        of_documents(&documents(text)?)
-    }
 
     const CLUSTER: &str = "
 apiVersion: infrastructure.cluster.x-k8s.io/v1beta2

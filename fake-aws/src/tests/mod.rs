@@ -26,7 +26,7 @@ use capa_cloud::CloudError;
 use capa_cloud::ec2::{
     Observed, internet_gateway as gateways, nat_gateway as nat_gateways, subnet as subnets, vpc as vpcs,
 };
-use capa_cloud::managed::{Answer, Call, ManagedCloud, Scope};
+use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedLook, Scope};
 use futures::FutureExt;
 
 use super::FakeAccount;

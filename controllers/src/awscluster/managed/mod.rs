@@ -30,6 +30,7 @@ mod network;
 mod pass;
 mod plan;
 mod plan_facts;
+mod plan_only;
 mod planner;
 mod planners;
 mod preview;
@@ -66,7 +67,8 @@ use self::look::{Looked, Subject};
 use self::pass::Wave;
 use self::plan::{Plan, Scene};
 pub use self::plan_facts::PlanFacts;
-pub use self::preview::{Preview, preview};
+pub use self::plan_only::preview;
+pub use self::preview::Preview;
 use self::status::Summary;
 use self::taken::Taken;
 use crate::kubernetes_api::ClusterKubernetes;
@@ -146,7 +148,7 @@ impl Pass<'_> {
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
         }
         if meta::has_annotation(&cluster.metadata, meta::PLAN_ONLY_ANNOTATION) {
-            let preview = Preview::of(&cluster.spec, &self.checked, &looked);
+            let preview = plan_only::preview_of(&cluster, &self.checked, &looked);
             let status = status::planned(&cluster, &preview, now);
             return Ok(super::outcome(cluster, status).with_next(Next::AwaitChange));
         }

@@ -1,27 +1,21 @@
-//! What the provider would do next for a managed cluster, for people and for programs. Nothing is changed.
+//! What the provider would do next for a managed cluster, for people and for programs. Pure.
 
 use std::convert::Infallible;
 use std::fmt;
 
-use capa_api::cluster::{AWSCluster, AWSClusterSpec};
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::contract::Cluster;
-use capa_api::meta;
-use capa_cloud::managed::{Call, ManagedLook};
-use capa_cloud::{CloudError, Timing};
-use jiff::Timestamp;
+use capa_api::cluster::AWSClusterSpec;
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::CloudError;
+use capa_cloud::managed::Call;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::check::{Checked, Stopped, check_alone, unanswered};
 use super::later;
-use super::look::{Looked, Subject};
-use super::plan::{Step, Why};
-use super::plan_facts::PlanFacts;
+use super::ledger::Ledger;
+use super::plan::{Plan, Scene, Step, Why};
 use super::planner::Planner;
 use super::planners;
 use super::reference::{Id, Ref};
-use crate::pause;
 
 /// The parameter whose value is another one each time.
 const CLIENT_TOKEN: &str = "clientToken";
@@ -130,45 +124,6 @@ pub struct PlannedCall {
     pub is_blocked: bool,
 }
 
-/// Looks at AWS, and says what the provider would do for an AWSCluster. The credentials need the permissions to describe
-/// only.
-///
-/// # Errors
-/// Why the provider would not look at AWS, in words for people.
-pub async fn preview(
-    cluster: &AWSCluster,
-    owner: &Cluster,
-    cloud: &dyn ManagedLook,
-    now: Timestamp,
-) -> Result<(Preview, PlanFacts), String> {
-    let in_words = |(updates, _): Stopped| {
-        let messages: Vec<String> = updates.iter().map(ConditionUpdate::in_words).collect();
-        messages.join("; ")
-    };
-    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
-    if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
-        return Err("the AWSCluster is being deleted, and nothing was made for it".to_owned());
-    }
-    let checked = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
-    let subject = Subject {
-        cluster,
-        checked: &checked,
-        cloud,
-    };
-    let recorded = subject.recorded(Timing::default().unseen_age, now);
-    let looked = subject.look(recorded, None).await;
-    let looked = looked.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
-    let mut preview = Preview::of(&cluster.spec, &checked, &looked);
-    if let Some(paused) = pause::paused(cluster, Some(owner)) {
-        let note = format!(
-            "{}: until that changes, the provider does nothing of this",
-            paused.message
-        );
-        preview.notes.push(note);
-    }
-    Ok((preview, PlanFacts::of(checked, looked)))
-}
-
 /// Adds entries to the section of their condition.
 fn add(sections: &mut Vec<Section>, condition: ConditionType, entries: Vec<Entry>) {
     let condition = condition.to_string();
@@ -180,8 +135,7 @@ fn add(sections: &mut Vec<Section>, condition: ConditionType, entries: Vec<Entry
 }
 
 /// What a planner has to say.
-fn entries(planner: &Planner, looked: &Looked) -> Vec<Entry> {
-    let plan = &looked.plan;
+fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
     let is_own = |target: &Ref| planner.kinds.contains(&target.kind);
     let problems = plan.problems.iter().map(|problem| {
         let what = What::Problem {
@@ -197,7 +151,10 @@ fn entries(planner: &Planner, looked: &Looked) -> Vec<Entry> {
         };
         (&wait.target, what)
     });
-    let steps = plan.steps.iter().map(|step| (&step.target, of_step(step, looked)));
+    let steps = plan
+        .steps
+        .iter()
+        .map(|step| (&step.target, of_step(step, scene.ledger, plan)));
     let own = problems.chain(waits).chain(steps).filter(|(target, _)| is_own(target));
     let own = own.map(|(target, what)| Entry {
         target: target.to_string(),
@@ -217,14 +174,14 @@ fn unshown(error: &CloudError) -> Entry {
     }
 }
 
-fn of_step(step: &Step, looked: &Looked) -> What {
-    let held_up_by = looked.plan.held_up_by(step).cloned();
-    let held_up_by = held_up_by.or_else(|| unresolved(step, looked));
+fn of_step(step: &Step, ledger: &Ledger, plan: &Plan) -> What {
+    let held_up_by = plan.held_up_by(step).cloned();
+    let held_up_by = held_up_by.or_else(|| unresolved(step, ledger));
     let call = PlannedCall {
         action: step.call.action(),
-        parameters: parameters(step, looked),
+        parameters: parameters(step, ledger),
         waits_for: held_up_by.map(|open| open.to_string()),
-        is_blocked: is_blocked(step, looked),
+        is_blocked: is_blocked(step, plan),
     };
     match &step.why {
         Why::Missing => What::Create(call),
@@ -239,12 +196,12 @@ fn of_step(step: &Step, looked: &Looked) -> What {
 }
 
 /// What has no id yet that a step needs.
-fn unresolved(step: &Step, looked: &Looked) -> Option<Ref> {
+fn unresolved(step: &Step, ledger: &Ledger) -> Option<Ref> {
     let mut missing = None;
     // The mapping itself cannot fail.
     let _: Result<Call<()>, ()> = step.call.try_map(&mut |id| {
         if let Id::Of(reference) = id
-            && looked.ledger.id(reference).is_none()
+            && ledger.id(reference).is_none()
         {
             missing = Some(reference.clone());
         }
@@ -254,8 +211,7 @@ fn unresolved(step: &Step, looked: &Looked) -> Option<Ref> {
 }
 
 /// Whether what holds a step up, and what holds that up, and so on, ends with a problem.
-fn is_blocked(step: &Step, looked: &Looked) -> bool {
-    let plan = &looked.plan;
+fn is_blocked(step: &Step, plan: &Plan) -> bool {
     let mut step = step;
     for _ in &plan.steps {
         let Some(open) = plan.held_up_by(step) else {
@@ -272,8 +228,8 @@ fn is_blocked(step: &Step, looked: &Looked) -> bool {
     false
 }
 
-fn parameters(step: &Step, looked: &Looked) -> Map<String, Value> {
-    let shown = |id: &Id| looked.ledger.resolve(id).map_or_else(|| id.to_string(), str::to_owned);
+fn parameters(step: &Step, ledger: &Ledger) -> Map<String, Value> {
+    let shown = |id: &Id| ledger.resolve(id).map_or_else(|| id.to_string(), str::to_owned);
     let call: Result<Call<String>, Infallible> = step.call.try_map(&mut |id| Ok(shown(id)));
     let Ok(call) = call;
     let value = serde_json::to_value(&call).unwrap_or_default();
@@ -284,14 +240,14 @@ fn parameters(step: &Step, looked: &Looked) -> Map<String, Value> {
 }
 
 impl Preview {
-    pub(super) fn of(spec: &AWSClusterSpec, checked: &Checked, looked: &Looked) -> Self {
+    pub(super) fn of(spec: &AWSClusterSpec, region: &str, account_id: &str, scene: &Scene<'_>, plan: &Plan) -> Self {
         let mut sections = vec![];
-        for planner in planners::of(&looked.inputs) {
-            add(&mut sections, planner.condition, entries(planner, looked));
+        for planner in planners::of(scene.inputs) {
+            add(&mut sections, planner.condition, entries(planner, scene, plan));
         }
-        let errors: Vec<Entry> = looked.seen.errors().map(unshown).collect();
+        let errors: Vec<Entry> = scene.seen.errors().map(unshown).collect();
         add(&mut sections, ConditionType::Ready, errors);
-        if let Some(message) = later::made_later(spec).filter(|_| !looked.is_deleted) {
+        if let Some(message) = later::made_later(spec).filter(|_| !scene.is_deleted) {
             let what = What::Problem {
                 reason: Reason::NotManagedYet.to_string(),
                 message,
@@ -300,10 +256,10 @@ impl Preview {
             add(&mut sections, ConditionType::Ready, vec![Entry { target, what }]);
         }
         Self {
-            cluster: checked.name.clone(),
-            region: checked.region.clone(),
-            account_id: checked.account_id.clone(),
-            is_deleted: looked.is_deleted,
+            cluster: scene.inputs.names.cluster.clone(),
+            region: region.to_owned(),
+            account_id: account_id.to_owned(),
+            is_deleted: scene.is_deleted,
             notes: vec![],
             sections,
         }

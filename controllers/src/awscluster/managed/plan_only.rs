@@ -1,0 +1,65 @@
+//! Plans for a managed cluster that nobody carries out.
+
+use capa_api::cluster::AWSCluster;
+use capa_api::conditions::{ConditionType, ConditionUpdate};
+use capa_api::contract::Cluster;
+use capa_api::meta;
+use capa_cloud::Timing;
+use capa_cloud::managed::ManagedLook;
+use jiff::Timestamp;
+
+use super::check::{Checked, Stopped, check_alone, unanswered};
+use super::look::{Looked, Subject};
+use super::plan_facts::PlanFacts;
+use super::preview::Preview;
+use crate::pause;
+
+/// Looks at AWS, and says what the provider would do for an AWSCluster. The credentials need the permissions to describe
+/// only.
+///
+/// # Errors
+/// Why the provider would not look at AWS, in words for people.
+pub async fn preview(
+    cluster: &AWSCluster,
+    owner: &Cluster,
+    cloud: &dyn ManagedLook,
+    now: Timestamp,
+) -> Result<(Preview, PlanFacts), String> {
+    let in_words = |(updates, _): Stopped| {
+        let messages: Vec<String> = updates.iter().map(ConditionUpdate::in_words).collect();
+        messages.join("; ")
+    };
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
+        return Err("the AWSCluster is being deleted, and nothing was made for it".to_owned());
+    }
+    let checked = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
+    let subject = Subject {
+        cluster,
+        checked: &checked,
+        cloud,
+    };
+    let recorded = subject.recorded(Timing::default().unseen_age, now);
+    let looked = subject.look(recorded, None).await;
+    let looked = looked.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
+    let mut preview = preview_of(cluster, &checked, &looked);
+    if let Some(paused) = pause::paused(cluster, Some(owner)) {
+        let note = format!(
+            "{}: until that changes, the provider does nothing of this",
+            paused.message
+        );
+        preview.notes.push(note);
+    }
+    Ok((preview, PlanFacts::of(checked, looked)))
+}
+
+/// What the provider would do after a look.
+pub(super) fn preview_of(cluster: &AWSCluster, checked: &Checked, looked: &Looked) -> Preview {
+    Preview::of(
+        &cluster.spec,
+        &checked.region,
+        &checked.account_id,
+        &looked.scene(),
+        &looked.plan,
+    )
+}
