@@ -3,13 +3,23 @@
 use std::sync::Arc;
 
 use capa_aws::{Options, SessionPool};
+use capa_cloud::limits::{Share, Shares};
 use capa_cloud::managed::{ManagedClouds as _, ManagedLook};
 use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use prometheus_client::registry::Registry;
 
-/// Sessions with the credentials of the environment, as the AWS CLI finds them.
+/// Sessions with the credentials of the environment, as the AWS CLI finds them. A person waits for a few answers, which may
+/// have all that AWS allows.
 pub(crate) async fn pool() -> SessionPool {
-    SessionPool::new(Options::default(), &mut Registry::default()).await
+    let shares = Shares {
+        default: Share::WHOLE,
+        ..Shares::default()
+    };
+    let options = Options {
+        shares,
+        ..Options::default()
+    };
+    SessionPool::new(options, &mut Registry::default()).await
 }
 
 /// What AWS shows of managed clusters in a region with these credentials.

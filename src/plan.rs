@@ -17,7 +17,7 @@ use crate::aws_access::managed_look;
 use crate::facts::{progress, runtime};
 use crate::{NOT_PLANNED, live, objects};
 
-/// Exit code: the provider would make a call.
+/// Exit code: the provider would make a call, or waits for something.
 const CHANGES: u8 = 2;
 
 /// What a plan without the objects of a management cluster does not show.
@@ -28,7 +28,8 @@ const OF_FILE: &str = "what a changed spec leaves over is shown by `capa-rs plan
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Exit codes: 0 nothing to do, 1 a problem that a person has to mend, or no plan, 2 changes.\n\n\
+    after_help = "Exit codes: 0 AWS is as the spec asks, 1 a problem that a person has to mend, or no plan, 2 changes or \
+                  waits.\n\n\
                   Examples:\n  \
                   capa-rs plan -f cluster.yaml\n  \
                   capa-rs plan -f cluster.yaml --save-facts facts.json\n  \

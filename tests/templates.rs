@@ -56,10 +56,11 @@ fn objects_and_subnets(template: &str) -> (Vec<&str>, usize) {
 }
 
 /// The flavors whose subnets are named outside the template.
-const WITHOUT_SUBNETS: [&str; 6] = [
+const WITHOUT_SUBNETS: [&str; 7] = [
     "ack",
     "crossplane",
     "managed-by",
+    "managed-clusterclass",
     "managed",
     "terraform",
     "unmanaged-discovery",

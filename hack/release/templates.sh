@@ -49,6 +49,10 @@ with_subnets() { # with_subnets <name> <description> <letters of subnets to leav
 flavor_without_subnets managed "A kubeadm cluster on a network that is created for it and deleted with it: a VPC with \
 subnets in three zones, gateways, security groups and a network load balancer." \
   cluster +cluster-on-aws-cluster aws-cluster-managed control-plane workers
+flavor_without_subnets managed-clusterclass "The flavor managed as a Cluster of the ClusterClass in \
+clusterclass-managed.yaml. clusterctl adds the ClusterClass where it is missing. Install Cluster API with \
+CLUSTER_TOPOLOGY=true." \
+  cluster-of-managed-class
 flavor unmanaged "A kubeadm cluster on infrastructure that you bring: three subnets, best in three zones, and a target \
 group in which the control plane machines are registered." \
   cluster +cluster-on-aws-cluster aws-cluster +aws-cluster-targets +aws-cluster-network control-plane workers

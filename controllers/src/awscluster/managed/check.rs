@@ -73,25 +73,27 @@ pub(super) async fn check(
     Ok((checked, cloud))
 }
 
-/// The same for somebody who only wants to know, whatever else is in the management cluster.
+/// The same for somebody who only wants to know, whatever else is in the management cluster, with all zones of the region.
 pub(super) async fn check_alone(
     cluster: &AWSCluster,
     owner: &Cluster,
     cloud: &dyn ManagedLook,
-) -> Result<Checked, Stopped> {
+) -> Result<(Checked, Vec<String>), Stopped> {
     is_offered(cluster)?;
     let region = region(cluster);
     let region = region
         .map_err(|(reason, message)| (vec![ConditionType::Ready.is_false(reason, message)], Next::AwaitChange))?;
     let account_id = account(cluster, cloud).await?;
     let zones = cloud.zones().await;
-    Ok(Checked {
+    let zones = zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?;
+    let checked = Checked {
         name: owner.metadata.name.clone().unwrap_or_default(),
         region: region.to_owned(),
         account_id,
-        zones: zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?,
+        zones: if needs_zones(cluster) { zones.clone() } else { vec![] },
         api_server_port: api_server_port(Some(owner)),
-    })
+    };
+    Ok((checked, zones))
 }
 
 /// What is not offered can be deleted, if an earlier spec has made anything.
@@ -112,14 +114,18 @@ fn is_offered(cluster: &AWSCluster) -> Result<(), Stopped> {
 
 /// The zones of the region, where they are needed.
 async fn zones(cluster: &AWSCluster, cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
-    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
-    let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
-    let is_brought = brought::vpc(&cluster.spec, &decided::recorded(cluster)).is_some();
-    if is_deleted || has_zones || is_brought {
+    if !needs_zones(cluster) {
         return Ok(vec![]);
     }
     let zones = cloud.zones().await;
     zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))
+}
+
+fn needs_zones(cluster: &AWSCluster) -> bool {
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
+    let is_brought = brought::vpc(&cluster.spec, &decided::recorded(cluster)).is_some();
+    !is_deleted && !has_zones && !is_brought
 }
 
 /// Port of the API server.

@@ -63,7 +63,9 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             plan.wait(target, Reason::Creating, "AWS does not show the internet gateway");
         }
         Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Standing::Absent | Standing::Vanished(_) if scene.seen.ec2.vpcs.got().is_none() => {}
+        Standing::Absent | Standing::Vanished(_) if scene.seen.ec2.vpcs.got().is_none() => {
+            plan.wait(target, Reason::WaitingForVpc, "AWS does not show the VPC");
+        }
         // The gateway itself needs no VPC. A VPC that AWS refuses must not leave a gateway behind.
         Standing::Absent | Standing::Vanished(_) => plan.step_after(
             target,

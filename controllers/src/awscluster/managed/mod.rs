@@ -148,9 +148,7 @@ impl Pass<'_> {
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
         }
         if meta::has_annotation(&cluster.metadata, meta::PLAN_ONLY_ANNOTATION) {
-            let preview = plan_only::preview_of(&cluster, &self.checked, &looked);
-            let status = status::planned(&cluster, &preview, now);
-            return Ok(super::outcome(cluster, status).with_next(Next::AwaitChange));
+            return self.only_plan(cluster, &looked, now).await;
         }
         let plan = std::mem::take(&mut looked.plan);
         let ledger = &mut looked.ledger;
@@ -173,6 +171,34 @@ impl Pass<'_> {
         }
         let outcome = self.publish(cluster, &looked.scene(), plan, &taken).await?;
         Ok(outcome.with_events(events))
+    }
+
+    /// Reports what the next pass would do. What the look has shown is recorded, so that a resource that stays away is
+    /// missing in the end.
+    async fn only_plan(
+        &self,
+        mut cluster: AWSCluster,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> Result<Outcome<AWSCluster>, ReconcileError> {
+        let preview = plan_only::preview_of(&cluster, &self.checked, looked);
+        let mut recorded = cluster.status.clone().unwrap_or_default();
+        if !looked.ledger.is_empty() {
+            if !self.is_deleted {
+                cluster = self.hold(cluster).await?;
+            }
+            recorded = self.recorded(&recorded, &looked.inputs, &looked.ledger);
+        }
+        let scene = looked.scene();
+        let status = status::planned(&cluster, recorded, &scene, &looked.plan, &preview, now);
+        let next = if planners::is_incomplete(&scene) {
+            Next::Retry
+        } else if looked.plan.waits.is_empty() {
+            Next::AwaitChange
+        } else {
+            Next::Requeue(self.context.timing.managed_poll_cap)
+        };
+        Ok(super::outcome(cluster, status).with_next(next))
     }
 
     /// A look at the cluster. Where it was at rest, the look asks for the lists of AWS only. What is planned from such a look

@@ -186,9 +186,13 @@ impl Plan {
 
     /// The reference that holds a step up. None: the step can be taken now.
     pub(crate) fn held_up_by(&self, step: &Step) -> Option<&Ref> {
-        if let Some(problem) = self.problems.iter().find(|problem| problem.target == step.target) {
-            return Some(&problem.target);
-        }
+        self.all_that_hold_up(step).next()
+    }
+
+    /// All references that hold a step up.
+    pub(crate) fn all_that_hold_up(&self, step: &Step) -> impl Iterator<Item = &Ref> {
+        let mut problems = self.problems.iter();
+        let own = problems.find(|problem| problem.target == step.target);
         let mut needed: Vec<Ref> = step.after.clone();
         // A call without ids of other resources needs none; the mapping itself cannot fail.
         let _: Result<Call<()>, ()> = step.call.try_map(&mut |id| {
@@ -198,7 +202,8 @@ impl Plan {
             Ok(())
         });
         needed.retain(|reference| *reference != step.target);
-        self.open().find(|open| needed.contains(open))
+        let others = self.open().filter(move |open| needed.contains(open));
+        own.map(|problem| &problem.target).into_iter().chain(others)
     }
 
     /// Everything that is not as the spec asks yet.

@@ -1,7 +1,5 @@
 //! What AWS has answered to a preview: another preview needs AWS no more.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use capa_cloud::CloudError;
 use capa_cloud::managed::{ManagedLook, Observed, Scope};
@@ -28,11 +26,11 @@ pub struct PlanFacts {
 }
 
 impl PlanFacts {
-    pub(super) fn of(checked: Checked, looked: Looked) -> Self {
+    pub(super) fn of(checked: Checked, zones: Vec<String>, looked: Looked) -> Self {
         Self {
             account_id: checked.account_id,
             region: checked.region,
-            zones: checked.zones,
+            zones,
             scope: looked.scope,
             observed: looked.seen,
         }
@@ -55,13 +53,16 @@ impl PlanFacts {
         if (asked.is_vpc_of_user || scope.is_vpc_of_user) && asked.vpc != scope.vpc {
             return Some("the facts are of another VPC".to_owned());
         }
-        let names = |scope: &Scope| -> BTreeSet<String> {
-            let both = scope.load_balancers.iter().chain(&scope.classic_load_balancers);
-            both.cloned().collect()
-        };
-        let (known, wanted) = (names(asked), names(scope));
-        let unknown = wanted.difference(&known).next();
-        unknown.map(|name| format!("the facts tell nothing of a load balancer {name}"))
+        let of_both = [
+            (&asked.load_balancers, &scope.load_balancers),
+            (&asked.classic_load_balancers, &scope.classic_load_balancers),
+        ];
+        let mut unknown = of_both
+            .into_iter()
+            .flat_map(|(known, wanted)| wanted.iter().filter(|name| !known.contains(name)));
+        unknown
+            .next()
+            .map(|name| format!("the facts tell nothing of a load balancer {name} of this type"))
     }
 }
 

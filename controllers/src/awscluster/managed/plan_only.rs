@@ -29,11 +29,14 @@ pub async fn preview(
         let messages: Vec<String> = updates.iter().map(ConditionUpdate::in_words).collect();
         messages.join("; ")
     };
+    if meta::is_deleted_for_move(&cluster.metadata) {
+        return Err("the AWSCluster has moved to another management cluster, which has its resources".to_owned());
+    }
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
     if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
         return Err("the AWSCluster is being deleted, and nothing was made for it".to_owned());
     }
-    let checked = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
+    let (checked, zones) = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
     let subject = Subject {
         cluster,
         checked: &checked,
@@ -43,14 +46,22 @@ pub async fn preview(
     let looked = subject.look(recorded, None).await;
     let looked = looked.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
     let mut preview = preview_of(cluster, &checked, &looked);
-    if let Some(paused) = pause::paused(cluster, Some(owner)) {
-        let note = format!(
-            "{}: until that changes, the provider does nothing of this",
-            paused.message
-        );
-        preview.notes.push(note);
-    }
-    Ok((preview, PlanFacts::of(checked, looked)))
+    preview.notes = nothing_happens_because(cluster, owner);
+    Ok((preview, PlanFacts::of(checked, zones, looked)))
+}
+
+/// What keeps the provider from doing anything for a cluster, in words.
+fn nothing_happens_because(cluster: &AWSCluster, owner: &Cluster) -> Vec<String> {
+    let paused = pause::paused(cluster, Some(owner)).map(|paused| paused.message);
+    let metadata = &cluster.metadata;
+    let plan_only = meta::has_annotation(metadata, meta::PLAN_ONLY_ANNOTATION)
+        .then(|| format!("AWSCluster has the annotation {}", meta::PLAN_ONLY_ANNOTATION));
+    let moved = meta::is_marked_for_move(metadata)
+        .then(|| format!("AWSCluster has the annotation {}", meta::DELETE_FOR_MOVE_ANNOTATION));
+    let reasons = paused.into_iter().chain(plan_only).chain(moved);
+    reasons
+        .map(|reason| format!("{reason}: until that changes, the provider does nothing of this"))
+        .collect()
 }
 
 /// What the provider would do after a look.

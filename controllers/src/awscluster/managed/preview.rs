@@ -175,13 +175,14 @@ fn unshown(error: &CloudError) -> Entry {
 }
 
 fn of_step(step: &Step, ledger: &Ledger, plan: &Plan) -> What {
-    let held_up_by = plan.held_up_by(step).cloned();
+    let blocked_by = plan.all_that_hold_up(step).find(|open| is_blocked(open, plan, &[]));
+    let held_up_by = blocked_by.or_else(|| plan.held_up_by(step)).cloned();
     let held_up_by = held_up_by.or_else(|| unresolved(step, ledger));
     let call = PlannedCall {
         action: step.call.action(),
         parameters: parameters(step, ledger),
         waits_for: held_up_by.map(|open| open.to_string()),
-        is_blocked: is_blocked(step, plan),
+        is_blocked: blocked_by.is_some(),
     };
     match &step.why {
         Why::Missing => What::Create(call),
@@ -210,22 +211,15 @@ fn unresolved(step: &Step, ledger: &Ledger) -> Option<Ref> {
     missing
 }
 
-/// Whether what holds a step up, and what holds that up, and so on, ends with a problem.
-fn is_blocked(step: &Step, plan: &Plan) -> bool {
-    let mut step = step;
-    for _ in &plan.steps {
-        let Some(open) = plan.held_up_by(step) else {
-            return false;
-        };
-        if plan.problems.iter().any(|problem| problem.target == *open) {
-            return true;
-        }
-        match plan.steps.iter().find(|other| other.target == *open) {
-            Some(other) => step = other,
-            None => return false,
-        }
+/// Whether there is a problem of what holds a step up, or of what holds that up, and so on. `before` is on the way here.
+fn is_blocked(open: &Ref, plan: &Plan, before: &[&Ref]) -> bool {
+    if before.contains(&open) {
+        return false;
     }
-    false
+    let before = [before, &[open]].concat();
+    let has_problem = plan.problems.iter().any(|problem| problem.target == *open);
+    let mut steps = plan.steps.iter().filter(|step| step.target == *open);
+    has_problem || steps.any(|step| plan.all_that_hold_up(step).any(|next| is_blocked(next, plan, &before)))
 }
 
 fn parameters(step: &Step, ledger: &Ledger) -> Map<String, Value> {
@@ -272,9 +266,13 @@ impl Preview {
             .join(", ")
     }
 
-    /// Whether the provider would make a call, now or later, before anybody changes anything.
+    /// Whether the provider would make a call, now or later, before anybody changes anything, or waits for something.
     pub fn has_changes(&self) -> bool {
-        self.count(|what| what.call().is_some_and(|call| !call.is_blocked)) > 0
+        let is_change = |what: &What| match what.call() {
+            Some(call) => !call.is_blocked,
+            None => matches!(what, What::Wait { .. }),
+        };
+        self.count(is_change) > 0
     }
 
     /// Whether a person has to change something.

@@ -203,7 +203,7 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
     });
     let updates = updates.into_iter().map(|update| match update.reason {
         // Machines go on working.
-        Reason::DeletionBlocked | Reason::NotManagedYet | Reason::PlanOnly if was_ready => ConditionUpdate {
+        Reason::DeletionBlocked | Reason::NotManagedYet if was_ready => ConditionUpdate {
             status: ConditionStatus::True,
             ..update
         },
@@ -213,25 +213,39 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
         conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
     }
     status.network_status = None;
-    if !meta::has_annotation(&cluster.metadata, meta::PLAN_ONLY_ANNOTATION) {
-        status.plan = None;
-    }
+    status.plan = None;
     status
 }
 
-/// The status of a pass that only plans.
-pub(super) fn planned(cluster: &AWSCluster, preview: &Preview, now: Timestamp) -> AWSClusterStatus {
+/// The status of a pass that only plans. `recorded` has what later passes must know.
+pub(super) fn planned(
+    cluster: &AWSCluster,
+    recorded: AWSClusterStatus,
+    scene: &Scene<'_>,
+    plan: &Plan,
+    preview: &Preview,
+    now: Timestamp,
+) -> AWSClusterStatus {
     let message = format!(
-        "the provider changes nothing while the annotation {} is there: status.plan has what it would do ({})",
+        "the provider changes nothing of the network while the annotation {} is there: status.plan has what it would do \
+         ({})",
         meta::PLAN_ONLY_ANNOTATION,
         preview.summary()
     );
-    let update = ConditionType::Ready.is_false(Reason::PlanOnly, message);
-    let text = preview.to_string();
-    AWSClusterStatus {
-        plan: Some(text.chars().take(LONGEST_PLAN).collect()),
-        ..stopped(cluster, vec![update], now)
+    let works = recorded.provisioned() && !scene.is_deleted;
+    let ready = match ready_again(scene, plan) {
+        lost if works && lost.status != ConditionStatus::True => lost,
+        _ if works => ConditionType::Ready.is_true(Reason::PlanOnly).with_message(message),
+        _ => ConditionType::Ready.is_false(Reason::PlanOnly, message),
+    };
+    let identity = ConditionType::IdentityReady.is_true(Reason::Ready);
+    let mut status = recorded;
+    for update in [identity, ready, not_paused(&cluster.metadata)] {
+        conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
     }
+    status.network_status = None;
+    status.plan = Some(preview.to_string().chars().take(LONGEST_PLAN).collect());
+    status
 }
 
 /// Whether the condition says that the credentials of the cluster are lost.

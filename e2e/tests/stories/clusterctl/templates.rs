@@ -14,8 +14,9 @@ use super::installed::in_management_cluster;
 
 /// Each flavor with its letters in docs/templates.md, and the variables of subnets that it lacks. The other flavors for
 /// fewer subnets differ by these subnets alone, which a test of `templates/` shows.
-const FLAVORS: [(&str, &str, &[&str]); 14] = [
+const FLAVORS: [(&str, &str, &[&str]); 15] = [
     ("managed", "G", &[]),
+    ("managed-clusterclass", "G", &[]),
     ("unmanaged", "U", &[]),
     ("unmanaged-two-subnets", "U", &["AWS_SUBNET_ID_C"]),
     ("unmanaged-one-subnet", "U", &["AWS_SUBNET_ID_B", "AWS_SUBNET_ID_C"]),

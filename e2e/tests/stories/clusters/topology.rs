@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use capa_e2e::{Story, eventually, moto};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, VERSION, tell_of_whole_clusters};
-use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario, settled};
+use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario, settled, tell};
 
-/// The ClusterClass of this provider, as it is released.
+/// The ClusterClasses of this provider, as they are released.
 const CLASS: &str = include_str!("../../../../templates/clusterclass-unmanaged.yaml");
+const MANAGED_CLASS: &str = include_str!("../../../../templates/clusterclass-managed.yaml");
 
 /// The kinds of this provider that the topology controller creates.
 const MADE_KINDS: [&str; 2] = ["AWSCluster", "AWSMachineTemplate"];
@@ -93,43 +94,82 @@ fn other_writers(objects: &BTreeMap<String, DynamicObject>) -> Vec<String> {
     writers.collect()
 }
 
+/// A Cluster on the network of the story.
 fn cluster(scenario: &Scenario, of_class: &KubeadmCluster<'_>) -> String {
     let network = &scenario.network;
-    let variables: Vec<Value> = [
-        ("region", json!(REGION)),
+    let variables = [
         ("vpcID", json!(network.vpc_id)),
         ("subnetIDs", json!(network.private_subnet_ids())),
         (
             "securityGroupIDs",
             json!({"controlPlane": network.control_plane_security_group_id, "node": network.node_security_group_id}),
         ),
-        ("imageID", json!(moto::IMAGE_ID)),
         ("controlPlaneTargetGroupARN", json!(of_class.target_group)),
-    ]
-    .into_iter()
-    .map(|(name, value)| json!({"name": name, "value": value}))
-    .collect();
-    json!({
+    ];
+    let endpoint = json!({"host": of_class.host, "port": PORT});
+    of_class_named("unmanaged", &of_class.name, Some(endpoint), &variables)
+}
+
+/// A Cluster of a class with one machine of each role.
+fn of_class_named(class: &str, name: &str, endpoint: Option<Value>, variables: &[(&str, Value)]) -> String {
+    let common = [("region", json!(REGION)), ("imageID", json!(moto::IMAGE_ID))];
+    let variables = common.iter().chain(variables);
+    let variables: Vec<Value> = variables
+        .map(|(name, value)| json!({"name": name, "value": value}))
+        .collect();
+    let mut cluster = json!({
         "apiVersion": CORE,
         "kind": "Cluster",
-        "metadata": {"name": of_class.name},
+        "metadata": {"name": name},
         "spec": {
             "clusterNetwork": {"pods": {"cidrBlocks": ["192.168.0.0/16"]}},
-            "controlPlaneEndpoint": {"host": of_class.host, "port": PORT},
             "topology": {
-                "classRef": {"name": "unmanaged"},
+                "classRef": {"name": class},
                 "version": VERSION,
                 "controlPlane": {"replicas": 1},
                 "workers": {"machineDeployments": [{"class": "default-worker", "name": "md-0", "replicas": 1}]},
                 "variables": variables,
             },
         },
-    })
-    .to_string()
+    });
+    if let Some(endpoint) = endpoint {
+        cluster["spec"]["controlPlaneEndpoint"] = endpoint;
+    }
+    cluster.to_string()
 }
 
 mod long_stories {
     use super::*;
+
+    #[test]
+    fn a_cluster_of_the_managed_class_has_a_network_of_its_own() -> anyhow::Result<()> {
+        tell(Story::new("managed-class"), async |s| {
+            s.begin_whole_clusters(&[FASTER]).await?;
+            let cluster = s.kubeadm_cluster_without_load_balancer("dev");
+            s.user.create_instance_profiles().await?;
+            let before = s.user.dump().await?;
+            s.apply(MANAGED_CLASS).await?;
+            // The names of load balancers do not resolve where the tests run.
+            let variables = [("dnsResolutionCheck", json!("None")), ("zoneCount", json!(1))];
+            s.apply(&of_class_named("managed", &cluster.name, None, &variables))
+                .await?;
+            cluster.ready(1, 1).await?;
+            let made = made_objects(s).await?;
+            let cluster_of_aws = made
+                .values()
+                .find(|object| object.data.pointer("/spec/network").is_some());
+            let vpc = cluster_of_aws.and_then(|object| object.data.pointer("/status/network/vpc/id"));
+            ensure!(vpc.is_some(), "no VPC: {cluster_of_aws:?}");
+            let look = async || Ok(versions(&made_objects(s).await?));
+            settled("the objects", Duration::from_secs(5), NODES_WITHIN, look).await?;
+            cluster.delete().await?;
+            let after = s.user.dump().await?;
+            for (action, listed) in before.as_object().context("a dump is an object")? {
+                assert_eq!(after.get(action), Some(listed), "{action}");
+            }
+            Ok(())
+        })
+    }
 
     #[test]
     fn a_topology_rotates_a_template_for_a_changed_variable_only() -> anyhow::Result<()> {

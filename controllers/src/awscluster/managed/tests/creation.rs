@@ -186,5 +186,6 @@ fn a_new_cluster_whose_vpcs_are_not_shown_makes_nothing() {
         world.advance(Duration::from_mins(5));
     }
     assert_eq!(world.says(ConditionType::VpcReady), "Unknown/Unauthorized");
+    assert_eq!(world.says(ConditionType::InternetGatewayReady), "False/WaitingForVpc");
     assert_eq!(world.account.calls(), 0);
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use capa_api::conditions::ConditionType;
+use capa_api::conditions::{ConditionType, Reason, set};
 use capa_api::meta;
 use capa_cloud::ec2::route_table::ANYWHERE;
 use capa_cloud::ec2::subnet::Attribute;
 use capa_runtime::reconcile::Next;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -247,7 +248,10 @@ fn a_cluster_that_only_plans_changes_nothing_until_it_may() {
     assert_eq!(world.rest(), 1);
     assert_eq!(world.says(ConditionType::Ready), "False/PlanOnly");
     assert!(world.message(ConditionType::Ready).contains("15 to create"));
-    assert_eq!(world.status().plan, Some(preview(&world).to_string()));
+    let mut shown = preview(&world);
+    assert!(shown.notes[0].starts_with("AWSCluster has the annotation "), "{shown}");
+    shown.notes.clear();
+    assert_eq!(world.status().plan, Some(shown.to_string()));
     assert_eq!((world.account.calls(), world.writes() - writes), (0, 1));
     assert!(world.cluster().expect("an AWSCluster").finalizers().is_empty());
     set_plan_only(&world, false);
@@ -269,6 +273,67 @@ fn a_provisioned_cluster_that_only_plans_works_on_and_is_deleted_later() {
     world.rest();
     assert!(world.status().plan.is_some_and(|plan| plan.contains("DeleteVpc")));
     assert_eq!(world.account.calls(), calls);
+    set_plan_only(&world, false);
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn what_stays_away_is_missing_for_a_cluster_that_only_plans() {
+    for loses_status in [false, true] {
+        let mut world = World::aged(SPEC);
+        set_plan_only(&world, true);
+        if loses_status {
+            world.lose_status();
+        }
+        let tables = world.account.route_tables().into_iter();
+        let table = tables
+            .clone()
+            .find(|table| !table.associations.is_empty() && !table.is_main);
+        let table = table.expect("a route table").id;
+        assert!(world.account.remove_route_table(&table));
+        world.pass();
+        let plan = |world: &World| world.status().plan.expect("a plan");
+        assert!(
+            plan(&world).contains("AWS does not show the route table"),
+            "{}",
+            plan(&world)
+        );
+        world.rest_for(Duration::from_mins(20));
+        assert!(plan(&world).contains("+ route table of subnet"), "{}", plan(&world));
+        assert!(preview(&world).has_changes());
+    }
+}
+
+#[test]
+fn ready_comes_back_while_a_cluster_only_plans() {
+    let mut world = World::aged(SPEC);
+    set_plan_only(&world, true);
+    world.edit(|cluster| {
+        let status = cluster.status.as_mut().expect("a status");
+        for condition in [ConditionType::Ready, ConditionType::IdentityReady] {
+            let update = condition.is_false(Reason::CredentialsFailed, "no credentials");
+            set(&mut status.conditions, update, None, Timestamp::UNIX_EPOCH);
+        }
+    });
+    world.rest();
+    assert_eq!(world.says(ConditionType::Ready), "True/PlanOnly");
+    assert_eq!(world.says(ConditionType::IdentityReady), "True/Ready");
+}
+
+#[test]
+fn a_cluster_that_only_plans_is_deleted_with_what_it_finds() {
+    let built = World::aged(SPEC);
+    let mut world = built.fork();
+    world.edit(|cluster| {
+        cluster.status = None;
+        cluster.metadata.finalizers = None;
+    });
+    set_plan_only(&world, true);
+    world.pass();
+    world.delete();
+    world.pass();
+    assert!(world.cluster().is_some(), "the deletion waits");
     set_plan_only(&world, false);
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());
