@@ -1,5 +1,7 @@
 //! Faults of single calls.
 
+use std::time::Duration;
+
 use capa_cloud::CloudError;
 use capa_cloud::managed::{Answer, Call};
 
@@ -10,6 +12,8 @@ pub enum Fault {
     Refused(&'static str),
     /// AWS throttles the call. The call takes no effect.
     Throttled,
+    /// The provider's own limits allow the call only after this time. It is not made.
+    Deferred(Duration),
     /// The call takes effect, and its answer is lost.
     AnswerLost,
     /// The call is lost on its way: it has neither an effect nor an answer.
@@ -45,6 +49,7 @@ impl Fault {
                 };
                 Some(Err(refusal(action, code)))
             }
+            Self::Deferred(after) => Some(Err(CloudError::deferred(action, after))),
             Self::AnswerLost | Self::NoEffect => Some(Err(CloudError::no_answer(action, "the answer was lost"))),
             Self::CrashBefore | Self::CrashAfter | Self::CrashInFlight => None,
         }

@@ -56,6 +56,11 @@ pub(super) struct Summary {
     has_tagged: bool,
 }
 
+/// The time after which the provider's own limits allow a call.
+fn deferred(taken: &Taken) -> Option<Duration> {
+    taken.failure.as_ref()?.retry_after
+}
+
 impl Summary {
     /// The summary of a pass. `endpoint` is what the status says of it, and `later` which part of the cluster this
     /// release does not make.
@@ -83,7 +88,7 @@ impl Summary {
             updates,
             is_provisioned,
             has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene),
-            deferred: failures().filter_map(|failure| failure.retry_after).min(),
+            deferred: taken.iter().filter_map(deferred).min(),
             is_settled: others.is_empty() && plan.waits.is_empty(),
             has_problem: !plan.problems.is_empty(),
             has_done: others.iter().any(|taken| taken.failure.is_none()),

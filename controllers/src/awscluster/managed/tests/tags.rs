@@ -6,6 +6,8 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
 use capa_api::meta;
+use capa_fake_aws::Fault;
+use capa_runtime::reconcile::Next;
 
 use super::world::World;
 
@@ -258,4 +260,13 @@ fn tags_of_a_subnet_whose_class_was_changed_stay() {
         assert_eq!(after == before, stays, "{id}");
         assert!(id != one || after["team"] == "false");
     }
+}
+
+#[test]
+fn tags_that_the_own_limits_put_off_follow_as_soon_as_they_allow() {
+    let mut world = World::aged(&with_tags(NLB, "team: a"));
+    let after = Duration::from_secs(1);
+    world.account.fail(world.account.calls(), Fault::Deferred(after));
+    world.set_spec(&with_tags(NLB, "team: b"));
+    assert_eq!(world.pass(), Some(Next::Deferred(after)));
 }
