@@ -84,8 +84,7 @@ pub(super) async fn check_alone(
     let region = region
         .map_err(|(reason, message)| (vec![ConditionType::Ready.is_false(reason, message)], Next::AwaitChange))?;
     let account_id = account(cluster, cloud).await?;
-    let zones = cloud.zones().await;
-    let zones = zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))?;
+    let zones = all_zones(cloud).await?;
     let checked = Checked {
         name: owner.metadata.name.clone().unwrap_or_default(),
         region: region.to_owned(),
@@ -117,6 +116,10 @@ async fn zones(cluster: &AWSCluster, cloud: &dyn ManagedLook) -> Result<Vec<Stri
     if !needs_zones(cluster) {
         return Ok(vec![]);
     }
+    all_zones(cloud).await
+}
+
+async fn all_zones(cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
     let zones = cloud.zones().await;
     zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))
 }

@@ -193,14 +193,7 @@ impl Plan {
     pub(crate) fn all_that_hold_up(&self, step: &Step) -> impl Iterator<Item = &Ref> {
         let mut problems = self.problems.iter();
         let own = problems.find(|problem| problem.target == step.target);
-        let mut needed: Vec<Ref> = step.after.clone();
-        // A call without ids of other resources needs none; the mapping itself cannot fail.
-        let _: Result<Call<()>, ()> = step.call.try_map(&mut |id| {
-            if let Id::Of(reference) = id {
-                needed.push(reference.clone());
-            }
-            Ok(())
-        });
+        let mut needed: Vec<Ref> = step.after.iter().cloned().chain(step.references()).collect();
         needed.retain(|reference| *reference != step.target);
         let others = self.open().filter(move |open| needed.contains(open));
         own.map(|problem| &problem.target).into_iter().chain(others)
@@ -216,6 +209,19 @@ impl Plan {
 }
 
 impl Step {
+    /// The resources whose ids the call has.
+    pub(crate) fn references(&self) -> Vec<Ref> {
+        let mut references = vec![];
+        // The mapping itself cannot fail.
+        let _: Result<Call<()>, ()> = self.call.try_map(&mut |id| {
+            if let Id::Of(reference) = id {
+                references.push(reference.clone());
+            }
+            Ok(())
+        });
+        references
+    }
+
     /// The client token of the call.
     pub(crate) fn client_token(&self) -> Option<&str> {
         match self.call.repeat() {

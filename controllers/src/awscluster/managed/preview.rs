@@ -137,30 +137,28 @@ fn add(sections: &mut Vec<Section>, condition: ConditionType, entries: Vec<Entry
 /// What a planner has to say.
 fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
     let is_own = |target: &Ref| planner.kinds.contains(&target.kind);
-    let problems = plan.problems.iter().map(|problem| {
+    let entry = |target: &Ref, what| Entry {
+        target: target.to_string(),
+        what,
+    };
+    let problems = plan.problems.iter().filter(|problem| is_own(&problem.target));
+    let problems = problems.map(|problem| {
         let what = What::Problem {
             reason: problem.reason.to_string(),
             message: problem.message.clone(),
         };
-        (&problem.target, what)
+        entry(&problem.target, what)
     });
-    let waits = plan.waits.iter().map(|wait| {
+    let waits = plan.waits.iter().filter(|wait| is_own(&wait.target)).map(|wait| {
         let what = What::Wait {
             reason: wait.reason.to_string(),
             message: wait.message.clone(),
         };
-        (&wait.target, what)
+        entry(&wait.target, what)
     });
-    let steps = plan
-        .steps
-        .iter()
-        .map(|step| (&step.target, of_step(step, scene.ledger, plan)));
-    let own = problems.chain(waits).chain(steps).filter(|(target, _)| is_own(target));
-    let own = own.map(|(target, what)| Entry {
-        target: target.to_string(),
-        what,
-    });
-    own.collect()
+    let steps = plan.steps.iter().filter(|step| is_own(&step.target));
+    let steps = steps.map(|step| entry(&step.target, of_step(step, scene.ledger, plan)));
+    problems.chain(waits).chain(steps).collect()
 }
 
 /// What AWS did not show, so that nothing is planned for it.
@@ -198,17 +196,8 @@ fn of_step(step: &Step, ledger: &Ledger, plan: &Plan) -> What {
 
 /// What has no id yet that a step needs.
 fn unresolved(step: &Step, ledger: &Ledger) -> Option<Ref> {
-    let mut missing = None;
-    // The mapping itself cannot fail.
-    let _: Result<Call<()>, ()> = step.call.try_map(&mut |id| {
-        if let Id::Of(reference) = id
-            && ledger.id(reference).is_none()
-        {
-            missing = Some(reference.clone());
-        }
-        Ok(())
-    });
-    missing
+    let mut references = step.references().into_iter();
+    references.rfind(|reference| ledger.id(reference).is_none())
 }
 
 /// Whether there is a problem of what holds a step up, or of what holds that up, and so on. `before` is on the way here.
