@@ -38,7 +38,7 @@ check-format: require-rust
 
 .PHONY: build
 build: require-rust ## Build everything, tests included, with the lints as errors
-	$(CARGO) build --workspace --all-targets
+	$(CARGO) build --workspace --bins --tests
 
 .PHONY: programs
 programs: require-rust
@@ -103,14 +103,11 @@ test: ## Run what CI runs: format, lints, unit, property, API and end-to-end tes
 
 .PHONY: gate-tests
 gate-tests: tools
-	$(call run_tests,--all-targets,--skip long_stories:: $(THREADS))
+	$(call run_tests,--tests,--skip long_stories:: $(THREADS))
 
 .PHONY: test-unit
 test-unit: require-rust ## Run the tests that need no local world
 	$(call run_tests,--lib --bins $(UNIT_TESTS),--skip long_stories::)
-
-# Each of these stories keeps a core busy for minutes. More of them at once would only come to their deadlines.
-LONG_THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 3 ? cores : 3)))
 
 .PHONY: test-all
 test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
@@ -118,7 +115,7 @@ test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs
 
 .PHONY: long-tests
 long-tests: tools-and-build upstream-specs cloud-init
-	$(call run_tests,--test e2e --test histories,long_stories:: $(LONG_THREADS))
+	$(call run_tests,--test e2e --test histories,long_stories:: $(THREADS))
 
 # FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.
 UPSTREAM = stories::upstream::long_stories::
@@ -129,7 +126,7 @@ check-focus:
 
 .PHONY: test-upstream
 test-upstream: check-focus tools-and-build upstream-specs ## Run Cluster API's own end-to-end specs (FOCUS=label of one)
-	$(call run_tests,--test e2e,$(if $(FOCUS),--exact $(UPSTREAM)$(subst -,_,$(FOCUS)),$(UPSTREAM)) $(LONG_THREADS))
+	$(call run_tests,--test e2e,$(if $(FOCUS),--exact $(UPSTREAM)$(subst -,_,$(FOCUS)),$(UPSTREAM)) $(THREADS))
 
 # SEEDS=100000 plays so many seeds, SEED=7 one with its trace, FAULTS=3:CrashAfter,7:Stale one machine's life with them.
 # FIRST=1000 begins with that seed, COVERAGE=1 prints which share of the histories has met what.

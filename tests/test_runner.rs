@@ -26,7 +26,7 @@ fn run(first: &str, again: &str, fails_again: bool) -> std::io::Result<(Output, 
     fs::write(path("cargo"), script)?;
     fs::set_permissions(path("cargo"), fs::Permissions::from_mode(0o755))?;
     let ran = Command::new(format!("{ROOT}/hack/tests/run.sh"))
-        .args(["--all-targets", "--"])
+        .args(["--tests", "--"])
         .current_dir(ROOT)
         .env(
             "PATH",

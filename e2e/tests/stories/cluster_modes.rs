@@ -48,38 +48,6 @@ fn managed(scenario: &Scenario) -> String {
 }
 
 #[test]
-fn a_cluster_taken_over_by_another_controller_is_released() -> anyhow::Result<()> {
-    story("taken-over", async |s| {
-        let network = s.user.dump().await?;
-        s.owned("dev", &managed(s)).await?;
-        s.says("dev", "Ready", "False", "NotManagedYet").await?;
-        let before = s.aws_cluster("dev").await?;
-        assert_eq!(before.metadata.finalizers, Some(vec![FINALIZER.to_owned()]));
-
-        s.change(
-            "dev",
-            json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": "another"}}}),
-        )
-        .await?;
-        eventually(WITHIN, "our finalizer to be off", async || {
-            let finalizers = s.aws_cluster("dev").await?.metadata.finalizers;
-            ensure!(finalizers.is_none(), "there are {finalizers:?}");
-            Ok(())
-        })
-        .await?;
-        s.reconciles_without_a_write("dev", 5).await?;
-        let after = s.aws_cluster("dev").await?;
-        assert_eq!(after.metadata.uid, before.metadata.uid);
-        assert_eq!(after.metadata.deletion_timestamp, None);
-        assert_eq!(after.data, before.data, "spec and status are the other's now");
-        let journal = s.aws().manager_journal();
-        assert!(journal.is_empty(), "{journal}");
-        assert_eq!(s.user.dump().await?, network);
-        Ok(())
-    })
-}
-
-#[test]
 fn a_cluster_of_another_controller_only_loses_our_finalizer() -> anyhow::Result<()> {
     tell(Story::new("managed-by"), async |s| {
         let foreign = s.unmanaged("dev", "").replace(
@@ -230,35 +198,6 @@ fn an_awscluster_is_left_alone_while_its_cluster_is_paused() -> anyhow::Result<(
     })
 }
 
-#[test]
-fn an_awscluster_with_the_paused_annotation_is_left_alone() -> anyhow::Result<()> {
-    story("paused-annotation", async |s| {
-        let annotate = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
-        let paused = s.unmanaged("dev", "").replace(
-            "{name: dev}",
-            "{name: dev, annotations: {cluster.x-k8s.io/paused: \"\"}}",
-        );
-        s.owned("dev", &paused).await?;
-        let message = s.says("dev", "Paused", "True", "Paused").await?;
-        assert_eq!(message, "AWSCluster has the cluster.x-k8s.io/paused annotation");
-        let cluster = s.aws_cluster("dev").await?;
-        let status = cluster.data["status"].as_object().cloned().unwrap_or_default();
-        assert_eq!(
-            status.keys().collect::<Vec<_>>(),
-            ["conditions"],
-            "nothing else is written"
-        );
-        assert_eq!(cluster.data["status"]["conditions"].as_array().map(Vec::len), Some(1));
-        assert!(s.calls().is_empty());
-        s.change("dev", annotate(Value::Null)).await?;
-        s.infrastructure_provisioned("dev").await?;
-
-        s.change("dev", annotate("".into())).await?;
-        changes_wait(s, async || s.change("dev", annotate(Value::Null)).await).await?;
-        Ok(())
-    })
-}
-
 /// Tests that a change of a paused cluster has no effect, and causes no call and no write but the condition, until
 /// `resume`. The change also adds the provider's finalizer, which the manager removes from an unmanaged cluster that is
 /// not paused.
@@ -311,4 +250,69 @@ async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow:
     .await?;
     assert_eq!(scenario.aws_cluster("dev").await?.metadata.finalizers, None);
     Ok(())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_cluster_taken_over_by_another_controller_is_released() -> anyhow::Result<()> {
+        story("taken-over", async |s| {
+            let network = s.user.dump().await?;
+            s.owned("dev", &managed(s)).await?;
+            s.says("dev", "Ready", "False", "NotManagedYet").await?;
+            let before = s.aws_cluster("dev").await?;
+            assert_eq!(before.metadata.finalizers, Some(vec![FINALIZER.to_owned()]));
+
+            s.change(
+                "dev",
+                json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": "another"}}}),
+            )
+            .await?;
+            eventually(WITHIN, "our finalizer to be off", async || {
+                let finalizers = s.aws_cluster("dev").await?.metadata.finalizers;
+                ensure!(finalizers.is_none(), "there are {finalizers:?}");
+                Ok(())
+            })
+            .await?;
+            s.reconciles_without_a_write("dev", 5).await?;
+            let after = s.aws_cluster("dev").await?;
+            assert_eq!(after.metadata.uid, before.metadata.uid);
+            assert_eq!(after.metadata.deletion_timestamp, None);
+            assert_eq!(after.data, before.data, "spec and status are the other's now");
+            let journal = s.aws().manager_journal();
+            assert!(journal.is_empty(), "{journal}");
+            assert_eq!(s.user.dump().await?, network);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn an_awscluster_with_the_paused_annotation_is_left_alone() -> anyhow::Result<()> {
+        story("paused-annotation", async |s| {
+            let annotate = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+            let paused = s.unmanaged("dev", "").replace(
+                "{name: dev}",
+                "{name: dev, annotations: {cluster.x-k8s.io/paused: \"\"}}",
+            );
+            s.owned("dev", &paused).await?;
+            let message = s.says("dev", "Paused", "True", "Paused").await?;
+            assert_eq!(message, "AWSCluster has the cluster.x-k8s.io/paused annotation");
+            let cluster = s.aws_cluster("dev").await?;
+            let status = cluster.data["status"].as_object().cloned().unwrap_or_default();
+            assert_eq!(
+                status.keys().collect::<Vec<_>>(),
+                ["conditions"],
+                "nothing else is written"
+            );
+            assert_eq!(cluster.data["status"]["conditions"].as_array().map(Vec::len), Some(1));
+            assert!(s.calls().is_empty());
+            s.change("dev", annotate(Value::Null)).await?;
+            s.infrastructure_provisioned("dev").await?;
+
+            s.change("dev", annotate("".into())).await?;
+            changes_wait(s, async || s.change("dev", annotate(Value::Null)).await).await?;
+            Ok(())
+        })
+    }
 }

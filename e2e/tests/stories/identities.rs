@@ -213,48 +213,6 @@ fn a_lost_identity_or_secret_is_told_by_its_clusters_and_an_event() -> anyhow::R
 }
 
 #[test]
-fn a_role_is_assumed_with_its_external_id_once_aws_allows_it() -> anyhow::Result<()> {
-    identity_story("role", async |s| {
-        let aws = s.aws();
-        let role = aws.role_arn("clusters");
-        let spec = format!(
-            "{{roleARN: \"{role}\", externalID: agreed, allowedNamespaces: {{}}, \
-             sourceIdentityRef: {{kind: AWSClusterControllerIdentity, name: default}}}}"
-        );
-        s.own_identity("AWSClusterRoleIdentity", "role", &spec).await?;
-        s.cluster_with_identity("AWSClusterRoleIdentity", "role").await?;
-        s.identity_trouble("CredentialsFailed", &["AssumeRole: AccessDenied", "trust policy"])
-            .await?;
-        aws.allow_assume_role(&role, Some("agreed"));
-        s.is_whole().await?;
-
-        let journal = aws.manager_journal();
-        let assumed = journal.matching(|call| call.action == "AssumeRole" && call.error.is_none());
-        let of_session = journal.matching(|call| call.service == "ec2");
-        assert!(assumed.len() < of_session.len(), "calls share a session: {journal}");
-        let session = format!("capa-rs-{}-dev", s.namespace());
-        for call in assumed.calls() {
-            for (parameter, value) in [
-                ("RoleArn", role.as_str()),
-                ("ExternalId", "agreed"),
-                ("RoleSessionName", session.as_str()),
-            ] {
-                assert_eq!(call.parameter(parameter), Some(value));
-            }
-        }
-        for call in of_session.calls() {
-            let acting = call
-                .role
-                .as_ref()
-                .with_context(|| format!("{call} is not the role's"))?;
-            assert_eq!((&acting.arn, &acting.session_name), (&role, &session));
-        }
-        assert!(!s.manager().log()?.contains("agreed"), "the external id is a secret");
-        Ok(())
-    })
-}
-
-#[test]
 fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
     identity_story("chain", async |s| {
         let aws = s.aws();
@@ -312,6 +270,48 @@ fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
 
 mod long_stories {
     use super::*;
+
+    #[test]
+    fn a_role_is_assumed_with_its_external_id_once_aws_allows_it() -> anyhow::Result<()> {
+        identity_story("role", async |s| {
+            let aws = s.aws();
+            let role = aws.role_arn("clusters");
+            let spec = format!(
+                "{{roleARN: \"{role}\", externalID: agreed, allowedNamespaces: {{}}, \
+                 sourceIdentityRef: {{kind: AWSClusterControllerIdentity, name: default}}}}"
+            );
+            s.own_identity("AWSClusterRoleIdentity", "role", &spec).await?;
+            s.cluster_with_identity("AWSClusterRoleIdentity", "role").await?;
+            s.identity_trouble("CredentialsFailed", &["AssumeRole: AccessDenied", "trust policy"])
+                .await?;
+            aws.allow_assume_role(&role, Some("agreed"));
+            s.is_whole().await?;
+
+            let journal = aws.manager_journal();
+            let assumed = journal.matching(|call| call.action == "AssumeRole" && call.error.is_none());
+            let of_session = journal.matching(|call| call.service == "ec2");
+            assert!(assumed.len() < of_session.len(), "calls share a session: {journal}");
+            let session = format!("capa-rs-{}-dev", s.namespace());
+            for call in assumed.calls() {
+                for (parameter, value) in [
+                    ("RoleArn", role.as_str()),
+                    ("ExternalId", "agreed"),
+                    ("RoleSessionName", session.as_str()),
+                ] {
+                    assert_eq!(call.parameter(parameter), Some(value));
+                }
+            }
+            for call in of_session.calls() {
+                let acting = call
+                    .role
+                    .as_ref()
+                    .with_context(|| format!("{call} is not the role's"))?;
+                assert_eq!((&acting.arn, &acting.session_name), (&role, &session));
+            }
+            assert!(!s.manager().log()?.contains("agreed"), "the external id is a secret");
+            Ok(())
+        })
+    }
 
     #[test]
     fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Result<()> {

@@ -17,43 +17,6 @@ const MARK: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 const NO_REGIONS: [&str; 3] = ["../x", "US EAST", "eu-west-1.example.org/"];
 
 #[test]
-fn ids_that_are_patterns_are_refused_before_any_call() -> anyhow::Result<()> {
-    story("patterns", async |s| {
-        s.cluster("dev").await?;
-        let image = format!("{{id: {}}}", capa_e2e::moto::IMAGE_ID);
-        for (name, spec, says) in [
-            ("image", "rootVolume: {size: 40}", "ami.id is \"ami-*\""),
-            ("subnet", "subnet: {id: \"subnet-*\"}", "subnet.id is"),
-            (
-                "group",
-                "additionalSecurityGroups: [{id: \"sg-?\"}]",
-                "additionalSecurityGroups[0].id is",
-            ),
-            (
-                "key",
-                "rootVolume: {size: 40, encryptionKey: \"alias/*\"}",
-                "rootVolume.encryptionKey is",
-            ),
-        ] {
-            s.bootstrap_secret(name).await?;
-            let mut yaml = machine(name, "dev", &format!("{INLINE}, {spec}"));
-            if name == "image" {
-                yaml = yaml.replace(&image, "{id: \"ami-*\"}");
-            }
-            s.apply(&yaml).await?;
-            let message = s.machine_lacks(name, "InstanceReady", "InvalidSpec").await?;
-            ensure!(message.starts_with(says), "{message}");
-            s.event("AWSMachine", name, "InvalidSpec").await?;
-        }
-        let calls = s.aws().manager_journal();
-        let patterns = calls.matching(|call| call.parameters.values().any(|value| value.contains(['*', '?'])));
-        assert!(patterns.is_empty(), "AWS is not even asked: {patterns}");
-        assert!(s.launches().is_empty(), "{}", s.launches());
-        Ok(())
-    })
-}
-
-#[test]
 fn only_bootstrap_data_is_delivered_to_instances() -> anyhow::Result<()> {
     story("no-bootstrap-data", async |s| {
         s.cluster("dev").await?;
@@ -181,6 +144,43 @@ async fn nobody_is_told_the_caller(scenario: &Scenario) -> anyhow::Result<()> {
 
 mod long_stories {
     use super::*;
+
+    #[test]
+    fn ids_that_are_patterns_are_refused_before_any_call() -> anyhow::Result<()> {
+        story("patterns", async |s| {
+            s.cluster("dev").await?;
+            let image = format!("{{id: {}}}", capa_e2e::moto::IMAGE_ID);
+            for (name, spec, says) in [
+                ("image", "rootVolume: {size: 40}", "ami.id is \"ami-*\""),
+                ("subnet", "subnet: {id: \"subnet-*\"}", "subnet.id is"),
+                (
+                    "group",
+                    "additionalSecurityGroups: [{id: \"sg-?\"}]",
+                    "additionalSecurityGroups[0].id is",
+                ),
+                (
+                    "key",
+                    "rootVolume: {size: 40, encryptionKey: \"alias/*\"}",
+                    "rootVolume.encryptionKey is",
+                ),
+            ] {
+                s.bootstrap_secret(name).await?;
+                let mut yaml = machine(name, "dev", &format!("{INLINE}, {spec}"));
+                if name == "image" {
+                    yaml = yaml.replace(&image, "{id: \"ami-*\"}");
+                }
+                s.apply(&yaml).await?;
+                let message = s.machine_lacks(name, "InstanceReady", "InvalidSpec").await?;
+                ensure!(message.starts_with(says), "{message}");
+                s.event("AWSMachine", name, "InvalidSpec").await?;
+            }
+            let calls = s.aws().manager_journal();
+            let patterns = calls.matching(|call| call.parameters.values().any(|value| value.contains(['*', '?'])));
+            assert!(patterns.is_empty(), "AWS is not even asked: {patterns}");
+            assert!(s.launches().is_empty(), "{}", s.launches());
+            Ok(())
+        })
+    }
 
     #[test]
     fn regions_that_are_none_leave_nothing_behind() -> anyhow::Result<()> {

@@ -24,91 +24,6 @@ const USER_DATA: &str = "#cloud-config\n# a join token\n";
 const HOUR: Duration = Duration::from_hours(1);
 
 #[test]
-fn a_launch_has_everything_that_the_spec_names() -> anyhow::Result<()> {
-    story("launch", async |s| {
-        let network = &s.network;
-        s.cluster("dev").await?;
-        key_pair(s, "ops").await?;
-        instance_profile(s, "nodes").await?;
-        for group in [
-            &network.control_plane_security_group_id,
-            &network.node_security_group_id,
-        ] {
-            s.user.tag(group, "purpose", "storage").await?;
-        }
-        let public = &network.zones[1].public_subnet_id;
-        s.user.tag(public, "tier", "dmz").await?;
-        let spec = format!(
-            "{INLINE}, uncompressedUserData: false, iamInstanceProfile: nodes, sshKeyName: ops, publicIP: true,
-         subnet: {{filters: [{{name: 'tag:tier', values: [dmz]}}]}},
-         additionalSecurityGroups: [{{id: {}}}, {{filters: [{{name: 'tag:purpose', values: [storage]}}]}}],
-         rootVolume: {{size: 40, type: gp3, iops: 4000, throughput: 250, encrypted: true}},
-         nonRootVolumes: [{{deviceName: /dev/sdf, size: 100, type: gp2}}],
-         instanceMetadataOptions: {{httpTokens: optional, httpPutResponseHopLimit: 3, httpProtocolIpv6: enabled}},
-         additionalTags: {{team: storage, Name: shown-in-console}}",
-            network.node_security_group_id
-        );
-        s.apply(&fixtures::bootstrap_secret("whole", USER_DATA)).await?;
-        s.apply(&machine("whole", "dev", &spec)).await?;
-        let whole = s.machine_ready("whole").await?;
-        let call = s.launch_of(text(&whole, "/spec/instanceID"))?;
-
-        let expected = [
-            ("BlockDeviceMapping.1.DeviceName", "/dev/sda1"),
-            ("BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
-            ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
-            ("BlockDeviceMapping.1.Ebs.Iops", "4000"),
-            ("BlockDeviceMapping.1.Ebs.Throughput", "250"),
-            ("BlockDeviceMapping.1.Ebs.VolumeSize", "40"),
-            ("BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
-            ("BlockDeviceMapping.2.DeviceName", "/dev/sdf"),
-            ("BlockDeviceMapping.2.Ebs.DeleteOnTermination", "true"),
-            ("BlockDeviceMapping.2.Ebs.VolumeSize", "100"),
-            ("BlockDeviceMapping.2.Ebs.VolumeType", "gp2"),
-            ("IamInstanceProfile.Name", "nodes"),
-            ("KeyName", "ops"),
-            ("MetadataOptions.HttpEndpoint", "enabled"),
-            ("MetadataOptions.HttpProtocolIpv6", "enabled"),
-            ("MetadataOptions.HttpPutResponseHopLimit", "3"),
-            ("MetadataOptions.HttpTokens", "optional"),
-            ("MetadataOptions.InstanceMetadataTags", "disabled"),
-            ("NetworkInterface.1.AssociatePublicIpAddress", "true"),
-            // A group that is named twice is attached once.
-            ("NetworkInterface.1.SecurityGroupId.1", &network.node_security_group_id),
-            (
-                "NetworkInterface.1.SecurityGroupId.2",
-                &network.control_plane_security_group_id,
-            ),
-            ("NetworkInterface.1.SubnetId", public),
-        ];
-        assert_eq!(besides_basics(&call, &whole), expected.into(), "{call}");
-        let compressed = user_data(s, text(&whole, "/spec/instanceID")).await?;
-        assert_eq!(call.parameter("UserData"), Some(digest(&compressed).as_str()));
-        let mut plain = String::new();
-        GzDecoder::new(compressed.as_slice()).read_to_string(&mut plain)?;
-        assert_eq!(plain, fixtures::user_data(USER_DATA));
-        let tags = [
-            ("Name", "shown-in-console"),
-            ("MachineName", &format!("{}/whole", s.namespace())),
-            ("kubernetes.io/cluster/dev", "owned"),
-            ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned"),
-            (MANAGEMENT_CLUSTER, &s.management_cluster().await?),
-            ("sigs.k8s.io/cluster-api-provider-aws/role", "node"),
-            ("team", "storage"),
-        ];
-        for resource in ["instance", "volume", "network-interface"] {
-            assert_eq!(call.tags(resource), tags.into(), "tags of the {resource}");
-        }
-        assert_eq!(text(&whole, "/status/network/subnetID"), public);
-        assert_eq!(text(&whole, "/status/network/sources/subnets"), "AWSMachine/whole");
-        let addresses = at(&whole, "/status/addresses").as_array().cloned().unwrap_or_default();
-        let external = addresses.iter().filter(|address| address["type"] == "ExternalIP");
-        assert_eq!(external.count(), 1, "{addresses:?}");
-        Ok(())
-    })
-}
-
-#[test]
 fn a_plain_machine_gets_safe_defaults_and_records_its_launch() -> anyhow::Result<()> {
     story("plain-launch", async |s| {
         let network = &s.network;
@@ -183,28 +98,6 @@ fn a_plain_machine_gets_safe_defaults_and_records_its_launch() -> anyhow::Result
             row(s, "plain").await?,
             ["plain", "dev", "True", "Ready", &id, "t3.large", &zone.name]
         );
-        Ok(())
-    })
-}
-
-#[test]
-fn ids_are_published_once_the_instance_runs_and_not_before() -> anyhow::Result<()> {
-    story("pending", async |s| {
-        s.aws().set_pending(HOUR);
-        s.cluster("dev").await?;
-        s.machine("slow", "dev", INLINE).await?;
-        s.machine_lacks("slow", "InstanceReady", "Pending").await?;
-        let slow = s.get(OURS, "AWSMachine", "slow").await?;
-        assert_eq!(text(&slow, "/status/instanceState"), "pending");
-        assert_eq!(at(&slow, "/spec/providerID"), &Value::Null);
-        assert_eq!(at(&slow, "/status/initialization"), &Value::Null);
-        let id = text(&slow, "/status/launch/instanceID");
-        assert!(id.starts_with("i-"), "{}", at(&slow, "/status/launch"));
-
-        s.aws().set_pending(Duration::ZERO);
-        let running = s.machine_ready("slow").await?;
-        assert!(text(&running, "/spec/providerID").ends_with(id));
-        s.assert_mutating(&[("RunInstances", 1)]);
         Ok(())
     })
 }
@@ -412,4 +305,115 @@ async fn instance_profile(scenario: &Scenario, name: &str) -> anyhow::Result<()>
     let (status, answer) = query(aws.url(), key, "us-east-1", "iam", &form).await?;
     ensure!(status == 200, "creating the instance profile: {answer:?}");
     Ok(())
+}
+
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_launch_has_everything_that_the_spec_names() -> anyhow::Result<()> {
+        story("launch", async |s| {
+            let network = &s.network;
+            s.cluster("dev").await?;
+            key_pair(s, "ops").await?;
+            instance_profile(s, "nodes").await?;
+            for group in [
+                &network.control_plane_security_group_id,
+                &network.node_security_group_id,
+            ] {
+                s.user.tag(group, "purpose", "storage").await?;
+            }
+            let public = &network.zones[1].public_subnet_id;
+            s.user.tag(public, "tier", "dmz").await?;
+            let spec = format!(
+                "{INLINE}, uncompressedUserData: false, iamInstanceProfile: nodes, sshKeyName: ops, publicIP: true,
+             subnet: {{filters: [{{name: 'tag:tier', values: [dmz]}}]}},
+             additionalSecurityGroups: [{{id: {}}}, {{filters: [{{name: 'tag:purpose', values: [storage]}}]}}],
+             rootVolume: {{size: 40, type: gp3, iops: 4000, throughput: 250, encrypted: true}},
+             nonRootVolumes: [{{deviceName: /dev/sdf, size: 100, type: gp2}}],
+             instanceMetadataOptions: {{httpTokens: optional, httpPutResponseHopLimit: 3, httpProtocolIpv6: enabled}},
+             additionalTags: {{team: storage, Name: shown-in-console}}",
+                network.node_security_group_id
+            );
+            s.apply(&fixtures::bootstrap_secret("whole", USER_DATA)).await?;
+            s.apply(&machine("whole", "dev", &spec)).await?;
+            let whole = s.machine_ready("whole").await?;
+            let call = s.launch_of(text(&whole, "/spec/instanceID"))?;
+
+            let expected = [
+                ("BlockDeviceMapping.1.DeviceName", "/dev/sda1"),
+                ("BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
+                ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+                ("BlockDeviceMapping.1.Ebs.Iops", "4000"),
+                ("BlockDeviceMapping.1.Ebs.Throughput", "250"),
+                ("BlockDeviceMapping.1.Ebs.VolumeSize", "40"),
+                ("BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
+                ("BlockDeviceMapping.2.DeviceName", "/dev/sdf"),
+                ("BlockDeviceMapping.2.Ebs.DeleteOnTermination", "true"),
+                ("BlockDeviceMapping.2.Ebs.VolumeSize", "100"),
+                ("BlockDeviceMapping.2.Ebs.VolumeType", "gp2"),
+                ("IamInstanceProfile.Name", "nodes"),
+                ("KeyName", "ops"),
+                ("MetadataOptions.HttpEndpoint", "enabled"),
+                ("MetadataOptions.HttpProtocolIpv6", "enabled"),
+                ("MetadataOptions.HttpPutResponseHopLimit", "3"),
+                ("MetadataOptions.HttpTokens", "optional"),
+                ("MetadataOptions.InstanceMetadataTags", "disabled"),
+                ("NetworkInterface.1.AssociatePublicIpAddress", "true"),
+                // A group that is named twice is attached once.
+                ("NetworkInterface.1.SecurityGroupId.1", &network.node_security_group_id),
+                (
+                    "NetworkInterface.1.SecurityGroupId.2",
+                    &network.control_plane_security_group_id,
+                ),
+                ("NetworkInterface.1.SubnetId", public),
+            ];
+            assert_eq!(besides_basics(&call, &whole), expected.into(), "{call}");
+            let compressed = user_data(s, text(&whole, "/spec/instanceID")).await?;
+            assert_eq!(call.parameter("UserData"), Some(digest(&compressed).as_str()));
+            let mut plain = String::new();
+            GzDecoder::new(compressed.as_slice()).read_to_string(&mut plain)?;
+            assert_eq!(plain, fixtures::user_data(USER_DATA));
+            let tags = [
+                ("Name", "shown-in-console"),
+                ("MachineName", &format!("{}/whole", s.namespace())),
+                ("kubernetes.io/cluster/dev", "owned"),
+                ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned"),
+                (MANAGEMENT_CLUSTER, &s.management_cluster().await?),
+                ("sigs.k8s.io/cluster-api-provider-aws/role", "node"),
+                ("team", "storage"),
+            ];
+            for resource in ["instance", "volume", "network-interface"] {
+                assert_eq!(call.tags(resource), tags.into(), "tags of the {resource}");
+            }
+            assert_eq!(text(&whole, "/status/network/subnetID"), public);
+            assert_eq!(text(&whole, "/status/network/sources/subnets"), "AWSMachine/whole");
+            let addresses = at(&whole, "/status/addresses").as_array().cloned().unwrap_or_default();
+            let external = addresses.iter().filter(|address| address["type"] == "ExternalIP");
+            assert_eq!(external.count(), 1, "{addresses:?}");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn ids_are_published_once_the_instance_runs_and_not_before() -> anyhow::Result<()> {
+        story("pending", async |s| {
+            s.aws().set_pending(HOUR);
+            s.cluster("dev").await?;
+            s.machine("slow", "dev", INLINE).await?;
+            s.machine_lacks("slow", "InstanceReady", "Pending").await?;
+            let slow = s.get(OURS, "AWSMachine", "slow").await?;
+            assert_eq!(text(&slow, "/status/instanceState"), "pending");
+            assert_eq!(at(&slow, "/spec/providerID"), &Value::Null);
+            assert_eq!(at(&slow, "/status/initialization"), &Value::Null);
+            let id = text(&slow, "/status/launch/instanceID");
+            assert!(id.starts_with("i-"), "{}", at(&slow, "/status/launch"));
+
+            s.aws().set_pending(Duration::ZERO);
+            let running = s.machine_ready("slow").await?;
+            assert!(text(&running, "/spec/providerID").ends_with(id));
+            s.assert_mutating(&[("RunInstances", 1)]);
+            Ok(())
+        })
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{LocalWorld, Story, eventually, moto};
+use capa_e2e::{LocalWorld, Story, eventually, mostly_waits, moto};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
 use kube::{Api, ResourceExt as _};
@@ -204,6 +204,7 @@ mod long_stories {
 
     #[test]
     fn a_copied_awsmachine_never_ends_the_originals_instance() -> anyhow::Result<()> {
+        mostly_waits();
         story("copies", async |s| {
             s.cluster("dev").await?;
             s.machine("original", "dev", INLINE).await?;
@@ -237,6 +238,7 @@ mod long_stories {
 
     #[test]
     fn an_awsmachine_with_a_forged_owner_ends_no_instance() -> anyhow::Result<()> {
+        mostly_waits();
         story("forged-owners", async |s| {
             s.cluster("dev").await?;
             for name in ["one", "two"] {

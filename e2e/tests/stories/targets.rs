@@ -201,36 +201,36 @@ fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<
     })
 }
 
-#[test]
-fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
-    story("named-balancer", async |s| {
-        let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
-        let aws_cluster = s.unmanaged("dev", named);
-        s.owned("dev", &aws_cluster).await?;
-        let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
-        assert!(message.contains("load balancer api does not exist"), "{message}");
-        s.says("dev", "Ready", "False", "NotFound").await?;
-        s.infrastructure_provisioned("dev").await?;
-        let balancer = s.balancer().await?;
-        s.says("dev", "NetworkReady", "True", "Ready").await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
-        let cluster = s.aws_cluster("dev").await?;
-        let arn = &balancer.target_group_arn;
-        let published = at(&cluster, "/status/network/controlPlaneTargets");
-        assert_eq!(*published, json!([{"targetGroupARN": arn}]));
-        s.control_plane_machine("first", "dev").await?;
-        let ready = s.machine_ready("first").await?;
-        let id = text(&ready, "/spec/instanceID");
-        assert_eq!(s.user.targets(arn).await?, [(id.to_owned(), "healthy".to_owned())]);
-        let blind = json!({"spec": {"preflight": {"mode": "Disabled"}}});
-        let refused = s.change("dev", blind).await.unwrap_err().to_string();
-        assert!(refused.contains("preflight.mode Disabled forbids"), "{refused}");
-        Ok(())
-    })
-}
-
 mod long_stories {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_load_balancer_leads_to_its_targets() -> anyhow::Result<()> {
+        story("named-balancer", async |s| {
+            let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
+            let aws_cluster = s.unmanaged("dev", named);
+            s.owned("dev", &aws_cluster).await?;
+            let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+            assert!(message.contains("load balancer api does not exist"), "{message}");
+            s.says("dev", "Ready", "False", "NotFound").await?;
+            s.infrastructure_provisioned("dev").await?;
+            let balancer = s.balancer().await?;
+            s.says("dev", "NetworkReady", "True", "Ready").await?;
+            s.says("dev", "Ready", "True", "Ready").await?;
+            let cluster = s.aws_cluster("dev").await?;
+            let arn = &balancer.target_group_arn;
+            let published = at(&cluster, "/status/network/controlPlaneTargets");
+            assert_eq!(*published, json!([{"targetGroupARN": arn}]));
+            s.control_plane_machine("first", "dev").await?;
+            let ready = s.machine_ready("first").await?;
+            let id = text(&ready, "/spec/instanceID");
+            assert_eq!(s.user.targets(arn).await?, [(id.to_owned(), "healthy".to_owned())]);
+            let blind = json!({"spec": {"preflight": {"mode": "Disabled"}}});
+            let refused = s.change("dev", blind).await.unwrap_err().to_string();
+            assert!(refused.contains("preflight.mode Disabled forbids"), "{refused}");
+            Ok(())
+        })
+    }
 
     #[test]
     fn endless_draining_is_waited_for_as_long_as_the_flag_says_and_no_longer() -> anyhow::Result<()> {

@@ -128,21 +128,6 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
 }
 
 #[test]
-fn a_cluster_of_missing_subnets_is_provisioned_but_not_ready() -> anyhow::Result<()> {
-    story("no-usable-subnet", async |s| {
-        let mut cluster = objects::parse(&s.unmanaged("dev", ""))?.remove(0);
-        cluster.data["spec"]["network"]["subnets"] = json!([{"id": NO_SUBNET}]);
-        s.owned("dev", &serde_json::to_string(&cluster)?).await?;
-        s.infrastructure_provisioned("dev").await?;
-        let message = s.says("dev", "Ready", "False", "NotFound").await?;
-        assert!(message.contains(NO_SUBNET), "{message}");
-        s.apply(&s.unmanaged("dev", "")).await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
-        Ok(())
-    })
-}
-
-#[test]
 fn a_template_with_a_network_makes_a_bare_cluster_ready() -> anyhow::Result<()> {
     story("no-network", async |s| {
         let bare = format!(
@@ -169,20 +154,6 @@ fn a_template_with_a_network_makes_a_bare_cluster_ready() -> anyhow::Result<()> 
         s.apply(&serde_json::to_string(&workers)?).await?;
         s.says("dev", "Ready", "True", "Ready").await?;
         Ok(())
-    })
-}
-
-#[test]
-fn a_cluster_without_a_region_says_so_and_makes_no_call() -> anyhow::Result<()> {
-    story("no-region", async |s| {
-        let nowhere = s.unmanaged("dev", "").replace("  region: eu-west-1\n", "");
-        s.owned("dev", &nowhere).await?;
-        let message = s.says("dev", "Ready", "False", "InvalidSpec").await?;
-        assert!(message.contains("spec.region"), "{message}");
-        assert!(s.calls().is_empty());
-        s.change("dev", json!({"spec": {"region": REGION}})).await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
-        s.infrastructure_provisioned("dev").await
     })
 }
 
@@ -224,6 +195,35 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
 
 mod long_stories {
     use super::*;
+
+    #[test]
+    fn a_cluster_of_missing_subnets_is_provisioned_but_not_ready() -> anyhow::Result<()> {
+        story("no-usable-subnet", async |s| {
+            let mut cluster = objects::parse(&s.unmanaged("dev", ""))?.remove(0);
+            cluster.data["spec"]["network"]["subnets"] = json!([{"id": NO_SUBNET}]);
+            s.owned("dev", &serde_json::to_string(&cluster)?).await?;
+            s.infrastructure_provisioned("dev").await?;
+            let message = s.says("dev", "Ready", "False", "NotFound").await?;
+            assert!(message.contains(NO_SUBNET), "{message}");
+            s.apply(&s.unmanaged("dev", "")).await?;
+            s.says("dev", "Ready", "True", "Ready").await?;
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_cluster_without_a_region_says_so_and_makes_no_call() -> anyhow::Result<()> {
+        story("no-region", async |s| {
+            let nowhere = s.unmanaged("dev", "").replace("  region: eu-west-1\n", "");
+            s.owned("dev", &nowhere).await?;
+            let message = s.says("dev", "Ready", "False", "InvalidSpec").await?;
+            assert!(message.contains("spec.region"), "{message}");
+            assert!(s.calls().is_empty());
+            s.change("dev", json!({"spec": {"region": REGION}})).await?;
+            s.says("dev", "Ready", "True", "Ready").await?;
+            s.infrastructure_provisioned("dev").await
+        })
+    }
 
     #[test]
     fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, condition_of, passes, text};
 use super::super::scenario::{CORE, OURS, WITHIN, tell};
-use super::{ANSWER, Chaos, all_seeds};
+use super::{ANSWER, Chaos, seed};
 
 /// The divisor of the real periods.
 const DIVISOR: u32 = 60;
@@ -15,7 +15,7 @@ const DIVISOR: u32 = 60;
 mod long_stories {
     #[test]
     fn credentials_of_another_account_never_do_harm() -> anyhow::Result<()> {
-        super::all_seeds(super::switched)
+        super::switched(super::seed()?)
     }
 }
 

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, text};
 use super::super::scenario::{CORE, Scenario, tell};
-use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, all_seeds};
+use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, seed};
 
 const MACHINES: usize = 20;
 /// The divisor of the real periods of the manager and of AWS.
@@ -19,7 +19,7 @@ const DIVISOR: u32 = 5;
 mod long_stories {
     #[test]
     fn machines_deleted_right_after_their_launch_leave_no_instance() -> anyhow::Result<()> {
-        super::all_seeds(super::early_deletions)
+        super::early_deletions(super::seed()?)
     }
 }
 

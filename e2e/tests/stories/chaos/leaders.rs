@@ -15,11 +15,11 @@ const DIVISOR: u32 = 10;
 const MACHINES: u32 = 24;
 
 mod long_stories {
-    use super::super::all_seeds;
+    use super::super::seed;
 
     #[test]
     fn a_leader_that_hangs_and_wakes_never_doubles_an_instance() -> anyhow::Result<()> {
-        all_seeds(super::leaders)
+        super::leaders(seed()?)
     }
 }
 

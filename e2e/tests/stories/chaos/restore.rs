@@ -20,11 +20,11 @@ const WAITING: usize = 4;
 const MACHINES: usize = LAUNCHED + OPEN + WAITING;
 
 mod long_stories {
-    use super::super::all_seeds;
+    use super::super::seed;
 
     #[test]
     fn a_machine_of_a_restored_etcd_never_has_a_second_instance() -> anyhow::Result<()> {
-        all_seeds(super::restored)
+        super::restored(seed()?)
     }
 }
 

@@ -99,26 +99,26 @@ spec:
     )
 }
 
-#[test]
-fn mistakes_without_an_infrastructure_object_are_named() -> anyhow::Result<()> {
-    story("no-object-mistakes", async |s| {
-        s.apply(&fixtures::cluster("dev", None)).await?;
-        machine(s, MACHINE, "dev", "{kind: ConfigMap, name: network}").await?;
-        waits(s, "NotFound", "ConfigMap/network").await?;
-        let map = |others: &[(&str, Option<&str>)]| values(s, "ConfigMap", "network", others);
-        s.apply(&map(&[("region", None)])).await?;
-        waits(s, "MissingField", "region").await?;
-        s.apply(&map(&[("securityGroups", Some("[hunter2]"))])).await?;
-        waits(s, "WrongType", "securityGroups").await?;
-        s.apply(&map(&[])).await?;
-        s.machine_ready(MACHINE).await?;
-        s.delete("v1", "ConfigMap", "network").await?;
-        outlives(s).await
-    })
-}
-
 mod long_stories {
     use super::*;
+
+    #[test]
+    fn mistakes_without_an_infrastructure_object_are_named() -> anyhow::Result<()> {
+        story("no-object-mistakes", async |s| {
+            s.apply(&fixtures::cluster("dev", None)).await?;
+            machine(s, MACHINE, "dev", "{kind: ConfigMap, name: network}").await?;
+            waits(s, "NotFound", "ConfigMap/network").await?;
+            let map = |others: &[(&str, Option<&str>)]| values(s, "ConfigMap", "network", others);
+            s.apply(&map(&[("region", None)])).await?;
+            waits(s, "MissingField", "region").await?;
+            s.apply(&map(&[("securityGroups", Some("[hunter2]"))])).await?;
+            waits(s, "WrongType", "securityGroups").await?;
+            s.apply(&map(&[])).await?;
+            s.machine_ready(MACHINE).await?;
+            s.delete("v1", "ConfigMap", "network").await?;
+            outlives(s).await
+        })
+    }
 
     #[test]
     fn mistakes_of_a_composite_are_named() -> anyhow::Result<()> {

@@ -49,23 +49,57 @@ const UNKNOWN_OUTCOMES: [Fault; 4] = [
     Fault::AnswerLost,
 ];
 
+/// How long AWS hides what is new.
+const HIDDEN: [Duration; 2] = [Duration::ZERO, Duration::from_secs(20)];
+
+/// Every fault with each of [`HIDDEN`]. The status is lost only after a call whose outcome is unknown: after any other call,
+/// it is as if it were lost between two calls.
 fn troubles() -> impl Iterator<Item = Trouble> {
-    let hidden = [0, 20].map(Duration::from_secs);
-    FAULTS.into_iter().flat_map(move |fault| {
-        hidden.into_iter().flat_map(move |hidden| {
+    let all = FAULTS.into_iter().flat_map(|fault| {
+        HIDDEN.into_iter().flat_map(move |hidden| {
             [false, true].map(|loses_status| Trouble {
                 fault,
                 hidden,
                 loses_status,
             })
         })
-    })
+    });
+    all.filter(|trouble| !trouble.loses_status || UNKNOWN_OUTCOMES.contains(&trouble.fault))
 }
 
 fn hide(world: &World, hidden: Duration) {
     world
         .account
         .set(|account| (account.hidden, account.hidden_tags) = (hidden, hidden * 2));
+}
+
+/// A cluster before each pass of a run without faults, for each of [`HIDDEN`]. Runs that differ from one call on begin
+/// there, because all of them are alike before it.
+struct Checkpoints([Vec<World>; HIDDEN.len()]);
+
+impl Checkpoints {
+    /// Of the run that begins with this world.
+    fn of(start: &World) -> Self {
+        Self(HIDDEN.map(|hidden| {
+            let mut world = start.fork();
+            hide(&world, hidden);
+            let mut checkpoints = vec![world.fork()];
+            world.rest_watched(|world, _| {
+                if world.cluster().is_some() {
+                    checkpoints.push(world.fork());
+                }
+            });
+            checkpoints
+        }))
+    }
+
+    /// The cluster one pass before the one that makes this call, so that the provider remembers what a pass has seen.
+    fn before(&self, call: usize, hidden: Duration) -> World {
+        let place = HIDDEN.iter().position(|known| *known == hidden);
+        let checkpoints = &self.0[place.expect("a known time")];
+        let later = checkpoints.partition_point(|world| world.account.calls() <= call);
+        checkpoints[later.saturating_sub(2)].fork()
+    }
 }
 
 /// Lets a cluster come to rest with troubles at calls. No pass may see a resource twice.
@@ -137,9 +171,10 @@ fn assert_deleted(world: &mut World, what: &dyn std::fmt::Debug) {
 #[test]
 fn a_fault_at_any_call_of_creation_changes_nothing_in_the_end() {
     let (expected, calls) = undisturbed(SPEC);
+    let creation = Checkpoints::of(&World::new(SPEC));
     for call in 0..calls {
         for trouble in troubles() {
-            let mut world = World::new(SPEC);
+            let mut world = creation.before(call, trouble.hidden);
             rest_with(&mut world, &[(call, trouble)]);
             assert_eq!(world.account.contents(), expected, "call {call}, {trouble:?}");
         }
@@ -152,18 +187,18 @@ fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
     let (expected, made) = (built.account.contents(), built.account.calls());
     let mut whole = built.fork();
     whole.delete();
+    let (creation, deletion) = (Checkpoints::of(&World::new(CLASSIC)), Checkpoints::of(&whole));
     whole.rest();
     let journal = whole.account.journal();
     let is_about_them = |call: &usize| matches!(journal[*call].call, Call::Elb(_));
     for call in (0..journal.len()).filter(is_about_them) {
         for trouble in troubles() {
             if call < made {
-                let mut world = World::new(CLASSIC);
+                let mut world = creation.before(call, trouble.hidden);
                 rest_with(&mut world, &[(call, trouble)]);
                 assert_eq!(world.account.contents(), expected, "call {call}, {trouble:?}");
             } else {
-                let mut world = built.fork();
-                world.delete();
+                let mut world = deletion.before(call, trouble.hidden);
                 rest_with(&mut world, &[(call, trouble)]);
                 assert!(world.account.is_empty(), "call {call}, {trouble:?}");
                 assert!(world.cluster().is_none(), "call {call}, {trouble:?}");
@@ -210,7 +245,8 @@ fn resources_of_one_name_are_not_mixed_up_by_a_fault() {
     let balancer = "controlPlaneLoadBalancer: {loadBalancerType: disabled}";
     let spec = format!("region: eu-west-1, {balancer}, network: {{subnets: [{subnets}]}}");
     let (expected, calls) = undisturbed(&spec);
-    let hidden = Duration::from_secs(20);
+    let creation = Checkpoints::of(&World::new(&spec));
+    let [_, hidden] = HIDDEN;
     let unknown = UNKNOWN_OUTCOMES.map(|fault| Trouble {
         fault,
         hidden,
@@ -219,7 +255,7 @@ fn resources_of_one_name_are_not_mixed_up_by_a_fault() {
     for call in 0..calls {
         for first in &unknown {
             for second in [Fault::NoEffect, Fault::AnswerLost] {
-                let mut world = World::new(&spec);
+                let mut world = creation.before(call, hidden);
                 let second = Trouble {
                     fault: second,
                     ..*first
@@ -238,11 +274,11 @@ fn a_fault_at_any_call_of_deletion_leaves_nothing() {
     let made = built.account.calls();
     let mut whole = built.fork();
     whole.delete();
+    let deletion = Checkpoints::of(&whole);
     whole.rest();
     for call in made..whole.account.calls() {
         for trouble in troubles() {
-            let mut world = built.fork();
-            world.delete();
+            let mut world = deletion.before(call, trouble.hidden);
             rest_with(&mut world, &[(call, trouble)]);
             assert!(
                 world.account.is_empty(),
@@ -257,11 +293,11 @@ fn a_fault_at_any_call_of_deletion_leaves_nothing() {
 #[test]
 fn a_cluster_deleted_after_a_fault_leaves_nothing() {
     let (_, calls) = undisturbed(SMALL);
+    let creation = Checkpoints::of(&World::new(SMALL));
     for call in 0..calls {
         for trouble in troubles().filter(|trouble| UNKNOWN_OUTCOMES.contains(&trouble.fault)) {
-            let mut world = World::new(SMALL);
+            let mut world = creation.before(call, trouble.hidden);
             world.account.fail(call, trouble.fault);
-            hide(&world, trouble.hidden);
             while world.account.calls() <= call {
                 world.pass();
                 world.advance(Duration::from_secs(5));
@@ -277,7 +313,8 @@ fn a_cluster_deleted_after_a_fault_leaves_nothing() {
 #[test]
 fn pairs_of_faults_in_creation_change_nothing_in_the_end() {
     let (expected, calls) = undisturbed(SMALL);
-    let hidden = Duration::from_secs(20);
+    let creation = Checkpoints::of(&World::new(SMALL));
+    let [_, hidden] = HIDDEN;
     let trouble = |fault| Trouble {
         fault,
         hidden,
@@ -291,7 +328,7 @@ fn pairs_of_faults_in_creation_change_nothing_in_the_end() {
                     Fault::AnswerLost,
                     Fault::Refused("UnauthorizedOperation"),
                 ] {
-                    let mut world = World::new(SMALL);
+                    let mut world = creation.before(first, hidden);
                     let troubles = [(first, trouble(one)), (second, trouble(other))];
                     rest_with(&mut world, &troubles);
                     assert_eq!(world.account.contents(), expected, "{troubles:?}");
