@@ -97,25 +97,32 @@ cloud-init: ## Fetch the versions of cloud-init that the boot hook is tried on i
 # More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
 THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
 
+# What the gate leaves to the night: long stories, and stories that measure real time, which run one at a time.
+WITHOUT_NIGHTLY := --skip long_stories:: --skip timed_stories::
+
 .PHONY: test
 test: ## Run what CI runs: format, lints, unit, property, API and end-to-end tests
 	@+hack/tests/phases.sh check-format tools-and-build test-go gate-tests
 
 .PHONY: gate-tests
 gate-tests: tools
-	$(call run_tests,--tests,--skip long_stories:: $(THREADS))
+	$(call run_tests,--tests,$(WITHOUT_NIGHTLY) $(THREADS))
 
 .PHONY: test-unit
 test-unit: require-rust ## Run the tests that need no local world
-	$(call run_tests,--lib --bins $(UNIT_TESTS),--skip long_stories::)
+	$(call run_tests,--lib --bins $(UNIT_TESTS),$(WITHOUT_NIGHTLY))
 
 .PHONY: test-all
 test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
-	@+hack/tests/phases.sh --keep-going test sim-mutants long-tests quickstart
+	@+hack/tests/phases.sh --keep-going test sim-mutants long-tests timed-tests quickstart
 
 .PHONY: long-tests
 long-tests: tools-and-build upstream-specs cloud-init
 	$(call run_tests,--test e2e --test histories,long_stories:: $(THREADS))
+
+.PHONY: timed-tests
+timed-tests: tools-and-build
+	$(call run_tests,--test e2e,timed_stories:: --test-threads=1)
 
 # FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.
 UPSTREAM = stories::upstream::long_stories::

@@ -64,5 +64,5 @@ pub use provider_command::ProviderCommand;
 pub use snapshot::Snapshot;
 pub use story::{Story, block_on};
 pub use supervised::{Memory, Supervised};
-pub use turn::{mostly_waits, works_alone};
+pub use turn::mostly_waits;
 pub use wait::eventually;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::Fault;
-use capa_e2e::{Story, eventually, works_alone};
+use capa_e2e::{Story, eventually};
 use serde_json::json;
 
 use super::chaos::report;
@@ -17,12 +17,11 @@ const FASTER: u32 = 1;
 
 /// The test checks a rate, which depends on the load of the host: `make test` checks the rate of a fleet in simulated
 /// time (simulation/tests).
-mod long_stories {
+mod timed_stories {
     use super::*;
 
     #[test]
     fn forty_machines_come_and_go_within_the_published_rates() -> anyhow::Result<()> {
-        works_alone();
         tell(Story::new("rates"), async |s| {
             let aws = s.aws();
             aws.throttle(FASTER);
@@ -69,7 +68,6 @@ mod long_stories {
 
     #[test]
     fn fifty_machines_launch_at_once_after_a_throttled_minute() -> anyhow::Result<()> {
-        works_alone();
         tell(Story::new("minute"), async |s| {
             let (aws, machines) = (s.aws(), 50);
             let manager = s.new_manager().flag(format!("--timing-divisor={FASTER}"));
@@ -106,7 +104,6 @@ mod long_stories {
 
     #[test]
     fn a_hundred_machines_cost_little_more_than_their_launches() -> anyhow::Result<()> {
-        works_alone();
         tell(Story::new("hundred"), async |s| {
             let aws = s.aws();
             aws.throttle(FASTER);
