@@ -290,48 +290,52 @@ fn a_fault_at_any_call_of_deletion_leaves_nothing() {
     }
 }
 
-#[test]
-fn a_cluster_deleted_after_a_fault_leaves_nothing() {
-    let (_, calls) = undisturbed(SMALL);
-    let creation = Checkpoints::of(&World::new(SMALL));
-    for call in 0..calls {
-        for trouble in troubles().filter(|trouble| UNKNOWN_OUTCOMES.contains(&trouble.fault)) {
-            let mut world = creation.before(call, trouble.hidden);
-            world.account.fail(call, trouble.fault);
-            while world.account.calls() <= call {
-                world.pass();
-                world.advance(Duration::from_secs(5));
+mod long_stories {
+    use super::*;
+
+    #[test]
+    fn a_cluster_deleted_after_a_fault_leaves_nothing() {
+        let (_, calls) = undisturbed(SMALL);
+        let creation = Checkpoints::of(&World::new(SMALL));
+        for call in 0..calls {
+            for trouble in troubles().filter(|trouble| UNKNOWN_OUTCOMES.contains(&trouble.fault)) {
+                let mut world = creation.before(call, trouble.hidden);
+                world.account.fail(call, trouble.fault);
+                while world.account.calls() <= call {
+                    world.pass();
+                    world.advance(Duration::from_secs(5));
+                }
+                if trouble.loses_status {
+                    world.lose_status();
+                }
+                assert_deleted(&mut world, &(call, trouble));
             }
-            if trouble.loses_status {
-                world.lose_status();
-            }
-            assert_deleted(&mut world, &(call, trouble));
         }
     }
-}
 
-#[test]
-fn pairs_of_faults_in_creation_change_nothing_in_the_end() {
-    let (expected, calls) = undisturbed(SMALL);
-    let creation = Checkpoints::of(&World::new(SMALL));
-    let [_, hidden] = HIDDEN;
-    let trouble = |fault| Trouble {
-        fault,
-        hidden,
-        loses_status: false,
-    };
-    for first in 0..calls {
-        for second in first + 1..(first + 3).min(calls + 1) {
-            for one in UNKNOWN_OUTCOMES {
-                for other in [
-                    Fault::CrashInFlight,
-                    Fault::AnswerLost,
-                    Fault::Refused("UnauthorizedOperation"),
-                ] {
-                    let mut world = creation.before(first, hidden);
-                    let troubles = [(first, trouble(one)), (second, trouble(other))];
-                    rest_with(&mut world, &troubles);
-                    assert_eq!(world.account.contents(), expected, "{troubles:?}");
+    #[test]
+    fn pairs_of_faults_in_creation_change_nothing_in_the_end() {
+        let (expected, calls) = undisturbed(SMALL);
+        let creation = Checkpoints::of(&World::new(SMALL));
+        let [_, hidden] = HIDDEN;
+        let trouble = |fault| Trouble {
+            fault,
+            hidden,
+            loses_status: false,
+        };
+        for first in 0..calls {
+            for second in first + 1..(first + 3).min(calls + 1) {
+                for one in UNKNOWN_OUTCOMES {
+                    for other in [
+                        Fault::CrashInFlight,
+                        Fault::AnswerLost,
+                        Fault::Refused("UnauthorizedOperation"),
+                    ] {
+                        let mut world = creation.before(first, hidden);
+                        let troubles = [(first, trouble(one)), (second, trouble(other))];
+                        rest_with(&mut world, &troubles);
+                        assert_eq!(world.account.contents(), expected, "{troubles:?}");
+                    }
                 }
             }
         }
