@@ -56,7 +56,7 @@ mod timed_stories {
             let terminations = journal.of("TerminateInstances");
             assert!(terminations.len() < MACHINES, "many in one call: {terminations}");
             let throttled = journal.matching(|call| call.error.as_deref() == Some("RequestLimitExceeded"));
-            assert!(throttled.len() * 100 <= journal.len(), "{throttled}");
+            assert!(throttled.len() <= 2, "{throttled}");
             let waited = manager
                 .metrics()
                 .await?
