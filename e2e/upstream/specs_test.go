@@ -9,8 +9,9 @@ import (
 	"sigs.k8s.io/cluster-api/test/framework"
 )
 
-// Flavors of templates: the first is released with this provider, the others stand in data/.
+// Flavors of templates: the first two are released with this provider, the others stand in data/.
 const (
+	flavorUnmanaged      = "unmanaged"
 	flavorTopology       = "unmanaged-clusterclass"
 	flavorNoWorkers      = "topology-no-workers"
 	flavorTopologyTaints = "topology-taints"
@@ -27,6 +28,7 @@ const (
 var _ = Describe("When following the quick start", Label("quick-start"), func() {
 	capie2e.QuickStartSpec(ctx, func() capie2e.QuickStartSpecInput {
 		input := quickStart()
+		input.Flavor = ptr.To(flavorUnmanaged)
 		input.PostMachinesProvisioned = isResilient(false, framework.CoreFinalizersAssertionWithLegacyClusters)
 		return input
 	})
@@ -101,6 +103,7 @@ var _ = Describe("When scaling a MachineDeployment out and in", Label("md-scale"
 			ClusterctlConfigPath:  clusterctlConfigPath,
 			BootstrapClusterProxy: managementCluster,
 			ArtifactFolder:        artifactFolder,
+			Flavor:                flavorUnmanaged,
 		}
 	})
 })
