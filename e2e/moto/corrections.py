@@ -2,10 +2,13 @@
 
 import base64
 import copy
+import functools
 import re
 import sys
 from datetime import timedelta
 
+from moto import backends
+from moto.core import responses
 from moto.core.serialize import AttributePicker
 from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
@@ -36,6 +39,7 @@ EKS_IMAGES = "/aws/service/eks/optimized-ami/"
 
 
 def apply():
+    list_what_never_changes_once()
     form_answers_side_by_side()
     look_tags_up_by_id()
     delete_interfaces_with_their_instance()
@@ -52,6 +56,13 @@ def apply():
     tell_rules_apart_as_ec2_does()
     keep_names_and_ports_of_load_balancers_unique()
     let_the_images_of_eks_be_published()
+
+
+def list_what_never_changes_once():
+    """moto lists its own folders, and the methods of the class that answers, in each request: a sixth of its time."""
+    modules = tuple(backends.list_of_moto_modules())
+    backends.list_of_moto_modules = lambda: modules
+    responses.method_names_from_class = functools.cache(responses.method_names_from_class)
 
 
 def form_answers_side_by_side():
