@@ -118,7 +118,7 @@ test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs
 
 .PHONY: long-tests
 long-tests: tools-and-build upstream-specs cloud-init
-	$(call run_tests,--lib --test e2e --test histories,long_stories:: $(THREADS))
+	$(call run_tests,--tests,long_stories:: $(THREADS))
 
 .PHONY: timed-tests
 timed-tests: tools-and-build

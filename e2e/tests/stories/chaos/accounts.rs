@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, condition_of, passes, text};
 use super::super::scenario::{CORE, OURS, WITHIN, tell};
-use super::{ANSWER, Chaos, seed};
+use super::{ANSWER, Chaos};
 
 /// The divisor of the real periods.
 const DIVISOR: u32 = 60;
@@ -15,12 +15,12 @@ const DIVISOR: u32 = 60;
 mod long_stories {
     #[test]
     fn credentials_of_another_account_never_do_harm() -> anyhow::Result<()> {
-        super::switched(super::seed()?)
+        super::switched()
     }
 }
 
-fn switched(seed: u64) -> anyhow::Result<()> {
-    let mut chaos = Chaos::new("switched account", seed);
+fn switched() -> anyhow::Result<()> {
+    let mut chaos = Chaos::new("switched account")?;
     tell(Story::new("switched"), async |s| {
         let (aws, other) = (s.aws(), s.environment.world().aws().account());
         let manager = s.new_manager().flag(format!("--timing-divisor={DIVISOR}"));

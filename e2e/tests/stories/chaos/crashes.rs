@@ -5,20 +5,20 @@ use capa_e2e::aws_proxy::Fault;
 use capa_e2e::fixtures;
 
 use super::super::scenario::{tell, template};
-use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, seed};
+use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN};
 use capa_e2e::Story;
 
 mod long_stories {
-    use super::{BUCKET, SECRETS_MANAGER, crashes, seed};
+    use super::{BUCKET, SECRETS_MANAGER, crashes};
 
     #[test]
     fn a_manager_killed_in_mid_launch_never_doubles_an_instance() -> anyhow::Result<()> {
-        crashes(seed()?, &SECRETS_MANAGER)
+        crashes(&SECRETS_MANAGER)
     }
 
     #[test]
     fn a_manager_killed_with_presigned_urls_leaves_no_object() -> anyhow::Result<()> {
-        crashes(seed()?, &BUCKET)
+        crashes(&BUCKET)
     }
 }
 
@@ -53,8 +53,8 @@ const BUCKET: Storage = Storage {
     kills: 3,
 };
 
-fn crashes(seed: u64, storage: &Storage) -> anyhow::Result<()> {
-    let mut chaos = Chaos::new(storage.name, seed);
+fn crashes(storage: &Storage) -> anyhow::Result<()> {
+    let mut chaos = Chaos::new(storage.name)?;
     let (machines, kills) = (storage.machines as usize, storage.kills);
     tell(Story::new(storage.name), async |s| {
         let aws = s.aws();

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, text};
 use super::super::scenario::{CORE, Scenario, tell};
-use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN, seed};
+use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN};
 
 const MACHINES: usize = 20;
 /// The divisor of the real periods of the manager and of AWS.
@@ -19,12 +19,12 @@ const DIVISOR: u32 = 5;
 mod long_stories {
     #[test]
     fn machines_deleted_right_after_their_launch_leave_no_instance() -> anyhow::Result<()> {
-        super::early_deletions(super::seed()?)
+        super::early_deletions()
     }
 }
 
-fn early_deletions(seed: u64) -> anyhow::Result<()> {
-    let mut chaos = Chaos::new("early deletions", seed);
+fn early_deletions() -> anyhow::Result<()> {
+    let mut chaos = Chaos::new("early deletions")?;
     tell(Story::new("early-deletions"), async |s| {
         let aws = s.aws();
         aws.set_hidden(HIDDEN / DIVISOR);

@@ -15,16 +15,14 @@ const DIVISOR: u32 = 10;
 const MACHINES: u32 = 24;
 
 mod long_stories {
-    use super::super::seed;
-
     #[test]
     fn a_leader_that_hangs_and_wakes_never_doubles_an_instance() -> anyhow::Result<()> {
-        super::leaders(seed()?)
+        super::leaders()
     }
 }
 
-fn leaders(seed: u64) -> anyhow::Result<()> {
-    let mut chaos = Chaos::new("leaders", seed);
+fn leaders() -> anyhow::Result<()> {
+    let mut chaos = Chaos::new("leaders")?;
     tell(Story::new("leaders"), async |s| {
         let aws = s.aws();
         aws.set_hidden(HIDDEN / DIVISOR);

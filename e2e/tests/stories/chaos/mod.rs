@@ -36,12 +36,6 @@ const ALL_WITHIN: Duration = Duration::from_mins(8);
 /// The number of attempts to catch a moment that may pass before it is used.
 const MOMENTS: usize = 20;
 
-/// The seed of the stories.
-fn seed() -> anyhow::Result<u64> {
-    let named = std::env::var("CAPA_E2E_SEED").unwrap_or_else(|_| "1".to_owned());
-    named.parse().with_context(|| format!("CAPA_E2E_SEED is {named}"))
-}
-
 /// Prints a result into the log of the test run. Unlike `println`, the result also shows where the story succeeds.
 pub(super) fn report(line: &str) -> anyhow::Result<()> {
     Ok(writeln!(std::io::stderr().lock(), "{line}")?)
@@ -56,13 +50,15 @@ struct Chaos {
 }
 
 impl Chaos {
-    fn new(name: &'static str, seed: u64) -> Self {
-        Self {
+    fn new(name: &'static str) -> anyhow::Result<Self> {
+        let seed = std::env::var("CAPA_E2E_SEED").unwrap_or_else(|_| "1".to_owned());
+        let seed = seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}"))?;
+        Ok(Self {
             name,
             seed,
             moments: Rng::with_seed(seed),
             began: Instant::now(),
-        }
+        })
     }
 
     fn report(&self, result: &str) -> anyhow::Result<()> {

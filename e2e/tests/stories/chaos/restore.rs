@@ -20,16 +20,14 @@ const WAITING: usize = 4;
 const MACHINES: usize = LAUNCHED + OPEN + WAITING;
 
 mod long_stories {
-    use super::super::seed;
-
     #[test]
     fn a_machine_of_a_restored_etcd_never_has_a_second_instance() -> anyhow::Result<()> {
-        super::restored(seed()?)
+        super::restored()
     }
 }
 
-fn restored(seed: u64) -> anyhow::Result<()> {
-    let mut chaos = Chaos::new("restored etcd", seed);
+fn restored() -> anyhow::Result<()> {
+    let mut chaos = Chaos::new("restored etcd")?;
     tell(Story::new("restore").in_its_own_world(&[]), async |s| {
         let world = s.environment.world();
         let aws = s.aws();

@@ -1,6 +1,7 @@
 //! The crash sweep: every call of creation and of deletion with every kind of fault. All runs end as the one without a
 //! fault. The sweep knows no resource.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_cloud::managed::Call;
@@ -52,8 +53,8 @@ const UNKNOWN_OUTCOMES: [Fault; 4] = [
 /// How long AWS hides what is new.
 const HIDDEN: [Duration; 2] = [Duration::ZERO, Duration::from_secs(20)];
 
-/// Every fault with each of [`HIDDEN`]. The status is lost only after a call whose outcome is unknown: after any other call,
-/// it is as if it were lost between two calls.
+/// Every fault with each of [`HIDDEN`]. The status is lost only after a call whose outcome is unknown: after any other
+/// call, it is as if it were lost between two calls.
 fn troubles() -> impl Iterator<Item = Trouble> {
     let all = FAULTS.into_iter().flat_map(|fault| {
         HIDDEN.into_iter().flat_map(move |hidden| {
@@ -75,12 +76,12 @@ fn hide(world: &World, hidden: Duration) {
 
 /// A cluster before each pass of a run without faults, for each of [`HIDDEN`]. Runs that differ from one call on begin
 /// there, because all of them are alike before it.
-struct Checkpoints([Vec<World>; HIDDEN.len()]);
+struct Checkpoints(BTreeMap<Duration, Vec<World>>);
 
 impl Checkpoints {
     /// Of the run that begins with this world.
     fn of(start: &World) -> Self {
-        Self(HIDDEN.map(|hidden| {
+        let of_hidden = HIDDEN.map(|hidden| {
             let mut world = start.fork();
             hide(&world, hidden);
             let mut checkpoints = vec![world.fork()];
@@ -89,14 +90,14 @@ impl Checkpoints {
                     checkpoints.push(world.fork());
                 }
             });
-            checkpoints
-        }))
+            (hidden, checkpoints)
+        });
+        Self(BTreeMap::from(of_hidden))
     }
 
     /// The cluster one pass before the one that makes this call, so that the provider remembers what a pass has seen.
     fn before(&self, call: usize, hidden: Duration) -> World {
-        let place = HIDDEN.iter().position(|known| *known == hidden);
-        let checkpoints = &self.0[place.expect("a known time")];
+        let checkpoints = &self.0[&hidden];
         let later = checkpoints.partition_point(|world| world.account.calls() <= call);
         checkpoints[later.saturating_sub(2)].fork()
     }
