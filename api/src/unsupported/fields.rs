@@ -31,7 +31,7 @@ impl Field {
 
 /// The table.
 pub(super) const FIELDS: &[Field] = &[
-    managed("partition"),
+    managed("partition").works(),
     managed("controlPlaneLoadBalancer.scheme")
         .but(&[r#""internet-facing""#])
         .works(),
@@ -44,7 +44,9 @@ pub(super) const FIELDS: &[Field] = &[
     managed("controlPlaneLoadBalancer.additionalSecurityGroups").works(),
     managed("controlPlaneLoadBalancer.additionalListeners").works(),
     managed("controlPlaneLoadBalancer.ingressRules").works(),
-    managed("controlPlaneLoadBalancer.disableHostsRewrite").but(&["false"]),
+    managed("controlPlaneLoadBalancer.disableHostsRewrite")
+        .but(&["false"])
+        .works(),
     managed("controlPlaneLoadBalancer.preserveClientIP")
         .but(&["false"])
         .works(),
@@ -62,12 +64,14 @@ pub(super) const FIELDS: &[Field] = &[
     managed("secondaryControlPlaneLoadBalancer.additionalSecurityGroups").works(),
     managed("secondaryControlPlaneLoadBalancer.additionalListeners").works(),
     managed("secondaryControlPlaneLoadBalancer.ingressRules").works(),
-    managed("secondaryControlPlaneLoadBalancer.disableHostsRewrite").but(&["false"]),
+    managed("secondaryControlPlaneLoadBalancer.disableHostsRewrite")
+        .but(&["false"])
+        .works(),
     managed("secondaryControlPlaneLoadBalancer.preserveClientIP")
         .but(&["false"])
         .works(),
     managed("secondaryControlPlaneLoadBalancer.targetGroupIPType").but(&[r#""ipv4""#]),
-    managed("secondaryControlPlaneLoadBalancer.dnsResolutionCheck"),
+    managed("secondaryControlPlaneLoadBalancer.dnsResolutionCheck").works(),
     managed("bastion"),
     managed("s3Bucket.controlPlaneIAMInstanceProfile").or(ALLOW_READING),
     managed("s3Bucket.nodesIAMInstanceProfiles").or(ALLOW_READING),
@@ -78,9 +82,9 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.nodePortIngressRuleCidrBlocks").works(),
     managed("network.subnets[].cidrBlock").works(),
     managed("network.subnets[].ipv6CidrBlock"),
-    managed("network.subnets[].natGatewayId"),
+    managed("network.subnets[].natGatewayId").works(),
     managed("network.subnets[].parentZoneName"),
-    managed("network.subnets[].routeTableId"),
+    managed("network.subnets[].routeTableId").works(),
     managed("network.vpc.availabilityZoneSelection")
         .but(&[r#""Ordered""#])
         .works(),
@@ -89,7 +93,7 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.cidrBlock").works(),
     managed("network.vpc.elasticIpPool"),
     managed("network.vpc.emptyRoutesDefaultVPCSecurityGroup").but(&["false"]),
-    managed("network.vpc.internetGatewayId"),
+    managed("network.vpc.internetGatewayId").works(),
     managed("network.vpc.ipamPool"),
     managed("network.vpc.ipv6"),
     managed("network.vpc.privateDnsHostnameTypeOnLaunch").works(),

@@ -295,3 +295,80 @@ fn clusters_in_one_vpc_of_the_user_leave_each_other_alone() -> anyhow::Result<()
         Ok(())
     })
 }
+
+mod long_stories {
+    use std::collections::BTreeMap;
+
+    use aws_sdk_ec2::types::Tag;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn by_key(tags: &[Tag]) -> BTreeMap<&str, &str> {
+        let tags = tags.iter();
+        tags.filter_map(|tag| Some((tag.key()?, tag.value()?))).collect()
+    }
+
+    /// The VPC of the cluster and its subnets in the form in which CAPA writes them into the spec.
+    async fn recorded(s: &Scenario) -> anyhow::Result<Value> {
+        let vpcs = vpcs(s).await?;
+        let [vpc] = &vpcs[..] else {
+            anyhow::bail!("one VPC: {vpcs:?}")
+        };
+        let id = vpc.vpc_id().context("a VPC with an id")?;
+        let described = s.user.ec2().describe_subnets().filters(of_vpc(id)).send().await?;
+        let subnets = described.subnets().iter().map(|subnet| {
+            let tags = by_key(subnet.tags());
+            json!({
+                "id": tags.get("Name"),
+                "resourceID": subnet.subnet_id(),
+                "cidrBlock": subnet.cidr_block(),
+                "availabilityZone": subnet.availability_zone(),
+                "isPublic": tags.get("sigs.k8s.io/cluster-api-provider-aws/role") == Some(&"public"),
+                "zoneType": "availability-zone",
+                "tags": {"Name": tags.get("Name")},
+            })
+        });
+        Ok(json!({
+            "vpc": {"id": id, "cidrBlock": vpc.cidr_block(), "tags": by_key(vpc.tags())},
+            "subnets": subnets.collect::<Vec<_>>(),
+        }))
+    }
+
+    #[test]
+    fn a_vpc_that_capa_has_made_is_taken_over_without_a_write() -> anyhow::Result<()> {
+        story("managed-takeover", async |s| {
+            let before = s.user.dump().await?;
+            s.owned("dev", &managed()).await?;
+            is_complete(s).await?;
+            let mut spec = s.aws_cluster("dev").await?.data["spec"].clone();
+            spec["network"] = recorded(s).await?;
+
+            // CAPA leaves an AWSCluster with its finalizer, and without the status of this provider.
+            let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+            s.change("dev", paused).await?;
+            s.says("dev", "Paused", "True", "Paused").await?;
+            s.change("dev", json!({"metadata": {"finalizers": null}})).await?;
+            s.delete(OURS, "AWSCluster", "dev").await?;
+            let writes = s.aws().manager_journal().mutating().len();
+            let finalizer = "awscluster.infrastructure.cluster.x-k8s.io";
+            let metadata = json!({"name": "dev", "finalizers": [finalizer]});
+            let of_capa = json!({"apiVersion": OURS, "kind": "AWSCluster", "metadata": metadata, "spec": spec});
+            s.apply(&of_capa.to_string()).await?;
+            is_complete(s).await?;
+            let journal = s.aws().manager_journal().mutating();
+            ensure!(journal.len() == writes, "{journal}");
+            let live = ["cluster", "dev", "--namespace", s.namespace()];
+            let (code, said) = plan(s, &live, "")?;
+            ensure!(code == 0 && said.contains("No changes"), "{code}: {said}");
+
+            s.delete(CORE, "Cluster", "dev").await?;
+            s.gone(OURS, "AWSCluster", &["dev"]).await?;
+            let after = s.user.dump().await?;
+            for (action, listed) in before.as_object().context("a dump is an object")? {
+                assert_eq!(after.get(action), Some(listed), "{action}");
+            }
+            Ok(())
+        })
+    }
+}

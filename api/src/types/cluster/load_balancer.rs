@@ -187,8 +187,8 @@ pub struct LoadBalancerSpec {
     pub target_group_ip_type: Option<TargetGroupIpType>,
 
     /// Check of the load balancer's DNS name. `Enabled`: the cluster waits until the manager can resolve the DNS name.
-    /// `None`: the cluster does not wait; use this value if the manager has no resolver for AWS's DNS names. Default:
-    /// `Enabled`.
+    /// `None`: the cluster does not wait; use this value if the manager has no resolver for AWS's DNS names. No cluster
+    /// waits for its secondary load balancer. Default: `Enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_resolution_check: Option<DnsResolutionCheck>,
 }

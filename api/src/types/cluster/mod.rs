@@ -87,7 +87,7 @@ pub struct AWSClusterSpec {
     pub region: Option<String>,
 
     /// AWS partition of the region, as in ARNs: `aws`, `aws-cn`, `aws-us-gov`. Default: the partition that the name of
-    /// the region implies.
+    /// the region implies, which is also the only one that a managed cluster can have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 
@@ -200,6 +200,13 @@ impl AWSClusterSpec {
     /// The region. A value that cannot be the name of a region counts as absent.
     pub fn region(&self) -> Option<&str> {
         self.region.as_deref().filter(|region| is_region(region))
+    }
+
+    /// The AWS partition of the spec and that of its region, if they differ.
+    pub fn wrong_partition(&self) -> Option<(&str, &'static str)> {
+        let of_region = partition_of(self.region()?);
+        let of_spec = self.effective_partition();
+        (of_spec != of_region).then_some((of_spec, of_region))
     }
 
     /// The AWS partition of the spec, or else the partition that the region implies.

@@ -4,10 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{Tags, tags_schema};
+use crate::forms::IdKind;
 use crate::network::ZoneType;
 
 /// Tag that keeps nodes out of a subnet whose addresses are for pods; its value is `secondary`.
 pub const ASSOCIATION_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
+
+/// What the AWS ids of subnets begin with, and no name does.
+const PREFIX: &str = IdKind::Subnet.prefix();
 
 /// One subnet of the cluster: an existing subnet by its AWS id, or, in a managed VPC, a subnet to create.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,13 +58,13 @@ pub struct SubnetSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_ipv6: Option<bool>,
 
-    /// Route table of the subnet, e.g. `rtb-0a1b2c3d`, as another controller observed it. The provider reads the field
-    /// only to recognise resources that the other controller created; the field is never required.
+    /// Route table of the subnet, e.g. `rtb-0a1b2c3d`, as CAPA recorded it. The provider accepts the field and does not
+    /// read it: it finds the route tables of a cluster in AWS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_table_id: Option<String>,
 
-    /// NAT gateway that serves the private subnets of this zone, e.g. `nat-0a1b2c3d`, as another controller observed
-    /// it. The provider uses the field only to recognise resources; setting it changes no route.
+    /// NAT gateway in the subnet, e.g. `nat-0a1b2c3d`, as CAPA recorded it. The provider accepts the field and does not
+    /// read it: it finds the NAT gateways of a cluster in AWS. Setting the field changes no route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nat_gateway_id: Option<String>,
 
@@ -90,7 +94,12 @@ impl SubnetSpec {
         self.resource_id
             .as_deref()
             .filter(|id| !id.is_empty())
-            .or_else(|| Some(self.id.as_str()).filter(|id| id.starts_with("subnet-")))
+            .or_else(|| Some(self.id.as_str()).filter(|id| id.starts_with(PREFIX)))
+    }
+
+    /// The name of the subnet; `None` if `id` has the form of an AWS id.
+    pub fn name(&self) -> Option<&str> {
+        Some(self.id.as_str()).filter(|id| !id.starts_with(PREFIX))
     }
 
     /// Whether the spec says that the subnet is in a Local or Wavelength Zone.
@@ -123,6 +132,15 @@ mod tests {
         for (yaml, expected) in cases {
             assert_eq!(subnet(yaml).effective_resource_id(), expected, "{yaml}");
         }
+    }
+
+    #[test]
+    fn an_aws_id_is_no_name() {
+        assert_eq!(
+            subnet("{id: private-a, resourceID: subnet-0b}").name(),
+            Some("private-a")
+        );
+        assert_eq!(subnet("{id: subnet-0a}").name(), None);
     }
 
     #[test]

@@ -43,8 +43,9 @@ pub(super) async fn check(
 ) -> Result<(Checked, Arc<dyn ManagedCloud>), Stopped> {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
     let ready = |reason, message: String| vec![ConditionType::Ready.is_false(reason, message)];
-    is_offered(cluster)?;
-    let Some(name) = cluster_name(cluster, owner) else {
+    let name = cluster_name(cluster, owner);
+    is_offered(cluster, name.unwrap_or_default())?;
+    let Some(name) = name else {
         return Err((status::waiting_for_owner(), Next::AwaitChange));
     };
     let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
@@ -66,7 +67,7 @@ pub(super) async fn check(
     let checked = Checked {
         name: name.to_owned(),
         region: region.to_owned(),
-        zones: zones(cluster, cloud.as_ref()).await?,
+        zones: zones(cluster, name, cloud.as_ref()).await?,
         account_id,
         api_server_port: api_server_port(owner),
     };
@@ -79,30 +80,32 @@ pub(super) async fn check_alone(
     owner: &Cluster,
     cloud: &dyn ManagedLook,
 ) -> Result<(Checked, Vec<String>), Stopped> {
-    is_offered(cluster)?;
+    let name = owner.metadata.name.clone().unwrap_or_default();
+    is_offered(cluster, &name)?;
     let region = region(cluster);
     let region = region
         .map_err(|(reason, message)| (vec![ConditionType::Ready.is_false(reason, message)], Next::AwaitChange))?;
     let account_id = account(cluster, cloud).await?;
     let zones = all_zones(cloud).await?;
+    let needs_zones = needs_zones(cluster, &name);
     let checked = Checked {
-        name: owner.metadata.name.clone().unwrap_or_default(),
+        name,
         region: region.to_owned(),
         account_id,
-        zones: if needs_zones(cluster) { zones.clone() } else { vec![] },
+        zones: if needs_zones { zones.clone() } else { vec![] },
         api_server_port: api_server_port(Some(owner)),
     };
     Ok((checked, zones))
 }
 
 /// What is not offered can be deleted, if an earlier spec has made anything.
-fn is_offered(cluster: &AWSCluster) -> Result<(), Stopped> {
+fn is_offered(cluster: &AWSCluster, name: &str) -> Result<(), Stopped> {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
     let mut resources = cluster.status.iter().flat_map(|status| &status.resources);
     if is_deleted && resources.next().is_some() {
         return Ok(());
     }
-    match later::not_offered(&cluster.spec, &decided::recorded(cluster)) {
+    match later::not_offered(&cluster.spec, name, &decided::recorded(cluster)) {
         Some(message) => {
             let update = ConditionType::Ready.is_false(Reason::NotManagedYet, message);
             Err((vec![update], Next::AwaitChange))
@@ -112,8 +115,8 @@ fn is_offered(cluster: &AWSCluster) -> Result<(), Stopped> {
 }
 
 /// The zones of the region, where they are needed.
-async fn zones(cluster: &AWSCluster, cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
-    if !needs_zones(cluster) {
+async fn zones(cluster: &AWSCluster, name: &str, cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
+    if !needs_zones(cluster, name) {
         return Ok(vec![]);
     }
     all_zones(cloud).await
@@ -124,10 +127,10 @@ async fn all_zones(cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
     zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))
 }
 
-fn needs_zones(cluster: &AWSCluster) -> bool {
+fn needs_zones(cluster: &AWSCluster, name: &str) -> bool {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
     let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
-    let is_brought = brought::vpc(&cluster.spec, &decided::recorded(cluster)).is_some();
+    let is_brought = brought::vpc(&cluster.spec, name, &decided::recorded(cluster)).is_some();
     !is_deleted && !has_zones && !is_brought
 }
 

@@ -7,15 +7,11 @@ use capa_api::cluster::subnet::SubnetSpec;
 
 use super::inputs::{brought, vpc_spec};
 
-/// Why the provider makes nothing for this spec; `None` if it does. A network without what the spec asks for would be
+/// Why the provider makes nothing for this spec; `None` if it does. `cluster` is the name of the Cluster. A network without what the spec asks for would be
 /// another network, and could not become the wanted one.
-pub(super) fn not_offered(spec: &AWSClusterSpec, recorded: &[ClusterResource]) -> Option<String> {
-    if brought::is_of_capa(spec) {
-        let message = "this release does not take over a VPC that CAPA has made, which network.vpc.tags says of \
-                       network.vpc.id: leave the cluster to CAPA, or set spec.unmanaged: true";
-        return Some(message.to_owned());
-    }
-    let is_brought = brought::vpc(spec, recorded).is_some();
+pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[ClusterResource]) -> Option<String> {
+    let is_brought = brought::vpc(spec, cluster, recorded).is_some();
+    let has_vpc = is_brought || brought::has_own_vpc(spec, cluster, recorded);
     let vpc = vpc_spec(spec);
     let subnets = spec.subnets();
     let is_any = |is: fn(&SubnetSpec) -> bool| subnets.iter().any(is);
@@ -34,7 +30,7 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, recorded: &[ClusterResource]) -
         ),
         (
             "network.subnets of yours without a VPC of yours",
-            !is_brought && is_any(|subnet| subnet.effective_resource_id().is_some()),
+            !has_vpc && is_any(|subnet| subnet.effective_resource_id().is_some()),
         ),
         ("network.subnets in edge zones", is_any(SubnetSpec::is_edge)),
         (

@@ -10,7 +10,7 @@ use capa_cloud::managed::{Details, ManagedLook, Observed, Scope};
 use jiff::Timestamp;
 
 use super::check::Checked;
-use super::inputs::{Inputs, Known};
+use super::inputs::{Inputs, Known, brought};
 use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::{decided, pass, planners};
@@ -38,10 +38,16 @@ impl Subject<'_> {
         self.cluster.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the status is lost: whoever has the finalizer has been called for.
+    /// Whether the status is lost, or CAPA has made something for the cluster: whoever has the finalizer has been called
+    /// for.
     pub(super) fn has_lost_status(&self) -> bool {
         let mut resources = self.cluster.status.iter().flat_map(|status| &status.resources);
-        resources.next().is_none() && meta::has_finalizer(&self.cluster.metadata, meta::CLUSTER_FINALIZER)
+        let has_finalizer = meta::has_finalizer(&self.cluster.metadata, meta::CLUSTER_FINALIZER);
+        resources.next().is_none() && (has_finalizer || self.cluster_is_of_capa())
+    }
+
+    fn cluster_is_of_capa(&self) -> bool {
+        brought::vpc_of_capa(&self.cluster.spec, &self.checked.name, &[]).is_some()
     }
 
     /// What the status records. After a loss of the status, everything may be there.

@@ -211,7 +211,7 @@ pub(super) fn scope(inputs: &Inputs, ledger: &Ledger, is_deleted: bool) -> Scope
     }
     Scope {
         cluster: inputs.names.cluster.clone(),
-        vpc: inputs.vpc.brought.clone().or_else(|| id(&inputs.vpc.target)),
+        vpc: inputs.vpc.id().map(str::to_owned).or_else(|| id(&inputs.vpc.target)),
         is_vpc_of_user: inputs.vpc.brought.is_some(),
         internet_gateway: id(&inputs.internet_gateway),
         addresses: recorded_ids(ledger, Kind::ElasticIp),

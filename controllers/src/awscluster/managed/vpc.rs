@@ -73,6 +73,11 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         return check(scene, brought, vpcs, plan);
     }
     let standing = scene.standing(target);
+    if let Some(of_capa) = &scene.inputs.vpc.of_capa
+        && matches!(standing, Standing::Absent | Standing::Open)
+    {
+        return find(scene, of_capa, vpcs, plan);
+    }
     if matches!(standing, Standing::Absent | Standing::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
         let message = format!(
@@ -142,6 +147,27 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
             let message = format!("AWS shows no VPC {brought} in this account and region: correct network.vpc.id");
             plan.problem(target, Reason::NotFound, message);
         }
+    }
+}
+
+/// What keeps the provider from taking over the VPC that CAPA has made. No other one takes its place.
+fn find(scene: &Scene<'_>, of_capa: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
+    let target = &scene.inputs.vpc.target;
+    let is_shown = vpcs.iter().any(|vpc| vpc.id == of_capa);
+    if is_shown {
+        let message = format!(
+            "network.vpc.tags says that {of_capa} was made for this cluster, and {}. If it is yours, remove network.vpc.tags",
+            scene.inputs.names.lacks_tag(of_capa)
+        );
+        plan.problem(target, Reason::NotOwned, message);
+    } else if scene.standing(target) == Standing::Open {
+        plan.wait(target, Reason::Creating, format!("AWS does not show {of_capa}"));
+    } else if !scene.is_deleted {
+        let message = format!(
+            "AWS shows no VPC {of_capa} in this account and region: correct network.vpc.id; if the VPC is gone, delete the \
+             Cluster, and create it again without network.vpc.id"
+        );
+        plan.problem(target, Reason::NotFound, message);
     }
 }
 

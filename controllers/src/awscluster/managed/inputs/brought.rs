@@ -5,6 +5,7 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::cluster::status::{ClusterResource, Lifecycle};
 use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::common::Tags;
 use capa_api::conditions::Reason;
 use capa_api::meta;
 use capa_cloud::ec2::{RouteTable, Subnet};
@@ -31,11 +32,25 @@ fn id(recorded: Option<&ClusterResource>, of_spec: Option<&str>) -> Option<Strin
     id.map(str::to_owned)
 }
 
-/// The id of the VPC, if it is the user's. CAPA writes the ids of VPCs that it has made into the spec, too, and with them
-/// the tag of the cluster.
-pub(in crate::awscluster::managed) fn vpc(spec: &AWSClusterSpec, resources: &[ClusterResource]) -> Option<String> {
-    let of_spec = spec.vpc_id().filter(|_| !is_of_capa(spec));
+/// The id of the VPC, if it is the user's.
+pub(in crate::awscluster::managed) fn vpc(
+    spec: &AWSClusterSpec,
+    cluster: &str,
+    resources: &[ClusterResource],
+) -> Option<String> {
+    let of_spec = spec.vpc_id().filter(|_| !is_made_for(spec, cluster));
     id(recorded(resources, Kind::Vpc, None), of_spec)
+}
+
+/// The id of the VPC, if CAPA has made it for the cluster, and nothing is recorded of it yet.
+pub(in crate::awscluster::managed) fn vpc_of_capa(
+    spec: &AWSClusterSpec,
+    cluster: &str,
+    resources: &[ClusterResource],
+) -> Option<String> {
+    let of_spec = spec.vpc_id().filter(|_| is_made_for(spec, cluster));
+    let is_recorded = recorded(resources, Kind::Vpc, None).is_some();
+    of_spec.filter(|_| !is_recorded).map(str::to_owned)
 }
 
 /// What is wrong with the id in the spec of a cluster whose VPC is recorded.
@@ -56,11 +71,31 @@ pub(in crate::awscluster::managed) fn other_vpc(
     }
 }
 
-/// Whether CAPA has made the VPC in the spec for a cluster.
-pub(in crate::awscluster::managed) fn is_of_capa(spec: &AWSClusterSpec) -> bool {
+/// Whether the spec says that the VPC in it was made for the cluster: CAPA writes id and tags of a VPC into the spec, and
+/// of one that it has made the tag of the cluster with them.
+pub(super) fn is_made_for(spec: &AWSClusterSpec, cluster: &str) -> bool {
     let tags = vpc_spec(spec).tags;
-    let mut owners = tags.iter().filter(|(_, value)| *value == meta::OWNED_TAG_VALUE);
-    spec.vpc_id().is_some() && owners.any(|(key, _)| key.starts_with(meta::CLUSTER_TAG_PREFIX))
+    let owned = tags.get(&meta::cluster_tag(cluster));
+    spec.vpc_id().is_some() && owned.is_some_and(|value| value == meta::OWNED_TAG_VALUE)
+}
+
+/// The tags that the spec asks for on a VPC of the provider. Those that CAPA has written there are what the VPC had at
+/// that time.
+pub(super) fn own_tags_of_vpc(spec: &AWSClusterSpec, cluster: &str) -> Tags {
+    if is_made_for(spec, cluster) {
+        return Tags::new();
+    }
+    vpc_spec(spec).tags
+}
+
+/// Whether the VPC of the cluster, which exists, is the provider's.
+pub(in crate::awscluster::managed) fn has_own_vpc(
+    spec: &AWSClusterSpec,
+    cluster: &str,
+    resources: &[ClusterResource],
+) -> bool {
+    let is_owned = |vpc: &ClusterResource| vpc.lifecycle == Lifecycle::Owned;
+    recorded(resources, Kind::Vpc, None).map_or_else(|| is_made_for(spec, cluster), is_owned)
 }
 
 /// The security group that the user brings for a role.

@@ -36,6 +36,15 @@ pub(crate) struct WantedVpc {
     pub(crate) tags: Tags,
     /// The id, if the user brings the VPC.
     pub(crate) brought: Option<String>,
+    /// The id, if CAPA has made the VPC, and nothing is recorded of it yet.
+    pub(crate) of_capa: Option<String>,
+}
+
+impl WantedVpc {
+    /// The id in the spec, of which nothing may be recorded.
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.brought.as_deref().or(self.of_capa.as_deref())
+    }
 }
 
 /// A subnet that the cluster is to have.
@@ -128,8 +137,9 @@ impl Inputs {
         let vpc = WantedVpc {
             target: Ref::new(Kind::Vpc, names.vpc()),
             cidr_block: vpc_spec.effective_cidr_block().unwrap_or_default().to_owned(),
-            tags: names.common_tags(&names.vpc(), &vpc_spec.tags),
-            brought: brought::vpc(spec, known.recorded),
+            tags: names.common_tags(&names.vpc(), &brought::own_tags_of_vpc(spec, name)),
+            brought: brought::vpc(spec, name, known.recorded),
+            of_capa: brought::vpc_of_capa(spec, name, known.recorded),
         };
         let mut inputs = Self {
             internet_gateway: Ref::new(Kind::InternetGateway, names.internet_gateway()),
@@ -148,6 +158,7 @@ impl Inputs {
             problems: vec![],
             has_begun: known.has_begun,
         };
+        inputs.problems.extend(wrong_partition(spec, &inputs.vpc.target));
         let other_vpc = brought::other_vpc(spec, known.recorded);
         let other_vpc = other_vpc.map(|message| problem(&inputs.vpc.target, message));
         inputs.problems.extend(other_vpc);
@@ -157,7 +168,7 @@ impl Inputs {
         inputs.add_nat_gateways();
         inputs.add_security_groups(&cluster.spec, known);
         inputs.add_load_balancers(&cluster.spec, known.api_server_port);
-        inputs.check_tags(cluster, &vpc_spec);
+        inputs.check_tags(cluster);
         // The network contract limits what machines are told.
         let oversized = spec.network_for_machines(name).take_oversized().into_iter();
         let oversized = oversized.map(|oversized| problem(&inputs.vpc.target, too_long(oversized)));
@@ -328,8 +339,10 @@ impl Inputs {
             )));
         }
         let is_public = spec.is_public.unwrap_or_default();
+        let default_name = || self.names.subnet(is_public, &zone);
+        let name = spec.name().map_or_else(default_name, str::to_owned);
         Ok(WantedSubnet {
-            tags: self.names.subnet_tags(&spec.id, is_public, &spec.tags),
+            tags: self.names.subnet_tags(&name, is_public, &spec.tags),
             target,
             cidr_block,
             zone,
@@ -448,7 +461,8 @@ impl Inputs {
     }
 
     /// AWS refuses more tags than it allows when some resources exist already: the spec is refused before.
-    fn check_tags(&mut self, cluster: &AWSCluster, vpc: &VpcSpec) {
+    fn check_tags(&mut self, cluster: &AWSCluster) {
+        let of_vpc = brought::own_tags_of_vpc(&cluster.spec, &self.names.cluster);
         let mut listed: Vec<Tags> = cluster
             .spec
             .subnets()
@@ -459,7 +473,7 @@ impl Inputs {
             // Users say by this tag of the provider that a subnet is for pods.
             tags.remove(ASSOCIATION_TAG);
         }
-        let of_network = std::iter::once(("network.vpc.tags", &vpc.tags))
+        let of_network = std::iter::once(("network.vpc.tags", &of_vpc))
             .chain(listed.iter().map(|tags| ("network.subnets[].tags", tags)));
         // Nobody writes tags to what the user brings.
         let of_network = of_network.filter(|_| self.vpc.brought.is_none());
@@ -489,6 +503,14 @@ impl Inputs {
 pub(crate) fn vpc_spec(spec: &AWSClusterSpec) -> VpcSpec {
     let vpc = spec.network.as_ref().and_then(|network| network.vpc.clone());
     vpc.unwrap_or_default()
+}
+
+/// What is wrong with the partition of the spec.
+fn wrong_partition(spec: &AWSClusterSpec, target: &Ref) -> Option<Problem> {
+    let (of_spec, of_region) = spec.wrong_partition()?;
+    let region = spec.region().unwrap_or_default();
+    let message = format!("spec.partition is {of_spec}, and {region} is in {of_region}: leave the field out");
+    Some(problem(target, message))
 }
 
 pub(super) fn problem(target: &Ref, message: impl Into<String>) -> Problem {

@@ -25,6 +25,36 @@ fn in_brief(contents: &Contents) -> Value {
 }
 
 #[test]
+fn fields_that_ask_for_what_happens_anyway_change_nothing() {
+    let all = |of_first: &str, of_second: &str, more: &str| {
+        let second = format!("{{loadBalancerType: nlb, scheme: internal, name: inside{of_second}}}");
+        let mut world = World::new(&format!(
+            "region: eu-west-1, controlPlaneLoadBalancer: {{loadBalancerType: nlb{of_first}}}, \
+             secondaryControlPlaneLoadBalancer: {second}{more}"
+        ));
+        world.rest();
+        assert!(world.status().provisioned(), "{:?}", world.status().conditions);
+        world.account.contents()
+    };
+    let plain = all("", "", "");
+    let rewrite = ", disableHostsRewrite: true";
+    for (field, found) in [
+        ("partition", all("", "", ", partition: aws")),
+        ("controlPlaneLoadBalancer.disableHostsRewrite", all(rewrite, "", "")),
+        (
+            "secondaryControlPlaneLoadBalancer.disableHostsRewrite",
+            all("", rewrite, ""),
+        ),
+        (
+            "secondaryControlPlaneLoadBalancer.dnsResolutionCheck",
+            all("", ", dnsResolutionCheck: None", ""),
+        ),
+    ] {
+        assert_eq!(found, plain, "{field}");
+    }
+}
+
+#[test]
 fn each_field_of_the_network_changes_what_is_created() {
     let listed =
         |range: &str| format!("subnets: [{{id: a, cidrBlock: {range}, availabilityZone: eu-west-1a, isPublic: true}}]");

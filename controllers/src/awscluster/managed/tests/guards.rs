@@ -51,6 +51,7 @@ fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
             subnets("{id: a, availabilityZone: eu-west-1a, isPublic: true}"),
             "cidrBlock",
         ),
+        ("region: eu-west-1, partition: aws-cn".to_owned(), "aws-cn"),
         (
             format!("region: eu-west-1, sshKeyName: {}", "k".repeat(300)),
             "spec.sshKeyName",
@@ -69,10 +70,6 @@ fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
 #[test]
 fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
     let cases = [
-        (
-            "network: {vpc: {id: vpc-1, tags: {sigs.k8s.io/cluster-api-provider-aws/cluster/dev: owned}}}",
-            "CAPA",
-        ),
         (
             "network: {securityGroupOverrides: {node: sg-1}}",
             "securityGroupOverrides",

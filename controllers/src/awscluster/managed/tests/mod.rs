@@ -19,4 +19,5 @@ mod route_tables;
 mod security_groups;
 mod sweep;
 mod tags;
+mod takeover;
 mod world;
