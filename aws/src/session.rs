@@ -16,8 +16,8 @@ use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
     ApiLoadBalancer, CapacitySource, CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer,
     ElasticIpCall, Host, HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud,
-    MachineKey, NetworkInterface, PresignRequest, PresignedUrl, Query, RouteTable, SecretStore, SecurityGroup,
-    StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
+    MachineKey, MetadataOptions, NetworkInterface, PresignRequest, PresignedUrl, Query, RouteTable, SecretStore,
+    SecurityGroup, StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -420,6 +420,16 @@ impl SessionDriver for ControllerSession {
     ) -> Result<(), CloudError> {
         let ec2 = &self.calls.ec2;
         ec2.set_interface_groups(machine, interface_id, group_ids).await
+    }
+
+    async fn set_metadata_options(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        options: &MetadataOptions,
+    ) -> Result<(), CloudError> {
+        let ec2 = &self.calls.ec2;
+        ec2.set_metadata_options(machine, instance_id, options).await
     }
 
     async fn set_dns_records(

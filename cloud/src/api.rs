@@ -11,9 +11,9 @@ use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
     ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host,
-    HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineKey, NetworkInterface, Observation,
-    PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity, RouteTable, SecretStore, SecurityGroup,
-    StoredSecret, Subnet, Vpc,
+    HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineKey, MetadataOptions, NetworkInterface,
+    Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity, RouteTable, SecretStore,
+    SecurityGroup, StoredSecret, Subnet, Vpc,
 };
 
 /// The most load balancer objects whose tags one call of DescribeTags returns.
@@ -146,6 +146,13 @@ pub trait MachineCloud: Send + Sync {
         machine: &MachineKey,
         instance_id: &str,
         interface: &PrimaryInterface,
+    ) -> Result<(), CloudError>;
+    /// Replaces the options of the metadata service of a machine's instance, which enter the informer.
+    async fn set_metadata_options(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        options: &MetadataOptions,
     ) -> Result<(), CloudError>;
     /// Sets which records the resource-based name of a machine's instance has. A record without a value stays as it is.
     async fn set_dns_records(

@@ -104,6 +104,11 @@ impl CloudError {
         }
     }
 
+    /// Whether AWS has refused the call because the identity lacks a permission. Such a call has done nothing.
+    pub fn is_denial(&self) -> bool {
+        self.code.as_deref().is_some_and(error_text::is_denial)
+    }
+
     /// A call without an answer, or with an unusable answer.
     pub fn no_answer(operation: &'static str, message: impl Into<String>) -> Self {
         Self {

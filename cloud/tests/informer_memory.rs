@@ -48,6 +48,7 @@ fn instance(index: usize) -> Instance {
             security_group_ids: vec!["sg-0123456789abcdef0".into(), "sg-0123456789abcdef1".into()],
         }),
         volume_ids: vec![format!("vol-{index:017x}")],
+        metadata_options: None,
         client_token: Some(format!("01234567-89ab-cdef-0123-{index:012x}-1")),
         launch_time: Some("2026-01-02T03:04:05Z".parse().expect("a time")),
         addresses: vec![

@@ -17,26 +17,37 @@ const LIFE: Duration = Duration::from_secs(240);
 /// All histories have the same small numbers of the scheduler.
 const SEED: u64 = 0;
 
-/// The number of a machine of the control plane that has nothing beside its instance.
-const PLAIN: usize = 0;
-/// The number of a machine on a Dedicated Host.
-const ON_HOST: usize = 3;
+/// The machine whose life is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// One of the control plane that has nothing beside its instance.
+    Plain,
+    /// One on a Dedicated Host.
+    OnHost,
+    /// One with an Elastic IP, and with bootstrap data in Secrets Manager.
+    WithAddressAndSecrets,
+    /// One with an Elastic IP, and with bootstrap data in a bucket.
+    WithAddressAndObject,
+}
+
+impl Subject {
+    /// The number of the machine.
+    fn number(self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::OnHost => 3,
+            Self::WithAddressAndSecrets => 1,
+            Self::WithAddressAndObject => 11,
+        }
+    }
+}
 
 /// Faults by the number of their call.
 pub type Plan = Vec<(usize, Fault)>;
 
 /// The plans with one fault: every fault at every call of a life.
-pub fn single_faults() -> Vec<Plan> {
-    singles(PLAIN)
-}
-
-/// The same for a machine on a Dedicated Host.
-pub fn single_faults_on_host() -> Vec<Plan> {
-    singles(ON_HOST)
-}
-
-fn singles(machine: usize) -> Vec<Plan> {
-    let single = (0..life(machine)).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
+pub fn single_faults(subject: Subject) -> Vec<Plan> {
+    let single = (0..life(subject.number())).flat_map(|call| Fault::SYSTEMATIC.map(|fault| (call, fault)));
     single.map(|one| vec![one]).collect()
 }
 
@@ -54,16 +65,8 @@ pub fn pairs_of_faults() -> Vec<Plan> {
 }
 
 /// Plays a life with the faults of a plan. `traced`: keeps a trace.
-pub fn run(plan: &Plan, traced: bool) -> Report {
-    live(plan, PLAIN, traced)
-}
-
-/// The same for a machine on a Dedicated Host.
-pub fn run_on_host(plan: &Plan, traced: bool) -> Report {
-    live(plan, ON_HOST, traced)
-}
-
-fn live(plan: &Plan, machine: usize, traced: bool) -> Report {
+pub fn run(plan: &Plan, subject: Subject, traced: bool) -> Report {
+    let machine = subject.number();
     let mut simulation = born(plan, machine, traced);
     simulation.run_until(after(START, LIFE));
     simulation.plan(simulation.now(), ManagementCluster::Main, Deed::DeleteMachine(machine));
@@ -84,7 +87,7 @@ fn born(plan: &Plan, machine: usize, traced: bool) -> Simulation {
 
 /// How many calls are made with these faults until the machine is provisioned.
 fn launch(plan: &Plan) -> usize {
-    let mut simulation = born(plan, PLAIN, false);
+    let mut simulation = born(plan, Subject::Plain.number(), false);
     let end = after(START, LIFE);
     while simulation.now() < end && !provisioned(&simulation) {
         simulation.run_until(after(simulation.now(), Duration::from_millis(100)));

@@ -13,7 +13,7 @@ use capa_simulation::campaign::{self, End, Tally};
 use capa_simulation::encounters::{Encounter, Situation};
 use capa_simulation::faults::FaultKind;
 use capa_simulation::history::{self, Report};
-use capa_simulation::sweep;
+use capa_simulation::sweep::{self, Subject};
 
 /// The command that replays a plan.
 const REPLAYED: &str = "make sim FAULTS=";
@@ -78,7 +78,7 @@ fn histories_meet_what_they_are_there_for() {
         FaultKind::LateEffect,
         FaultKind::Frozen,
     ];
-    let faults = unanswered.map(|kind| (Encounter::LaunchFault(kind), 15));
+    let faults = unanswered.map(|kind| (Encounter::LaunchFault(kind), 12));
     let situations = [
         (Situation::LaunchUnanswered, 55),
         (Situation::SourceChangedDuringAttempt, 15),
@@ -107,32 +107,44 @@ fn few_histories_have_a_key_of_another_account() {
 }
 
 /// Plays these plans. `label` is what their faults stand behind where one fails.
-fn play_plans(plans: &[sweep::Plan], run: fn(&sweep::Plan, bool) -> Report, label: &str) {
+fn play_plans(plans: &[sweep::Plan], subject: Subject) {
+    let label = match subject {
+        Subject::Plain => REPLAYED.to_owned(),
+        other => format!("{other:?}: "),
+    };
     let tally = campaign::run(
         plans.len(),
         THREADS,
         End::Last,
-        |number| run(&plans[number], false),
+        |number| sweep::run(&plans[number], subject, false),
         |_| (),
     );
     expect_all_passed(&tally, |number| {
         let plan = &plans[number];
-        (format!("{label}{}", sweep::described(plan)), run(plan, true))
+        let report = sweep::run(plan, subject, true);
+        (format!("{label}{}", sweep::described(plan)), report)
     });
+}
+
+fn play_every_fault_at_every_call(subject: Subject) {
+    let plans = sweep::single_faults(subject);
+    play_plans(&plans, subject);
+    assert!(plans.len() > 100, "{} histories do not cover a life", plans.len());
 }
 
 #[test]
 fn every_fault_at_every_call_of_a_machine_passes() {
-    let plans = sweep::single_faults();
-    play_plans(&plans, sweep::run, REPLAYED);
-    assert!(plans.len() > 100, "{} histories do not cover a life", plans.len());
+    play_every_fault_at_every_call(Subject::Plain);
 }
 
 #[test]
 fn every_fault_at_every_call_of_a_machine_on_a_host_passes() {
-    let plans = sweep::single_faults_on_host();
-    play_plans(&plans, sweep::run_on_host, "on a host: ");
-    assert!(plans.len() > 100, "{} histories do not cover a life", plans.len());
+    play_every_fault_at_every_call(Subject::OnHost);
+}
+
+#[test]
+fn every_fault_of_a_machine_with_address_and_secrets_passes() {
+    play_every_fault_at_every_call(Subject::WithAddressAndSecrets);
 }
 
 mod long_stories {
@@ -144,6 +156,11 @@ mod long_stories {
     }
 
     #[test]
+    fn every_fault_of_a_machine_with_address_and_object_passes() {
+        play_every_fault_at_every_call(Subject::WithAddressAndObject);
+    }
+
+    #[test]
     fn two_hundred_fresh_seeds_pass() {
         assert_eq!(play_seeds(fastrand::u64(..), 200).passed, 200);
     }
@@ -151,7 +168,7 @@ mod long_stories {
     #[test]
     fn every_pair_of_faults_in_a_launch_passes() {
         let plans = sweep::pairs_of_faults();
-        play_plans(&plans, sweep::run, REPLAYED);
+        play_plans(&plans, Subject::Plain);
         assert!(plans.len() > 9_000, "{} histories do not cover a launch", plans.len());
     }
 }

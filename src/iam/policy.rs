@@ -332,8 +332,8 @@ mod tests {
             json!({
                 "Sid": "ChangeMarked", "Effect": "Allow",
                 "Action": [
-                    "ec2:TerminateInstances", "ec2:ModifyNetworkInterfaceAttribute", "ec2:ModifyPrivateDnsNameOptions",
-                    "ec2:ReleaseHosts", "ec2:AssociateAddress", "ec2:ReleaseAddress",
+                    "ec2:TerminateInstances", "ec2:ModifyNetworkInterfaceAttribute", "ec2:ModifyInstanceMetadataOptions",
+                    "ec2:ModifyPrivateDnsNameOptions", "ec2:ReleaseHosts", "ec2:AssociateAddress", "ec2:ReleaseAddress",
                 ],
                 "Resource": [
                     "arn:aws:ec2:*:*:instance/*", "arn:aws:ec2:*:*:network-interface/*", "arn:aws:ec2:*:*:dedicated-host/*",

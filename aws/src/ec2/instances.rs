@@ -9,8 +9,8 @@ use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::session::Permit;
 use capa_cloud::{
-    CloudError, Instance, InstanceState, MachineAddress, MachineAddressType, PrimaryInterface, Query, StateReason,
-    identifying_tag,
+    CloudError, Instance, InstanceState, MachineAddress, MachineAddressType, MetadataOptions, PrimaryInterface, Query,
+    StateReason, identifying_tag,
 };
 
 use super::{Ec2Calls, PAGE_SIZE, filters, some_text, text, timestamp};
@@ -104,6 +104,7 @@ pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> R
             .next()
             .and_then(primary_interface),
         volume_ids: volume_ids(instance.block_device_mappings()),
+        metadata_options: instance.metadata_options().and_then(metadata_options),
         client_token: some_text(instance.client_token()),
         launch_time: instance.launch_time().and_then(timestamp),
         addresses: addresses(instance.network_interfaces()),
@@ -144,6 +145,19 @@ fn primary_interface(first: &types::InstanceNetworkInterface) -> Option<PrimaryI
     Some(PrimaryInterface {
         id: some_text(first.network_interface_id())?,
         security_group_ids,
+    })
+}
+
+/// The options of the metadata service, unless EC2 changes them at the moment.
+fn metadata_options(options: &types::InstanceMetadataOptionsResponse) -> Option<MetadataOptions> {
+    let is_settled = options.state() == Some(&types::InstanceMetadataOptionsState::Applied);
+    let tags = options.instance_metadata_tags();
+    is_settled.then_some(MetadataOptions {
+        http_endpoint: options.http_endpoint()?.as_str().to_owned(),
+        http_tokens: options.http_tokens()?.as_str().to_owned(),
+        http_put_response_hop_limit: options.http_put_response_hop_limit()?,
+        http_protocol_ipv6: options.http_protocol_ipv6()?.as_str().to_owned(),
+        instance_metadata_tags: tags?.as_str().to_owned(),
     })
 }
 

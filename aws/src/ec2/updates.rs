@@ -4,7 +4,7 @@ use aws_sdk_ec2::types::Tag;
 use capa_api::common::Tags;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
-use capa_cloud::{CloudError, DnsRecords, MachineKey};
+use capa_cloud::{CloudError, DnsRecords, MachineKey, MetadataOptions};
 
 use super::Ec2Calls;
 
@@ -52,6 +52,27 @@ impl Ec2Calls {
             .modify_network_interface_attribute()
             .network_interface_id(interface_id)
             .set_groups(Some(group_ids.to_vec()));
+        self.runner.call(permit, request.send()).await?;
+        Ok(())
+    }
+
+    /// Replaces the options of the metadata service of an instance.
+    pub(crate) async fn set_metadata_options(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        options: &MetadataOptions,
+    ) -> Result<(), CloudError> {
+        let permit = self.update_permit("ModifyInstanceMetadataOptions", machine).await?;
+        let request = self
+            .client
+            .modify_instance_metadata_options()
+            .instance_id(instance_id)
+            .http_endpoint(options.http_endpoint.as_str().into())
+            .http_tokens(options.http_tokens.as_str().into())
+            .http_put_response_hop_limit(options.http_put_response_hop_limit)
+            .http_protocol_ipv6(options.http_protocol_ipv6.as_str().into())
+            .instance_metadata_tags(options.instance_metadata_tags.as_str().into());
         self.runner.call(permit, request.send()).await?;
         Ok(())
     }

@@ -175,6 +175,11 @@ pub const ACTIONS: &[Action] = &[
         "gives machines the security groups of a changed additionalSecurityGroups",
     ),
     change(
+        "ModifyInstanceMetadataOptions",
+        &[CHANGE_MARKED],
+        "restores the options of the metadata service of machines with instanceMetadataOptions",
+    ),
+    change(
         "ModifyPrivateDnsNameOptions",
         &[CHANGE_MARKED],
         "sets the records of the names of machines whose privateDnsName changes",

@@ -1,7 +1,7 @@
 //! Changes of running instances.
 
 use capa_api::common::Tags;
-use capa_cloud::{DnsRecords, ErrorClass, MachineCloud, MachineClouds, PrimaryInterface};
+use capa_cloud::{DnsRecords, ErrorClass, MachineCloud, MachineClouds, MetadataOptions, PrimaryInterface};
 
 use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine};
 
@@ -38,6 +38,15 @@ pub(super) async fn change_instance(machines: &dyn MachineCloud) {
     grouped.await.unwrap();
     let named = at_its_turn(async || machines.set_dns_records(&key, "i-1", records).await);
     named.await.unwrap();
+    let options = MetadataOptions {
+        http_endpoint: "enabled".to_owned(),
+        http_tokens: "required".to_owned(),
+        http_put_response_hop_limit: 2,
+        http_protocol_ipv6: "disabled".to_owned(),
+        instance_metadata_tags: "disabled".to_owned(),
+    };
+    let restored = at_its_turn(async || machines.set_metadata_options(&key, "i-1", &options).await);
+    restored.await.unwrap();
 }
 
 fn done(action: &str) -> Answer {
@@ -71,6 +80,17 @@ async fn a_change_is_one_call_for_all_that_belongs_to_an_instance() {
         (grouped.field("SecurityGroupId.1"), grouped.field("SecurityGroupId.2")),
         ("sg-1", "sg-2")
     );
+    let restored = fake.calls_of("ModifyInstanceMetadataOptions").remove(0);
+    for (field, value) in [
+        ("InstanceId", "i-1"),
+        ("HttpEndpoint", "enabled"),
+        ("HttpTokens", "required"),
+        ("HttpPutResponseHopLimit", "2"),
+        ("HttpProtocolIpv6", "disabled"),
+        ("InstanceMetadataTags", "disabled"),
+    ] {
+        assert_eq!(restored.field(field), value, "{field}");
+    }
     let named = fake.calls_of("ModifyPrivateDnsNameOptions").remove(0);
     assert_eq!(named.field("EnableResourceNameDnsARecord"), "true");
     assert_eq!(

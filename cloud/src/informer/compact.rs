@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::owner_tags::{self, OwnerTags};
-use crate::{Instance, InstanceState, MachineAddress, MachineAddressType, PrimaryInterface, StateReason};
+use crate::{
+    Instance, InstanceState, MachineAddress, MachineAddressType, MetadataOptions, PrimaryInterface, StateReason,
+};
 
 /// The separators of parts, and of fields within a part. EC2 answers in XML, which cannot contain these characters.
 const PART: char = '\u{1}';
@@ -64,6 +66,14 @@ impl CompactInstance {
         for id in interface.iter().flat_map(|interface| &interface.security_group_ids) {
             text.field(id);
         }
+        text.part();
+        if let Some(options) = &instance.metadata_options {
+            text.field(&options.http_put_response_hop_limit.to_string());
+            text.field(&options.http_tokens);
+            text.field(&options.http_endpoint);
+            text.field(&options.http_protocol_ipv6);
+            text.field(&options.instance_metadata_tags);
+        }
         Self {
             state: instance.state,
             launch_time: instance.launch_time,
@@ -104,7 +114,8 @@ impl CompactInstance {
         let addresses = pairs(parts.next().into_iter().flatten());
         let tags = pairs(parts.next().into_iter().flatten());
         let mut ids = || parts.next().into_iter().flatten().map(str::to_owned).collect();
-        let (volume_ids, security_group_ids) = (ids(), ids());
+        let (volume_ids, security_group_ids): (Vec<_>, Vec<_>) = (ids(), ids());
+        let metadata_options = metadata_options(ids());
         Instance {
             id: id.to_owned(),
             state: self.state,
@@ -118,6 +129,7 @@ impl CompactInstance {
             vpc_id,
             primary_interface: interface_id.map(|id| PrimaryInterface { id, security_group_ids }),
             volume_ids,
+            metadata_options,
             client_token,
             launch_time: self.launch_time,
             addresses: addresses.filter_map(address).collect(),
@@ -126,6 +138,17 @@ impl CompactInstance {
                 .collect::<BTreeMap<_, _>>(),
         }
     }
+}
+
+fn metadata_options(fields: Vec<String>) -> Option<MetadataOptions> {
+    let [hops, tokens, endpoint, ipv6, tags] = <[String; 5]>::try_from(fields).ok()?;
+    Some(MetadataOptions {
+        http_endpoint: endpoint,
+        http_tokens: tokens,
+        http_put_response_hop_limit: hops.parse().ok()?,
+        http_protocol_ipv6: ipv6,
+        instance_metadata_tags: tags,
+    })
 }
 
 fn letter_of(kind: MachineAddressType) -> &'static str {
@@ -212,6 +235,19 @@ mod tests {
         (text(), vec(text(), 0..4)).prop_map(|(id, security_group_ids)| PrimaryInterface { id, security_group_ids })
     }
 
+    fn metadata_options() -> impl Strategy<Value = MetadataOptions> {
+        let texts = (text(), text(), text(), text());
+        (1..65, texts).prop_map(
+            |(http_put_response_hop_limit, (endpoint, tokens, ipv6, tags))| MetadataOptions {
+                http_endpoint: endpoint,
+                http_tokens: tokens,
+                http_put_response_hop_limit,
+                http_protocol_ipv6: ipv6,
+                instance_metadata_tags: tags,
+            },
+        )
+    }
+
     prop_compose! {
         fn instance()(
             state in select(vec![InstanceState::Pending, InstanceState::Running, InstanceState::Terminated]),
@@ -221,7 +257,7 @@ mod tests {
             subnet_id in of(prop_oneof![text(), text().prop_map(|rest| format!("subnet-{rest}"))]),
             vpc_id in of(text()),
             primary_interface in of(interface()),
-            volume_ids in vec(text(), 0..4),
+            (volume_ids, metadata_options) in (vec(text(), 0..4), of(metadata_options())),
             client_token in of(text()),
             launch_time in of((0_i64..4_000_000_000).prop_map(|second| Timestamp::from_second(second).unwrap())),
             addresses in addresses(),
@@ -230,7 +266,7 @@ mod tests {
             let id = "i-1".to_owned();
             Instance {
                 id, state, state_reason, instance_type, availability_zone, subnet_id, vpc_id, primary_interface,
-                volume_ids, client_token, launch_time, addresses, tags,
+                volume_ids, metadata_options, client_token, launch_time, addresses, tags,
             }
         }
     }

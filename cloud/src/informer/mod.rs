@@ -35,7 +35,7 @@ pub use terminations::TerminationBatch;
 use terminations::Terminations;
 
 use crate::targets::Targets;
-use crate::{CloudError, Instance, InstanceState, MachineKey, Observation, PrimaryInterface, Timing};
+use crate::{CloudError, Instance, InstanceState, MachineKey, Observation, Timing};
 
 /// A moment in the life of one informer. Of two observations, the one whose call *began* later is newer. The result of
 /// a write counts from its arrival.
@@ -228,17 +228,14 @@ impl InstanceInformer {
         }
     }
 
-    /// Records the primary network interface of an instance from a successful write.
-    pub fn changed_interface(&mut self, id: &str, interface: &PrimaryInterface) {
+    /// Records the change of an instance by a successful write.
+    pub fn changed(&mut self, id: &str, change: impl FnOnce(&mut Instance)) {
         let known = self.records.get(id).and_then(|record| record.kept().cloned());
         if let Some(known) = known {
             let at = self.tick();
-            let primary_interface = Some(interface.clone());
-            let changed = Instance {
-                primary_interface,
-                ..known.instance(id)
-            };
-            self.saw(&changed, at);
+            let mut instance = known.instance(id);
+            change(&mut instance);
+            self.saw(&instance, at);
         }
     }
 

@@ -47,6 +47,7 @@ fn instance(id: &str, machine: &str) -> Instance {
         vpc_id: None,
         primary_interface: None,
         volume_ids: vec![],
+        metadata_options: None,
         client_token: None,
         launch_time: None,
         addresses: vec![],

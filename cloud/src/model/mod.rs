@@ -219,6 +219,8 @@ pub struct Instance {
     /// Ids of the volumes that are deleted together with the instance, in order. Other volumes, for example those of
     /// PersistentVolumes, have a life of their own.
     pub volume_ids: Vec<String>,
+    /// Options of the instance metadata service. Absent while EC2 changes them.
+    pub metadata_options: Option<MetadataOptions>,
     /// Client token of the launch.
     pub client_token: Option<String>,
     /// Time at which EC2 accepted the launch.

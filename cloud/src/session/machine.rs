@@ -10,9 +10,9 @@ use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
     ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, ErrorClass,
-    Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, NetworkInterface,
-    Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, SecretActions, SecretStore, SecurityGroup,
-    StoredSecret, Subnet,
+    Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, MetadataOptions,
+    NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, SecretActions, SecretStore,
+    SecurityGroup, StoredSecret, Subnet,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -103,6 +103,14 @@ pub trait SessionDriver: Send + Sync {
         machine: &MachineKey,
         interface_id: &str,
         group_ids: &[String],
+    ) -> Result<(), CloudError>;
+
+    /// ModifyInstanceMetadataOptions.
+    async fn set_metadata_options(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        options: &MetadataOptions,
     ) -> Result<(), CloudError>;
 
     /// ModifyPrivateDnsNameOptions. A record without a value stays as it is.
@@ -354,7 +362,23 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver
             .set_interface_groups(machine, id, security_group_ids)
             .await?;
-        self.driver.act(|state, _| state.regrouped(instance_id, interface));
+        let changed = Some(interface.clone());
+        self.driver
+            .act(|state, _| state.changed(instance_id, |instance| instance.primary_interface = changed));
+        Ok(())
+    }
+
+    async fn set_metadata_options(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        options: &MetadataOptions,
+    ) -> Result<(), CloudError> {
+        self.check_credentials("ModifyInstanceMetadataOptions")?;
+        self.driver.set_metadata_options(machine, instance_id, options).await?;
+        let changed = Some(options.clone());
+        self.driver
+            .act(|state, _| state.changed(instance_id, |instance| instance.metadata_options = changed));
         Ok(())
     }
 

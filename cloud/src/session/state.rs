@@ -7,9 +7,7 @@ use crate::informer::{Epoch, InstanceInformer};
 use crate::limits::Flow;
 use crate::lookups::{At, InstanceLookup, LookupAnswer, Lookups};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
-use crate::{
-    CloudError, ClusterKey, Instance, MachineKey, Observation, PrimaryInterface, ResolvedIdentity, StoredSecret, Timing,
-};
+use crate::{CloudError, ClusterKey, Instance, MachineKey, Observation, ResolvedIdentity, StoredSecret, Timing};
 
 use super::account::AccountCache;
 use super::calls::{EndedCall, SessionCall, SessionReport};
@@ -197,8 +195,8 @@ impl SessionState {
         self.observe(machine, cluster, &instance.id, at);
     }
 
-    pub(super) fn regrouped(&mut self, id: &str, interface: &PrimaryInterface) {
-        self.informer.changed_interface(id, interface);
+    pub(super) fn changed(&mut self, id: &str, change: impl FnOnce(&mut Instance)) {
+        self.informer.changed(id, change);
     }
 
     pub(super) fn terminate(

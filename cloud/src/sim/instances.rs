@@ -7,7 +7,9 @@ use capa_api::common::{MachineAddress, MachineAddressType, Tags};
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
-use crate::{DnsRecords, Instance, LaunchRequest, PrimaryInterface, StateReason, Subnet, identifying_tag};
+use crate::{
+    DnsRecords, Instance, LaunchRequest, MetadataOptions, PrimaryInterface, StateReason, Subnet, identifying_tag,
+};
 
 use super::time::after;
 
@@ -45,6 +47,8 @@ pub struct LaunchedInstance {
     pub security_group_ids: Vec<String>,
     /// The current records of its resource-based name.
     pub dns_records: DnsRecords,
+    /// Options of its metadata service.
+    pub metadata_options: MetadataOptions,
     /// The Elastic IP of its primary network interface.
     pub(super) elastic_ip: Option<String>,
     /// The time of RunInstances.
@@ -139,6 +143,7 @@ impl LaunchedInstance {
             } else {
                 Vec::new()
             },
+            metadata_options: Some(self.metadata_options.clone()),
             client_token: token,
             launch_time: Some(self.launched_at),
             addresses: self.addresses(at),

@@ -184,6 +184,7 @@ impl Region {
             tags: request.tags.clone(),
             resource_tags: BTreeMap::new(),
             security_group_ids,
+            metadata_options: request.metadata_options.clone(),
             dns_records: request
                 .options
                 .private_dns_name

@@ -23,8 +23,8 @@ use crate::session::{
 use crate::targets::{GroupAnswer, GroupCall, GroupRequest};
 use crate::{
     ApiLoadBalancer, CloudError, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest,
-    Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineKey, NetworkInterface, PresignRequest,
-    PresignedUrl, Query, SecretActions, SecretStore, SecurityGroup, StoredSecret, Subnet, Timing,
+    Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineKey, MetadataOptions, NetworkInterface,
+    PresignRequest, PresignedUrl, Query, SecretActions, SecretStore, SecurityGroup, StoredSecret, Subnet, Timing,
 };
 
 use super::client::Client;
@@ -418,6 +418,19 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         let (id, group_ids) = (interface_id.to_owned(), group_ids.to_vec());
         let effect = move |client: &mut Client<'_>, now| client.set_interface_groups(now, &id, &group_ids);
         self.update("ModifyNetworkInterfaceAttribute", machine, about, effect)
+            .await
+    }
+
+    async fn set_metadata_options(
+        &self,
+        machine: &MachineKey,
+        instance_id: &str,
+        options: &MetadataOptions,
+    ) -> Result<(), CloudError> {
+        let (about, id) = (format!("{instance_id} {options:?}"), instance_id.to_owned());
+        let options = options.clone();
+        let effect = move |client: &mut Client<'_>, now| client.set_metadata_options(now, &id, &options);
+        self.update("ModifyInstanceMetadataOptions", machine, about, effect)
             .await
     }
 

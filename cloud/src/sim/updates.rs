@@ -3,7 +3,7 @@
 use capa_api::common::Tags;
 use jiff::Timestamp;
 
-use crate::{CloudError, DnsRecords};
+use crate::{CloudError, DnsRecords, MetadataOptions};
 
 use super::audit::Change;
 use super::client::Client;
@@ -93,6 +93,22 @@ impl Client<'_> {
 }
 
 impl Client<'_> {
+    /// ModifyInstanceMetadataOptions of all options.
+    pub fn set_metadata_options(
+        &mut self,
+        now: Timestamp,
+        instance_id: &str,
+        options: &MetadataOptions,
+    ) -> Result<(), CloudError> {
+        const ACTION: &str = "ModifyInstanceMetadataOptions";
+        let (region, _) = self.enter(now, ACTION, 0)?;
+        let mut known = region.instances.values_mut().filter(|instance| instance.is_known(now));
+        let instance = known.find(|instance| instance.id == instance_id);
+        let instance = instance.ok_or_else(|| missing(ACTION, instance_id))?;
+        instance.metadata_options.clone_from(options);
+        Ok(())
+    }
+
     /// ModifyPrivateDnsNameOptions of the records.
     pub fn set_dns_records(
         &mut self,
@@ -127,6 +143,14 @@ impl Region {
     pub fn retype(&mut self, instance_id: &str, instance_type: &str) -> &mut Self {
         if let Some(instance) = self.instances.get_mut(instance_id) {
             instance_type.clone_into(&mut instance.instance_type);
+        }
+        self
+    }
+
+    /// Changes how many hops the answers of the metadata service of an instance may take, as another user would.
+    pub fn set_hop_limit(&mut self, instance_id: &str, hops: i32) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(instance_id) {
+            instance.metadata_options.http_put_response_hop_limit = hops;
         }
         self
     }

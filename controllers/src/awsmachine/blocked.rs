@@ -53,6 +53,17 @@ impl Blocked {
     }
 }
 
+/// The next pass for two reasons. A pass that waits for its turn, or that backs off, comes before one after a time.
+pub(super) fn sooner(next: Next, other: Next) -> Next {
+    match (next, other) {
+        (Next::AwaitChange, other) => other,
+        (next, Next::AwaitChange) => next,
+        (Next::Requeue(before), Next::Requeue(wait)) => Next::Requeue(before.min(wait)),
+        (Next::Requeue(_), other) => other,
+        (next, _) => next,
+    }
+}
+
 /// Why a flow has ended early.
 pub(super) enum FlowError {
     /// The flow waits, as a condition says.

@@ -16,6 +16,8 @@ pub(super) struct LaunchImage {
     pub(super) id: String,
     /// Device of the root volume, if the spec configures that volume and does not name its device.
     pub(super) root_device: Option<String>,
+    /// Whether it was looked up and is an image of Windows.
+    pub(super) is_of_windows: bool,
 }
 
 /// The machine whose image is wanted.
@@ -42,19 +44,26 @@ pub(super) async fn resolve(request: &ImageRequest<'_>, cloud: &dyn MachineCloud
             return Ok(LaunchImage {
                 id: image.id,
                 root_device,
+                is_of_windows: image.windows,
             });
         }
     };
+    let mut is_of_windows = false;
     let root_device = if needs_device {
         let images = cloud.images(&Query::filter("image-id", [id.as_str()])).await;
         let images = images.map_err(|error| failed(request, &error))?;
         let image = images.into_iter().find(|image| image.id == id);
         let image = image.ok_or_else(|| not_found(no_root_device(&id, request)))?;
+        is_of_windows = image.windows;
         Some(root_device(&image, request)?)
     } else {
         None
     };
-    Ok(LaunchImage { id, root_device })
+    Ok(LaunchImage {
+        id,
+        root_device,
+        is_of_windows,
+    })
 }
 
 /// The id of the image of this family that AWS recommends for the machine's Kubernetes version.
@@ -124,7 +133,7 @@ fn root_device(image: &Image, request: &ImageRequest<'_>) -> Result<String, Bloc
 fn no_root_device(id: &str, request: &ImageRequest<'_>) -> String {
     let region = region(request);
     format!(
-        "spec.ami.id: {id} does not exist in {region} or names no root device: copy the image there, or set ami.id or \
+        "image {id} does not exist in {region} or names no root device: copy the image there, or set ami.id or \
          rootVolume.deviceName in a new template"
     )
 }

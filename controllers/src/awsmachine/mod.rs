@@ -186,6 +186,11 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
         }
         Found::Instances { location, instances } => {
             ended.extend(instances.iter().map(|instance| instance.id.clone()));
+            if let [only] = &instances[..]
+                && let Observation::Seen(instance) = &only.observation
+            {
+                instance::recover_before_end(scope, instance, &location, context).await?;
+            }
             for instance in &instances {
                 let has_left = match &instance.observation {
                     Observation::Unknown => false,

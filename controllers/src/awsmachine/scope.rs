@@ -75,6 +75,11 @@ impl MachineScope {
         self.conditions.push(update);
     }
 
+    /// Leaves a condition as it was before the pass.
+    pub(super) fn leave_condition(&mut self, condition: ConditionType) {
+        self.conditions.retain(|update| update.condition != condition);
+    }
+
     /// Ends the pass with a condition and the time of the next pass.
     pub(super) fn finish_with(&mut self, condition: ConditionUpdate, next: Next) {
         self.set_condition(condition);
@@ -94,13 +99,19 @@ impl MachineScope {
         }
     }
 
-    /// Applies an event to the launch record. After an attempt without an instance, the network in use is removed.
+    /// Applies an event to the launch record. After an attempt without an instance, the network in use is removed, and
+    /// with it what the instance was given.
     pub(super) fn record_launch(&mut self, event: LaunchEvent) -> Result<(), IllegalTransition> {
         let frees_network = matches!(event, LaunchEvent::Refused | LaunchEvent::EndedBeforeRunning);
+        let is_adopted = matches!(event, LaunchEvent::Adopted { .. });
         self.status.launch = Some(transition(self.status.launch.clone(), event)?);
         if frees_network {
             self.status.network = None;
+        }
+        if frees_network || is_adopted {
+            // Nobody knows what another call has given to the instance.
             self.status.applied_tags = None;
+            self.status.pending_tag_keys.clear();
             self.status.applied_security_groups = None;
             self.status.applied_private_dns_name = None;
         }

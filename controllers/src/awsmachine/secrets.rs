@@ -6,16 +6,18 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::LaunchRecord;
 use capa_api::network::NetworkBootstrapBucket;
-use capa_cloud::{CloudError, ErrorClass, Instance, StoredSecret};
+use capa_cloud::{CloudError, ErrorClass, Instance, SecretActions, StoredSecret};
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::blocked::{Blocked, FlowError};
+use super::blocked::{Blocked, FlowError, sooner};
 use super::context::MachineContext;
+use super::deletion::abandon;
 use super::locate::{self, InstanceLocation};
 use super::read;
 use super::scope::MachineScope;
 use super::time::remaining;
+use super::write;
 use crate::call_inputs::Inputs;
 use crate::launching::bootstrap::Format;
 use crate::launching::kept::KeptData;
@@ -38,30 +40,62 @@ enum Left {
 }
 
 /// Stores the bootstrap data of a launch, unless this process has stored it already. The record of the data is in the
-/// status before.
+/// status before. Where AWS does not allow to store the first part, there is nothing to delete, and no record.
 pub(super) async fn store(
+    scope: &mut MachineScope,
+    of_launch: &LaunchSecrets,
+    valid_from: Option<Time>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    if !is_recorded(scope, of_launch) {
+        // An earlier pass was not allowed to store anything.
+        record(scope, of_launch, valid_from, location, context).await?;
+        write::store(scope, context).await?;
+        nothing_is_stored(scope, of_launch, location, context);
+    }
+    let data = inputs_of(of_launch, location);
+    // Where a part waits for its turn, the next pass goes on with it.
+    let known = context.memory.stored_parts(scope.uid(), data);
+    for (part, secret) in (1..).zip(&of_launch.parts).skip(known.unwrap_or_default()) {
+        if let Err(error) = location.cloud.store_secret(&scope.key(), secret).await {
+            let is_refused = error.is_denial() && error.operation == SecretActions::of(&secret.store).create;
+            if is_refused && context.memory.stored_parts(scope.uid(), data) == Some(0) {
+                of_launch.record.forget(&mut scope.status);
+            }
+            return Err(not_stored(scope, secret, &error, context).into());
+        }
+        context.memory.stored(scope.uid(), data, part);
+    }
+    Ok(())
+}
+
+/// Whether the status records data in the store of this launch.
+pub(super) fn is_recorded(scope: &MachineScope, of_launch: &LaunchSecrets) -> bool {
+    of_launch.record.recorded_like(&scope.status).is_some()
+}
+
+/// Remembers that nothing of the bootstrap data is stored, whose record is new.
+pub(super) fn nothing_is_stored(
     scope: &MachineScope,
     of_launch: &LaunchSecrets,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> Result<(), Blocked> {
-    // The user data has the digest of the bootstrap data, and its place.
-    let inputs = (&location.account_id, of_launch.user_data.expose());
-    let stored_data = Inputs::of(&"bootstrap data", &inputs);
-    // Where a part waits for its turn, the next pass goes on with it.
-    let stored = context.memory.stored_parts(scope.uid(), stored_data);
-    for (part, secret) in (1..).zip(&of_launch.parts).skip(stored) {
-        let stored = location.cloud.store_secret(&scope.key(), secret).await;
-        stored.map_err(|error| not_stored(scope, secret, &error, context))?;
-        context.memory.stored(scope.uid(), stored_data, part);
-    }
-    Ok(())
+) {
+    context.memory.stored(scope.uid(), inputs_of(of_launch, location), 0);
+}
+
+/// What tells the bootstrap data of a launch from others: the user data has its digest, and its place.
+fn inputs_of(of_launch: &LaunchSecrets, location: &InstanceLocation) -> Inputs {
+    Inputs::of(&"bootstrap data", &(&location.account_id, of_launch.user_data.expose()))
 }
 
 fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, context: &MachineContext) -> Blocked {
     if error.class == ErrorClass::NoAnswer {
         let now = context.kubernetes.uptime();
         context.memory.store_unanswered(scope.uid(), now);
+        // The call may have stored the part.
+        context.memory.forget_stored(scope.uid());
     }
     let message = format!(
         "the bootstrap data cannot be stored as {} in {}, and nothing is launched without it: {error}",
@@ -111,7 +145,7 @@ pub(super) async fn delete_unneeded(
             let mut shown = ConditionType::BootstrapDataReady.is_true(Reason::Ready);
             shown.message = not_deleted(&kept, &error);
             scope.set_condition(shown);
-            scope.next = retry::after(&error);
+            scope.next = sooner(scope.next, retry::after(&error));
         }
     }
 }
@@ -128,15 +162,6 @@ fn needed_for(scope: &MachineScope, instance: Option<&Instance>, context: &Machi
     }
 }
 
-/// The next pass for two reasons. A pass that waits for its turn, or that backs off, stays.
-pub(super) fn sooner(next: Next, other: Next) -> Next {
-    match (next, other) {
-        (Next::AwaitChange, other) => other,
-        (Next::Requeue(before), Next::Requeue(wait)) => Next::Requeue(before.min(wait)),
-        (next, _) => next,
-    }
-}
-
 /// Deletes the data of a machine that is being deleted, and whose instance is gone. The status may have been lost, and
 /// with it the record.
 pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
@@ -150,8 +175,10 @@ pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContex
         let location = locate::of_kept(scope, &kept, context).await?;
         delete(scope, &kept, &location, context).await.map_err(|error| {
             let message = format!(
-                "the AWSMachine is released once its bootstrap data is deleted: {}",
-                not_deleted(&kept, &error)
+                "the AWSMachine is released once its bootstrap data is deleted: {}; {} lets the deletion end, and leaves \
+                 the data",
+                not_deleted(&kept, &error),
+                abandon::described(&scope.machine)
             );
             Blocked::by_call(ConditionType::InstanceReady, message, &error)
         })?;
@@ -223,7 +250,7 @@ async fn delete(
     let cloud = location.cloud.clone();
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
         Ok(()) => {}
-        Err(error) if is_denied(&error) && need_not_succeed(scope, kept, context).await => {
+        Err(error) if error.is_denial() && need_not_succeed(scope, kept, context).await => {
             tell_left(scope, kept, Left::NotAllowed);
             kept.forget(&mut scope.status);
             return Ok(());
@@ -236,11 +263,6 @@ async fn delete(
         scope.events.push(EventDraft::normal(kept.deleted(), message));
     }
     Ok(())
-}
-
-/// Whether AWS answers that the identity may not make the call.
-fn is_denied(error: &CloudError) -> bool {
-    error.code.as_deref() == Some("AccessDenied")
 }
 
 /// Whether a machine lets go of data whose deletion AWS does not allow: the bucket said so at the launch, or says so
@@ -291,7 +313,7 @@ async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &Mac
     let cloud = location.cloud.clone();
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
         Ok(()) => {}
-        Err(error) if is_denied(&error) => tell_left(scope, kept, Left::Replaced),
+        Err(error) if error.is_denial() => tell_left(scope, kept, Left::Replaced),
         Err(error) => {
             let message = not_deleted(kept, &error);
             return Err(Blocked::by_call(ConditionType::BootstrapDataReady, message, &error).into());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::common::{MachineRole, Tags, Volume};
-use capa_api::machine::{AWSMachine, AWSMachineSpec};
+use capa_api::machine::{AWSMachine, AWSMachineSpec, InstanceMetadataOptions};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
 use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
@@ -42,7 +42,6 @@ pub(crate) fn build_request(
     client_token: String,
 ) -> LaunchRequest {
     let spec = &machine.spec;
-    let metadata = spec.effective_metadata_options();
     let mut subnets = inputs.network.subnets.iter();
     let subnet = subnets.find(|subnet| subnet.id == placement.subnet_id);
     LaunchRequest {
@@ -65,16 +64,21 @@ pub(crate) fn build_request(
             .iter()
             .filter_map(|volume| launch_volume(volume, None))
             .collect(),
-        metadata_options: MetadataOptions {
-            http_endpoint: metadata.http_endpoint.to_string(),
-            http_tokens: <&str>::from(metadata.http_tokens).to_owned(),
-            http_put_response_hop_limit: i32::try_from(metadata.http_put_response_hop_limit).unwrap_or(i32::MAX),
-            http_protocol_ipv6: metadata.http_protocol_ipv6.to_string(),
-            instance_metadata_tags: metadata.instance_metadata_tags.to_string(),
-        },
+        metadata_options: metadata_options(&spec.effective_metadata_options()),
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
         options: launch_options(spec, subnet, inputs.allocated_host),
+    }
+}
+
+/// Options of the metadata service in EC2's form.
+pub(crate) fn metadata_options(options: &InstanceMetadataOptions) -> MetadataOptions {
+    MetadataOptions {
+        http_endpoint: options.http_endpoint.to_string(),
+        http_tokens: <&str>::from(options.http_tokens).to_owned(),
+        http_put_response_hop_limit: i32::try_from(options.http_put_response_hop_limit).unwrap_or(i32::MAX),
+        http_protocol_ipv6: options.http_protocol_ipv6.to_string(),
+        instance_metadata_tags: options.instance_metadata_tags.to_string(),
     }
 }
 

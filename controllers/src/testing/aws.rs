@@ -152,6 +152,16 @@ impl FakeAws {
             .unwrap_or_default()
     }
 
+    /// How many hops the answers of the metadata service of an instance may take.
+    pub(crate) fn hop_limit_of(&self, instance_id: &str) -> i32 {
+        let mut state = self.state();
+        let mut launched = state.region(&self.region).launched();
+        let instance = launched.find(|instance| instance.id == instance_id);
+        instance
+            .map(|instance| instance.metadata_options.http_put_response_hop_limit)
+            .unwrap_or_default()
+    }
+
     /// Regions of the created clients.
     pub(crate) fn regions(&self) -> Vec<String> {
         self.state().regions.clone()

@@ -49,6 +49,7 @@ pub(crate) fn instance(id: &str, state: InstanceState, cluster: &str, machine_na
         vpc_id: None,
         primary_interface: None,
         volume_ids: vec![],
+        metadata_options: None,
         client_token: None,
         launch_time: None,
         addresses: vec![],

@@ -327,6 +327,7 @@ fn instance(shown: &types::Instance) -> Instance {
             security_group_ids: Vec::new(),
         }),
         volume_ids: Vec::new(),
+        metadata_options: None,
         client_token: text(shown.client_token()),
         launch_time: None,
         addresses: Vec::new(),

@@ -161,3 +161,34 @@ fn changed_security_groups_reach_a_running_instance() -> anyhow::Result<()> {
         Ok(())
     })
 }
+
+mod long_stories {
+    use aws_sdk_ec2::types::HttpTokensState;
+
+    use super::*;
+
+    #[test]
+    fn metadata_options_that_somebody_has_changed_are_restored() -> anyhow::Result<()> {
+        story("metadata-options", async |s| {
+            s.cluster("dev").await?;
+            let options = "instanceMetadataOptions: {httpTokens: required, httpPutResponseHopLimit: 2}";
+            s.machine("m", "dev", &format!("{INLINE}, {options}")).await?;
+            let ready = s.machine_ready("m").await?;
+            let id = text(&ready, "/spec/instanceID").to_owned();
+            let changed = s.user.ec2().modify_instance_metadata_options().instance_id(&id);
+            let changed = changed.http_tokens(HttpTokensState::Optional);
+            let changed = changed.http_put_response_hop_limit(5).http_endpoint("enabled".into());
+            let changed = changed.http_protocol_ipv6("disabled".into());
+            changed.instance_metadata_tags("disabled".into()).send().await?;
+            s.event("AWSMachine", "m", "MetadataOptionsUpdated").await?;
+            let instance = s.user.instance(&id).await?;
+            let restored = instance.metadata_options().context("no metadata options")?;
+            ensure!(
+                restored.http_tokens() == Some(&HttpTokensState::Required),
+                "{restored:?}"
+            );
+            ensure!(restored.http_put_response_hop_limit() == Some(2), "{restored:?}");
+            Ok(())
+        })
+    }
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use capa_simulation::campaign::{self, End, Tally};
 use capa_simulation::faults::Fault;
 use capa_simulation::history::{self, Report};
-use capa_simulation::sweep::{self, Plan};
+use capa_simulation::sweep::{self, Plan, Subject};
 use clap::Parser;
 use parking_lot::Mutex;
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         return tell(&history::run(seed, true));
     }
     if let Some(PlanArgument(plan)) = &arguments.faults {
-        return tell(&sweep::run(plan, true));
+        return tell(&sweep::run(plan, Subject::Plain, true));
     }
     let end = if arguments.until_failure {
         End::FirstFailure
@@ -81,8 +81,8 @@ fn main() -> ExitCode {
         }
     };
     let tally = if arguments.sweep {
-        let plans = [sweep::single_faults(), sweep::pairs_of_faults()].concat();
-        let play = |number: usize| sweep::run(plans.get(number).unwrap_or(&Plan::new()), false);
+        let plans = [sweep::single_faults(Subject::Plain), sweep::pairs_of_faults()].concat();
+        let play = |number: usize| sweep::run(plans.get(number).unwrap_or(&Plan::new()), Subject::Plain, false);
         let tally = campaign::run(plans.len(), arguments.threads, end, play, progress);
         for (number, violation) in tally.failed.iter().take(20) {
             let faults = plans.get(*number).map(sweep::described).unwrap_or_default();

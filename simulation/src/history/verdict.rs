@@ -8,7 +8,6 @@ use kube::ResourceExt;
 
 use crate::address_rules::instance_of;
 use crate::aws::{OTHER_ACCOUNT, TARGET_GROUPS};
-use crate::deeds::Deed;
 use crate::encounters::{Encounter, Situation};
 use crate::invariants::machine_key;
 use crate::objects;
@@ -142,8 +141,6 @@ pub(super) fn deleted(simulation: &mut Simulation) {
     let had_other_account = simulation
         .encounters
         .has_met(Encounter::Situation(Situation::KeyOfAnotherAccount));
-    // A move after the end of an instance loses whose its host was: docs/dedicated-hosts.md says so.
-    let was_moved = simulation.encounters.has_met(Encounter::Deed(Deed::Move.into()));
     let (aws, invariants) = (&mut simulation.outside.aws, &simulation.invariants);
     let live = aws.live(now).filter(|instance| invariants.is_known(instance));
     let leaked: Vec<String> = live.map(|instance| instance.id.clone()).collect();
@@ -153,7 +150,7 @@ pub(super) fn deleted(simulation: &mut Simulation) {
     let secrets: Vec<String> = secrets
         .map(|secret| format!("{} in {}", secret.name, secret.store))
         .collect();
-    let hosts = aws.hosts().filter(|host| invariants.host_is_known(host) && !was_moved);
+    let hosts = aws.hosts().filter(|host| invariants.host_is_known(host));
     let hosts: Vec<String> = hosts.map(|host| host.id.clone()).collect();
     // A machine gets another instance after one with an address only if its object has forgotten that one: nothing tells
     // whose the address was then, as docs/elastic-ips.md says.

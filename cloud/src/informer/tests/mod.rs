@@ -45,6 +45,7 @@ fn instance(id: &str, state: InstanceState) -> Instance {
         vpc_id: None,
         primary_interface: None,
         volume_ids: vec![],
+        metadata_options: None,
         client_token: None,
         launch_time: None,
         addresses: vec![],

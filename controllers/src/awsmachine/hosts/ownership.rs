@@ -28,24 +28,31 @@ pub(super) fn number_in(token: &str) -> Option<u32> {
     token.rsplit_once(INFIX)?.1.parse().ok()
 }
 
-/// The UID that this AWSMachine had in another management cluster, where its instance was launched.
-fn earlier_uid(scope: &MachineScope) -> Option<&str> {
+/// The UID that this AWSMachine had when it launched its instance, which was in another management cluster after a move.
+fn uid_of_launch(scope: &MachineScope) -> Option<&str> {
     let launch = scope.status.launch.as_ref().and_then(LaunchRecord::request)?;
-    let (uid, _) = launch.client_token.rsplit_once('-')?;
-    Some(uid)
+    uid_in(&launch.client_token)
+}
+
+/// The UID in the client token of an instance.
+pub(super) fn uid_in(client_token: &str) -> Option<&str> {
+    client_token.rsplit_once('-').map(|(uid, _)| uid)
 }
 
 /// The hosts that are not released and that were allocated for this machine, the earliest first. Tags prove nothing: a
 /// copy of the AWSMachine has the same. The client token has the UID. A host of the time before a move has the tags of
 /// the machine besides.
 pub(super) fn hosts_of(scope: &MachineScope, found: Vec<Host>) -> Vec<Host> {
+    hosts_since(scope, uid_of_launch(scope), found)
+}
+
+/// The same with the UID that the AWSMachine had before a move.
+pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found: Vec<Host>) -> Vec<Host> {
     let tag = meta::machine_name_tag_value(scope.namespace(), spec::machine_name(&scope.machine));
     let number = |host: &Host| {
         let token = host.client_token.as_deref()?;
         let own = host_number(token, scope.uid());
-        own.or_else(|| {
-            host_number(token, earlier_uid(scope)?).filter(|_| host.tags.get(meta::MACHINE_NAME_TAG) == Some(&tag))
-        })
+        own.or_else(|| host_number(token, earlier_uid?).filter(|_| host.tags.get(meta::MACHINE_NAME_TAG) == Some(&tag)))
     };
     let named = scope.machine.spec.host_id.as_deref();
     let living = found

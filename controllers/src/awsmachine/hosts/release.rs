@@ -44,8 +44,8 @@ pub(in crate::awsmachine) async fn release_all(
         }
         Err(failed) => return Err(failed),
     };
-    let found = match location.cloud.hosts(&host_query()).await {
-        Ok(found) => hosts_of(scope, found),
+    let listed = match location.cloud.hosts(&host_query()).await {
+        Ok(listed) => listed,
         Err(error) if was_never_asked && error.class != ErrorClass::Throttled => return Ok(()),
         Err(error) => {
             let why = format!(
@@ -55,10 +55,14 @@ pub(in crate::awsmachine) async fn release_all(
             return Err(HOST.awaits_call(scope, &why, &error).into());
         }
     };
+    let is_released = |id: &str| listed.iter().any(|host| host.id == id && host.is_released);
+    let recorded = record.as_deref().and_then(|record| recorded_id(scope, record));
+    let recorded = recorded.filter(|id| !is_released(id));
+    let found = hosts_of(scope, listed);
+    let open_token = record.as_deref().and_then(|record| record.client_token.as_deref());
+    let shows_open = found.iter().any(|host| host.client_token.as_deref() == open_token);
     let mut ids: Vec<String> = found.into_iter().map(|host| host.id).collect();
-    if let Some(id) = record.as_deref().and_then(|record| recorded_id(scope, record))
-        && !ids.contains(&id)
-    {
+    if let Some(id) = recorded.filter(|id| !ids.contains(id)) {
         ids.push(id);
     }
     let mut kept = None;
@@ -70,7 +74,7 @@ pub(in crate::awsmachine) async fn release_all(
     if let Some(blocked) = kept {
         return Err(blocked.into());
     }
-    if ids.is_empty() {
+    if !shows_open {
         await_absence(scope, record.as_deref(), context)?;
     }
     scope.status.dedicated_host = None;

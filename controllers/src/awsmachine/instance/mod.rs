@@ -17,6 +17,7 @@ use capa_cloud::{Instance, Observation};
 use capa_runtime::reconcile::Next;
 
 use self::ending::{Ending, ended_before_running};
+pub(super) use self::recover::recover_before_end;
 use super::absence;
 use super::addresses;
 use super::blocked::{Blocked, FlowError};

@@ -4,18 +4,19 @@ use std::num::NonZeroU32;
 
 use capa_api::machine::{LaunchRecord, MachineNetworkInUse, RecordedRequest};
 use capa_cloud::Instance;
-use capa_network::Merged;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::awsmachine::blocked::FlowError;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::elastic_ip;
+use crate::awsmachine::hosts;
 use crate::awsmachine::launch::record::LaunchEvent;
-use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::ownership::attempt_number;
 use crate::awsmachine::read;
 use crate::awsmachine::scope::{MachineScope, adoption_event};
 use crate::awsmachine::secrets;
+use crate::awsmachine::write;
 use crate::launching::image::image_id;
 use crate::launching::lost;
 
@@ -32,6 +33,9 @@ pub(super) async fn recover(
         elastic_ip::recover(scope, context);
     }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
+    if is_unknown {
+        hosts::recover(scope, instance, location).await;
+    }
     let Some(cluster) = scope.owners.cluster.clone().filter(|_| is_unknown) else {
         return Ok(());
     };
@@ -41,11 +45,47 @@ pub(super) async fn recover(
         // The sources may name the bucket with the bootstrap data once they can be used.
         return Ok(());
     }
-    if let Some(event) = launch_in(&merged, scope, instance, context) {
+    if let Some(event) = launch_of(instance, scope, context) {
         scope.record_launch(event)?;
         let client_token = instance.client_token.as_deref().unwrap_or_default();
         secrets::recover(scope, client_token, format, merged.network.bootstrap_bucket());
     }
+    Ok(())
+}
+
+/// Recovers the launch record of a machine that is being deleted, before its instance ends, and stores it: its Dedicated
+/// Hosts and its bootstrap data are found by the client token of the instance, which AWS forgets.
+pub(in crate::awsmachine) async fn recover_before_end(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
+    if is_unknown {
+        hosts::recover(scope, instance, location).await;
+    }
+    let Some(event) = launch_of(instance, scope, context).filter(|_| is_unknown) else {
+        return Ok(());
+    };
+    let format = read::bootstrap_format(scope, context).await;
+    let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
+        match locate::bootstrap_bucket(scope, context).await {
+            Ok(bucket) => bucket,
+            // The instance ends all the same, and the data is looked for after it.
+            Err(FlowError::Blocked(_)) => return Ok(()),
+            Err(failed) => return Err(failed),
+        }
+    } else {
+        None
+    };
+    if scope.status.network.is_none() {
+        scope.status.network = Some(recovered_network(instance, location));
+    }
+    scope.record_launch(event)?;
+    let client_token = instance.client_token.as_deref().unwrap_or_default();
+    secrets::recover(scope, client_token, format, bucket.as_ref());
+    write::store(scope, context).await?;
     Ok(())
 }
 
@@ -66,21 +106,12 @@ fn recovered_network(instance: &Instance, location: &InstanceLocation) -> Machin
 /// Stands in a record for what only the launch knew.
 const RECOVERED: &str = "recovered";
 
-/// The launch of the instance, as far as it is known. Image, type and security groups come from the spec and the
-/// sources, because no call will be made from this record. `None` if no security group is known.
-fn launch_in(
-    merged: &Merged,
-    scope: &MachineScope,
-    instance: &Instance,
-    context: &MachineContext,
-) -> Option<LaunchEvent> {
-    let (machine, spec) = (&scope.machine, &scope.machine.spec);
-    let role = scope.owners.role(machine);
-    let groups = merged.network.security_groups.iter();
-    let groups = groups.flat_map(|groups| groups.all.iter().chain(groups.of_role(role)));
-    let additional = spec.additional_security_groups.iter();
-    let additional = additional.filter_map(|group| group.id.as_ref());
-    let security_group_ids: Vec<String> = groups.chain(additional).cloned().collect();
+/// The launch of the instance, as far as it is known. Image and type come from the spec, because no call will be made from
+/// this record. `None` if the instance does not show its subnet and security groups any more.
+fn launch_of(instance: &Instance, scope: &MachineScope, context: &MachineContext) -> Option<LaunchEvent> {
+    let spec = &scope.machine.spec;
+    let interface = instance.primary_interface.as_ref();
+    let groups = interface.map(|interface| interface.security_group_ids.clone());
     let token = instance.client_token.clone().filter(|token| !token.is_empty());
     let first_token = || format!("{}-1", scope.uid());
     let request = RecordedRequest {
@@ -88,12 +119,12 @@ fn launch_in(
         subnet_id: instance.subnet_id.clone()?,
         image_id: image_id(spec).unwrap_or(RECOVERED).to_owned(),
         instance_type: spec.instance_type.clone(),
-        security_group_ids,
+        security_group_ids: groups.filter(|groups| !groups.is_empty())?,
         parameters_hash: RECOVERED.to_owned(),
         requested_at: Time(instance.launch_time?),
     };
     let number = attempt_number(&request.client_token, scope.uid());
-    (!request.security_group_ids.is_empty()).then(|| LaunchEvent::Adopted {
+    Some(LaunchEvent::Adopted {
         number: number.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
         request,
         holder: context.memory.holder().to_owned(),

@@ -23,6 +23,7 @@ use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::hosts::{self, WantedHost};
+use crate::awsmachine::locate;
 use crate::awsmachine::lookup;
 use crate::awsmachine::memory::CapacityLocation;
 use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
@@ -49,7 +50,8 @@ pub(super) async fn apply(
     write_record(scope, &decision, context).await?;
     let prepared = &decision.prepared;
     if let Some(of_launch) = &prepared.secrets {
-        secrets::store(scope, of_launch, &prepared.location, context).await?;
+        let valid_from = prepared.user_data.valid_from();
+        secrets::store(scope, of_launch, valid_from, &prepared.location, context).await?;
     }
     call(scope, &decision, context).await
 }
@@ -227,6 +229,38 @@ async fn look_up(
     Ok(None)
 }
 
+/// Looks for the instance of a call that may have launched one, where nothing can be launched at the moment: what the
+/// launch needed may be gone by now.
+///
+/// # Errors
+/// No instance shows, and what blocks the launch is told.
+pub(super) async fn find_open(
+    scope: &mut MachineScope,
+    blocked: Blocked,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let open = attempt::open_token(scope).map(str::to_owned);
+    let was_called = |token: &String| {
+        let progress = attempt::progress(scope, token, context);
+        !matches!(progress, Progress::Recorded | Progress::Refused)
+    };
+    let Some(token) = open.filter(|token| was_called(token) && !blocked.is_throttled()) else {
+        return Err(blocked.into());
+    };
+    let location = match locate::recorded_or_resolved(scope, context).await {
+        Ok(location) => location,
+        Err(FlowError::Blocked(_)) => return Err(blocked.into()),
+        Err(failed) => return Err(failed),
+    };
+    let tags = scope.tags(&location.cluster_tag);
+    let found = lookup::find(location.cloud.as_ref(), &tags, Some(&token)).await;
+    let mut found = found.unwrap_or_default().into_iter();
+    match found.find(|instance| instance.client_token.as_ref() == Some(&token)) {
+        Some(instance) => record_answer(scope, &instance, context).await,
+        None => Err(blocked.into()),
+    }
+}
+
 /// Whether an instance that does not show in the account of the credentials may live in another one: the status was
 /// lost, and with it the account.
 fn may_live_elsewhere(scope: &MachineScope) -> bool {
@@ -274,11 +308,16 @@ async fn write_record(
                 .status
                 .applied_private_dns_name
                 .clone_from(&scope.machine.spec.private_dns_name);
+            let mut first_record = None;
             if let Some(of_launch) = &prepared.secrets {
+                first_record = Some(of_launch).filter(|of_launch| !secrets::is_recorded(scope, of_launch));
                 let valid_from = prepared.user_data.valid_from();
                 secrets::record(scope, of_launch, valid_from, &prepared.location, context).await?;
             }
             write::store(scope, context).await?;
+            if let Some(of_launch) = first_record {
+                secrets::nothing_is_stored(scope, of_launch, &prepared.location, context);
+            }
             let account_id = &prepared.location.account_id;
             context.memory.recorded(scope.uid(), token, account_id, asked_at);
         }

@@ -43,7 +43,11 @@ pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -
         return apply::record_answer(scope, &instance, context).await;
     }
     attempt::record_known_refusal(scope, context)?;
-    let prepared = prepare::prepare(scope, &machine, &cluster, context).await?;
+    let prepared = match prepare::prepare(scope, &machine, &cluster, context).await {
+        Ok(prepared) => prepared,
+        Err(FlowError::Blocked(blocked)) => return Box::pin(apply::find_open(scope, blocked, context)).await,
+        Err(failed) => return Err(failed),
+    };
     let decision = prepare::plan(scope, prepared, context)?;
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
     Box::pin(apply::apply(scope, decision, context)).await

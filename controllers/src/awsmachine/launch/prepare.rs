@@ -86,6 +86,7 @@ pub(super) async fn prepare(
     if let Some(problem) = &location.pending_targets {
         return Err(Blocked::new(network_not_ready(problem), Next::Retry).into());
     }
+    let needs_hook = matches!(bootstrap_data, BootstrapData::Stored(..));
     let (user_data, secrets) = delivered(scope, bootstrap_data, &merged, &location)?;
     // Not from a presigned URL, which is another one in each pass.
     let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
@@ -100,6 +101,9 @@ pub(super) async fn prepare(
         recorded: attempt::open_request(scope).map(|recorded| recorded.image_id.as_str()),
     };
     let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
+    if image.is_of_windows && needs_hook {
+        return Err(no_hook(&image.id).into());
+    }
     let user_data = LaunchUserData::new(scope, user_data, secrets.as_ref(), &location, context).await?;
     let interfaces = own_interfaces(scope, &merged, &location).await?;
     // A recorded attempt has its subnet, and own interfaces have theirs.
@@ -167,6 +171,16 @@ fn delivered(
         }
     };
     Ok((secrets.user_data.clone(), Some(secrets)))
+}
+
+/// Windows does not run what fetches bootstrap data, so that no node would come of the instance.
+fn no_hook(image_id: &str) -> Blocked {
+    let message = format!(
+        "image {image_id} is one of Windows, which does not run the boot hook that fetches bootstrap data from a service for \
+         secrets: set cloudInit.insecureSkipSecretsManager: true in a new template"
+    );
+    let refused = ConditionType::BootstrapDataReady.is_false(Reason::InvalidSpec, message);
+    Blocked::new(refused, Next::Retry)
 }
 
 /// The network of all sources, if a machine may be launched into it.

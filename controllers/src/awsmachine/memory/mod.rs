@@ -50,7 +50,7 @@ struct State {
     tries: HashMap<String, (Duration, Duration)>,
     /// The instances that are gone and that no later call has followed, by UID of their machine.
     without_later: HashMap<String, String>,
-    /// The bootstrap data of each machine, by UID, and the number of its parts that this process has stored.
+    /// The bootstrap data of each machine, by UID, and the number of its parts that are stored, as this process knows.
     stored_data: HashMap<String, (Inputs, usize)>,
     /// When the last call to store bootstrap data failed without an answer, by UID of the machine.
     unanswered_stores: HashMap<String, Duration>,
@@ -189,10 +189,11 @@ impl LaunchMemory {
     }
 
     /// The number of the first parts of this bootstrap data that this process has stored and nobody has used since.
-    pub(super) fn stored_parts(&self, uid: &str, data: Inputs) -> usize {
+    /// `None` if this process does not know it.
+    pub(super) fn stored_parts(&self, uid: &str, data: Inputs) -> Option<usize> {
         let state = self.state();
         let stored = state.stored_data.get(uid).filter(|(stored, _)| *stored == data);
-        stored.map_or(0, |(_, parts)| *parts)
+        stored.map(|(_, parts)| *parts)
     }
 
     /// Forgets the stored bootstrap data of a machine: it is deleted, or an instance may have deleted it.

@@ -5,8 +5,11 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
 use capa_api::machine::{DedicatedHost, HostPhase, InstanceState};
+use capa_api::meta;
 use capa_cloud::HostRequest;
 use capa_cloud::sim::AllocatedHost;
+
+use kube::ResourceExt;
 
 use super::{FIRST, Pass, RETRY, SPEC, Scene};
 use crate::testing::{refused, unanswered};
@@ -302,6 +305,69 @@ async fn a_lost_status_leaves_no_host_behind() {
     let scene = scene().run().await;
     scene.edit(|machine| machine.status = None);
     let released = delete(&scene).await;
+    assert!(released.machine.is_none());
+    assert_eq!(live(&scene).len(), 0);
+}
+
+#[tokio::test]
+async fn a_machine_deleted_after_a_move_leaves_no_host() {
+    for is_known in [true, false] {
+        let scene = scene().run().await;
+        scene.edit(|machine| {
+            machine.metadata.uid = Some("uid-moved".into());
+            machine.status = None;
+            if !is_known {
+                (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+                let annotations = machine.annotations_mut();
+                annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.into(), FIRST.into());
+            }
+        });
+        let released = delete(&scene).await;
+        assert!(released.machine.is_none(), "{is_known}");
+        assert_eq!(live(&scene).len(), 0, "{is_known}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_moved_after_its_end_leaves_no_host() {
+    let scene = scene().run().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.pass().await;
+    scene.edit(|machine| {
+        machine.metadata.uid = Some("uid-moved".into());
+        machine.status = None;
+    });
+    assert!(recorded(&scene.pass().await).id.is_some());
+    scene.aws.remove_instance(FIRST);
+    scene.delete();
+    for _ in 0..4 {
+        if scene.machine("m").is_some() {
+            scene.after(Duration::from_secs(600)).await;
+        }
+    }
+    assert!(scene.machine("m").is_none());
+    assert_eq!(live(&scene).len(), 0);
+}
+
+#[tokio::test]
+async fn an_unanswered_newer_host_is_looked_for() {
+    let mut scene = scene();
+    scene.aws.fail_next("AllocateHosts", unanswered("AllocateHosts"));
+    scene.pass().await;
+    scene.aws.host(&host_of("uid-m-host-1"));
+    scene.edit(|machine| {
+        let record = machine.status.as_mut().unwrap().dedicated_host.as_mut();
+        let record = record.expect("a record of the host");
+        (record.id, record.phase) = (None, Some(HostPhase::Requested));
+        record.client_token = Some("uid-m-host-2".to_owned());
+    });
+    scene.restart();
+    scene.delete();
+    let waiting = scene.pass().await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(live(&scene).len(), 0, "the older one is released");
+    scene.aws.host(&host_of("uid-m-host-2"));
+    let released = scene.after(Duration::from_secs(30)).await;
     assert!(released.machine.is_none());
     assert_eq!(live(&scene).len(), 0);
 }

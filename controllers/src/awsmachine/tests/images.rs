@@ -5,7 +5,7 @@ use capa_api::machine::LaunchRecord;
 use capa_cloud::sim::PublishedImage;
 use capa_cloud::{Image, InstanceType};
 
-use super::{NETWORK, SPEC, Scene};
+use super::{FIRST, NETWORK, SPEC, Scene};
 use crate::testing::unanswered;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -151,6 +151,19 @@ async fn a_repeated_call_names_the_recorded_image() {
 }
 
 #[tokio::test]
+async fn the_instance_of_a_call_is_found_although_its_image_is_gone() {
+    let mut scene = scene(&spec(", imageLookupFormat: f, rootVolume: {size: 20}"));
+    publish(&scene, "ami-0000000a", "f", "");
+    scene.aws.lose_next_answer("RunInstances");
+    scene.pass().await;
+    scene.aws.remove("ami-0000000a");
+    scene.restart();
+    let found = scene.after(super::RETRY * 60).await;
+    assert_eq!(found.launch().instance_id(), Some(FIRST));
+    assert_eq!(images(&scene), ["ami-0000000a"]);
+}
+
+#[tokio::test]
 async fn an_image_that_is_not_found_is_named_and_waited_for() {
     let scene = scene(&spec(""));
     let waiting = scene.pass().await;
@@ -203,6 +216,18 @@ const EKS: &str = "instanceType: t3.large, ami: {eksLookupType: AmazonLinux2023}
                    cloudInit: {insecureSkipSecretsManager: true}";
 
 /// A scene with a machine whose image is EKS's, and with these parameters and their images.
+#[tokio::test]
+async fn a_windows_image_is_not_launched_with_the_boot_hook() {
+    let spec = format!("instanceType: t3.large, imageLookupOrg: '{OWNER}', imageLookupBaseOS: windows-2022");
+    let scene = scene(&spec);
+    publish(&scene, "ami-0000000c", "capa-ami-windows-2022-v1.36.3-1", "");
+    let refused = scene.pass().await;
+    assert_eq!(refused.says(ConditionType::BootstrapDataReady), "False/InvalidSpec");
+    let message = refused.message(ConditionType::BootstrapDataReady);
+    assert!(message.contains("insecureSkipSecretsManager"), "{message}");
+    assert!(images(&scene).is_empty() && scene.aws.secrets().is_empty());
+}
+
 fn eks_scene(spec: &str, parameters: &[(&str, &str)]) -> Scene {
     let scene = scene(spec);
     for (name, id) in parameters {

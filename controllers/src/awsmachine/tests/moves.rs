@@ -6,7 +6,7 @@ use capa_api::machine::{AWSMachine, LaunchRecord};
 use capa_api::meta;
 use kube::ResourceExt;
 
-use super::{CLUSTER, NETWORK, Scene};
+use super::{CLUSTER, FIRST, Scene};
 use crate::testing::{read, refused, unanswered};
 
 fn is_blocked(machine: &AWSMachine) -> bool {
@@ -66,8 +66,7 @@ async fn a_block_that_a_crash_left_behind_is_lifted() {
 #[tokio::test]
 async fn a_block_beside_a_known_instance_is_lifted_without_a_record() {
     let scene = Scene::running().await;
-    let without_groups = NETWORK.replace("securityGroups: {all: [sg-0000000a]}, ", "");
-    scene.kubernetes.publish_network("dev", &without_groups);
+    scene.aws.regroup(FIRST, &[]);
     scene.edit(|machine| machine.status = None);
     scene.annotate(meta::BLOCK_MOVE_ANNOTATION, "111122223333");
     let mut pass = scene.pass().await;

@@ -39,13 +39,14 @@ async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
 }
 
 #[tokio::test]
-async fn a_record_without_known_groups_is_not_recovered() {
+async fn a_recovered_record_has_the_groups_of_the_instance() {
     let scene = Scene::running().await;
     scene.edit(|machine| machine.status = None);
     let without_groups = NETWORK.replace("securityGroups: {all: [sg-0000000a]}, ", "");
     scene.kubernetes.publish_network("dev", &without_groups);
     let recovered = scene.pass().await;
-    assert_eq!(recovered.status().launch, None);
+    let request = recovered.launch().request().unwrap();
+    assert_eq!(request.security_group_ids, ["sg-0000000a"]);
     assert_eq!(recovered.says(READY), "True/Ready");
 }
 

@@ -9,7 +9,7 @@ use capa_runtime::reconcile::Next;
 
 use super::{FIRST, Pass, Scene};
 use crate::kubernetes_api::MachineKubernetes as _;
-use crate::testing::refused;
+use crate::testing::{read, refused};
 
 const BOOTSTRAP_DATA_READY: ConditionType = ConditionType::BootstrapDataReady;
 
@@ -65,9 +65,94 @@ async fn the_record_is_stored_before_the_first_secret() {
         assert!(message.contains(part), "{part}: {message}");
     }
     assert_eq!(scene.aws.instance_ids(), [""; 0]);
-    assert_eq!(recorded(&denied).map(|secrets| secrets.count), Some(1));
+    let order = |call: &str| denied.calls.iter().position(|made| made == call).unwrap();
+    let between = &denied.calls[order("block_move")..order("CreateSecret")];
+    assert!(between.contains(&"write_status".to_owned()), "{:?}", denied.calls);
     scene.after(Duration::from_secs(600)).await;
     assert_eq!((names(&scene).len(), scene.aws.instance_ids().len()), (1, 1));
+}
+
+/// The first call to store a secret is not allowed, and the machine knows that there is none.
+async fn without_permission() -> Scene {
+    let scene = Scene::with_spec(SPEC);
+    scene
+        .aws
+        .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
+    let denied = scene.pass().await;
+    assert_eq!(recorded(&denied), None, "nothing is stored");
+    scene
+}
+
+#[tokio::test]
+async fn secrets_that_were_never_stored_hold_no_deletion_up() {
+    let scene = without_permission().await;
+    scene.delete();
+    let released = scene.pass().await;
+    assert!(released.machine.is_none());
+    assert!(
+        !released.calls.contains(&"DeleteSecret".to_owned()),
+        "{:?}",
+        released.calls
+    );
+}
+
+#[tokio::test]
+async fn the_record_is_stored_again_before_another_try() {
+    let scene = without_permission().await;
+    scene.aws.lose_next_answer("CreateSecret");
+    let lost = scene.after(Duration::from_secs(600)).await;
+    assert!(recorded(&lost).is_some(), "{:?}", lost.calls);
+    let order = |call: &str| lost.calls.iter().position(|made| made == call);
+    assert!(order("write_status") < order("CreateSecret"), "{:?}", lost.calls);
+    scene.delete();
+    scene.after(Duration::from_secs(600)).await;
+    assert!(scene.machine("m").is_none());
+    assert_eq!(names(&scene), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_denial_proves_nothing_about_another_process() {
+    let mut scene = Scene::with_spec(SPEC);
+    scene.aws.lose_next_answer("CreateSecret");
+    scene.pass().await;
+    assert_eq!(names(&scene), [NAME]);
+    scene.restart();
+    scene
+        .aws
+        .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
+    let denied = scene.after(Duration::from_secs(600)).await;
+    assert!(recorded(&denied).is_some(), "{:?}", denied.calls);
+}
+
+#[tokio::test]
+async fn a_corrected_backend_waits_for_no_denied_deletion() {
+    let mut scene = Scene::with_spec(SPEC);
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    assert_eq!(names(&scene), [NAME]);
+    scene.edit(|machine| {
+        machine.spec.cloud_init = Some(read("{secureSecretsBackend: ssm-parameter-store}"));
+    });
+    scene.restart();
+    scene
+        .aws
+        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    let corrected = scene.after(Duration::from_secs(600)).await;
+    assert!(corrected.reasons_of_events().contains(&"BootstrapDataAbandoned"));
+    assert_eq!(scene.aws.instance_ids().len(), 1);
+}
+
+#[tokio::test]
+async fn a_restored_record_leaves_no_secrets_behind() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    scene.edit(|machine| {
+        machine.status = Some(read("{launch: {phase: Planned, attempt: 0}}"));
+        (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
+    });
+    scene.delete();
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    assert!(scene.pass().await.machine.is_none());
+    assert_eq!(names(&scene), [""; 0]);
 }
 
 #[tokio::test]
@@ -131,7 +216,9 @@ async fn a_deletion_waits_for_secrets_that_cannot_be_deleted() {
         .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
     let blocked = scene.pass().await;
     let message = blocked.message(ConditionType::InstanceReady);
-    assert!(message.contains("aws.cluster.x-k8s.io/uid-m"), "{message}");
+    for part in ["aws.cluster.x-k8s.io/uid-m", "abandon-instance"] {
+        assert!(message.contains(part), "{message}");
+    }
     assert!(scene.pass().await.machine.is_none());
     assert_eq!(names(&scene), [""; 0]);
 }

@@ -9,6 +9,7 @@ use capa_api::meta;
 use kube::ResourceExt;
 
 use super::{FIRST, NETWORK, Pass, RETRY, SPEC, Scene};
+use crate::kubernetes_api::SourceOutcome;
 use crate::testing::{read, refused, unanswered};
 
 const VOLUME: &str = "vol-00000000000000001";
@@ -50,7 +51,10 @@ async fn changed_tags_reach_instance_volume_and_interface() {
     let scene = with_tags("{team: a, stage: test}").await;
     assert_eq!(scene.pass().await.calls, [""; 0], "nothing has changed");
     let changed = set_tags(&scene, "{team: b, owner: ops}").await;
-    assert_eq!(changed.calls, ["CreateTags", "DeleteTags", "write_status"]);
+    assert_eq!(
+        changed.calls,
+        ["write_status", "CreateTags", "DeleteTags", "write_status"]
+    );
     for id in [FIRST, VOLUME, INTERFACE] {
         assert_eq!(tag(&scene, id, "team").as_deref(), Some("b"), "{id}");
         assert_eq!(tag(&scene, id, "owner").as_deref(), Some("ops"), "{id}");
@@ -74,7 +78,7 @@ async fn changed_tags_of_the_network_reach_the_instance() {
     scene
         .kubernetes
         .publish_network("dev", &network("{team: of-cluster, cost: '7'}"));
-    assert_eq!(scene.pass().await.calls, ["CreateTags", "write_status"]);
+    assert_eq!(scene.pass().await.calls, ["write_status", "CreateTags", "write_status"]);
     let seen = [tag(&scene, FIRST, "team"), tag(&scene, FIRST, "cost")];
     assert_eq!(
         seen,
@@ -82,7 +86,7 @@ async fn changed_tags_of_the_network_reach_the_instance() {
         "the machine's tag wins"
     );
     scene.kubernetes.publish_network("dev", &network("{}"));
-    assert_eq!(scene.pass().await.calls, ["DeleteTags", "write_status"]);
+    assert_eq!(scene.pass().await.calls, ["write_status", "DeleteTags", "write_status"]);
     assert_eq!(tag(&scene, FIRST, "cost"), None);
 }
 
@@ -101,7 +105,8 @@ async fn tags_of_others_stay() {
 async fn an_own_name_is_followed_by_that_of_the_machine() {
     let scene = with_tags("{Name: mine}").await;
     assert_eq!(tag(&scene, FIRST, "Name").as_deref(), Some("mine"));
-    assert_eq!(set_tags(&scene, "{}").await.calls, ["CreateTags", "write_status"]);
+    let calls = ["write_status", "CreateTags", "write_status"];
+    assert_eq!(set_tags(&scene, "{}").await.calls, calls);
     assert_eq!(tag(&scene, FIRST, "Name").as_deref(), Some("m"));
 }
 
@@ -152,9 +157,79 @@ async fn a_lost_record_sets_the_tags_once_and_removes_none() {
     let scene = with_tags("{team: a}").await;
     scene.edit(|machine| machine.status.as_mut().unwrap().applied_tags = None);
     let restored = set_tags(&scene, "{owner: ops}").await;
-    assert_eq!(restored.calls, ["CreateTags", "write_status"]);
+    assert_eq!(restored.calls, ["write_status", "CreateTags", "write_status"]);
     assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("a"));
     assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_change_of_tags_that_is_taken_back_is_undone() {
+    let denied = |scene: &Scene| {
+        scene
+            .aws
+            .fail_next("DeleteTags", refused("DeleteTags", "UnauthorizedOperation"));
+    };
+    let lost = |scene: &Scene| scene.aws.lose_next_answer("CreateTags");
+    for fails in [&denied as &dyn Fn(&Scene), &lost] {
+        let scene = with_tags("{team: a, stage: x}").await;
+        fails(&scene);
+        set_tags(&scene, "{team: b, owner: ops}").await;
+        assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("b"));
+        set_tags(&scene, "{team: a, stage: x}").await;
+        let undone = scene.after(RETRY).await;
+        for id in [FIRST, VOLUME, INTERFACE] {
+            let tags = ["team", "stage", "owner"].map(|key| tag(&scene, id, key));
+            assert_eq!(tags, [Some("a".to_owned()), Some("x".to_owned()), None], "{id}");
+        }
+        assert_eq!(undone.says(UP_TO_DATE), "True/Ready");
+        assert_eq!(undone.status().pending_tag_keys, [""; 0]);
+        assert_eq!(scene.pass().await.calls, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn refused_tags_hold_up_no_other_change() {
+    let spec = format!("{SPEC}, additionalTags: {{team: a}}, privateDnsName: {{enableResourceNameDnsARecord: true}}");
+    let scene = Scene::with_spec(&spec).run().await;
+    scene
+        .aws
+        .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
+    scene.edit(|machine| {
+        machine.spec.additional_tags = read("{team: b}");
+        machine.spec.private_dns_name = Some(read("{enableResourceNameDnsARecord: false}"));
+    });
+    let changed = scene.pass().await;
+    assert_eq!(changed.says(UP_TO_DATE), "False/Unauthorized");
+    assert_eq!(scene.aws.dns_records_of(FIRST).0, Some(false));
+}
+
+#[tokio::test]
+async fn what_is_wrong_stays_shown_while_the_network_is_unknown() {
+    let scene = with_tags("{team: a}").await;
+    scene
+        .aws
+        .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
+    set_tags(&scene, "{team: b}").await;
+    scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
+    let unknown = scene.after(RETRY).await;
+    assert_eq!(unknown.says(UP_TO_DATE), "False/Unauthorized");
+    scene.aws.retype(FIRST, "t3.xlarge");
+    let retyped = scene.pass().await;
+    assert_eq!(retyped.says(UP_TO_DATE), "False/Drifted");
+}
+
+#[tokio::test]
+async fn an_adopted_instance_gets_the_tags_and_groups_of_its_machine() {
+    let scene = with_group(", additionalTags: {team: a}").await;
+    scene.edit(|machine| {
+        let status = machine.status.as_mut().unwrap();
+        status.launch = None;
+        status.applied_tags = Some(read("{team: a}"));
+    });
+    scene.aws.tag(FIRST, "team", "by-hand");
+    scene.pass().await;
+    scene.pass().await;
+    assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("a"));
 }
 
 #[tokio::test]
@@ -176,7 +251,8 @@ async fn the_records_of_capa_are_taken_over() {
     });
     let taken_over = scene.pass().await;
     let writes: Vec<&String> = taken_over.calls.iter().filter(|call| *call != "write_status").collect();
-    assert_eq!(writes, ["DeleteTags", "ModifyNetworkInterfaceAttribute"]);
+    let calls = ["DeleteTags", "DescribeInstances", "ModifyNetworkInterfaceAttribute"];
+    assert_eq!(writes, calls);
     assert_eq!(tag(&scene, FIRST, "team"), None);
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"]);
 }
@@ -188,7 +264,12 @@ async fn changed_security_groups_reach_the_interface() {
     scene.aws.security_group("sg-0000000f", "vpc-00000001");
     scene.aws.regroup(FIRST, &["sg-0000000a", "sg-0000000d", "sg-0000000f"]);
     let changed = set_groups(&scene, "[{id: sg-0000000e}]").await;
-    let calls = ["write_status", "ModifyNetworkInterfaceAttribute", "write_status"];
+    let calls = [
+        "DescribeInstances",
+        "write_status",
+        "ModifyNetworkInterfaceAttribute",
+        "write_status",
+    ];
     assert_eq!(changed.calls, calls);
     let groups = ["sg-0000000a", "sg-0000000e", "sg-0000000f"];
     assert_eq!(scene.aws.groups_of(FIRST), groups, "the group of another user stays");
@@ -202,6 +283,19 @@ async fn changed_security_groups_reach_the_interface() {
         scene.aws.groups_of(FIRST),
         ["sg-0000000a", "sg-0000000d", "sg-0000000f"]
     );
+}
+
+#[tokio::test]
+async fn a_group_of_others_that_is_not_listed_yet_stays() {
+    let scene = with_group("").await;
+    scene.aws.restart_listing_every(Duration::from_secs(60));
+    scene.pass().await;
+    scene.pass().await;
+    scene.aws.security_group("sg-0000000f", "vpc-00000001");
+    scene.aws.regroup(FIRST, &["sg-0000000a", "sg-0000000d", "sg-0000000f"]);
+    set_groups(&scene, "[{id: sg-0000000e}]").await;
+    let groups = ["sg-0000000a", "sg-0000000e", "sg-0000000f"];
+    assert_eq!(scene.aws.groups_of(FIRST), groups);
 }
 
 #[tokio::test]
@@ -284,7 +378,7 @@ async fn interfaces_of_the_user_keep_tags_and_groups() {
         .network_interface("eni-0000000f", "subnet-0000000a", &["sg-0000000d"]);
     let scene = scene.run().await;
     let changed = set_tags(&scene, "{team: b}").await;
-    assert_eq!(changed.calls, ["CreateTags", "write_status"]);
+    assert_eq!(changed.calls, ["write_status", "CreateTags", "write_status"]);
     assert_eq!(tag(&scene, VOLUME, "team").as_deref(), Some("b"));
     assert_eq!(tag(&scene, "eni-0000000f", "team"), None);
     assert_eq!(changed.says(GROUPS_READY), "absent");
@@ -311,6 +405,18 @@ async fn another_instance_type_is_reported_only() {
 }
 
 #[tokio::test]
+async fn metadata_options_of_the_spec_are_restored_and_no_others() {
+    for (spec, hops) in [(", instanceMetadataOptions: {httpTokens: required}", 1), ("", 9)] {
+        let scene = Scene::with_spec(&format!("{SPEC}{spec}")).run().await;
+        assert_eq!(scene.pass().await.calls, [""; 0]);
+        scene.aws.set_hop_limit(FIRST, 9);
+        scene.pass().await;
+        assert_eq!(scene.aws.hop_limit_of(FIRST), hops, "{spec}");
+        assert_eq!(scene.pass().await.calls, [""; 0], "{spec}");
+    }
+}
+
+#[tokio::test]
 async fn changed_dns_records_reach_the_instance() {
     let records = |a: bool, aaaa: bool| {
         format!(
@@ -328,10 +434,28 @@ async fn changed_dns_records_reach_the_instance() {
         let changed = scene.pass().await;
         assert_eq!(
             changed.calls,
-            ["ModifyPrivateDnsNameOptions", "write_status"],
+            ["write_status", "ModifyPrivateDnsNameOptions", "write_status"],
             "{field}"
         );
         assert_eq!(scene.aws.dns_records_of(FIRST), (Some(a), Some(aaaa)), "{field}");
     }
+    assert_eq!(scene.pass().await.calls, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_change_of_dns_records_that_is_taken_back_is_undone() {
+    let set = |scene: &Scene, is_on: bool| {
+        let records = format!("{{enableResourceNameDnsARecord: {is_on}}}");
+        scene.edit(|machine| machine.spec.private_dns_name = Some(read(&records)));
+    };
+    let spec = format!("{SPEC}, privateDnsName: {{enableResourceNameDnsARecord: true}}");
+    let scene = Scene::with_spec(&spec).run().await;
+    scene.aws.lose_next_answer("ModifyPrivateDnsNameOptions");
+    set(&scene, false);
+    scene.pass().await;
+    assert_eq!(scene.aws.dns_records_of(FIRST).0, Some(false));
+    set(&scene, true);
+    scene.after(RETRY).await;
+    assert_eq!(scene.aws.dns_records_of(FIRST).0, Some(true));
     assert_eq!(scene.pass().await.calls, [""; 0]);
 }

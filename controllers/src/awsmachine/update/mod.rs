@@ -16,19 +16,20 @@ use capa_cloud::{CloudError, DnsRecords, Instance, PrimaryInterface};
 use capa_runtime::reconcile::{EventDraft, Next};
 
 use self::groups::{GroupFacts, GroupRecord, GroupStep};
-use self::tags::TagChange;
-use super::blocked::{Blocked, FlowError};
+use self::tags::{KnownTags, TagChange};
+use super::blocked::{Blocked, FlowError, sooner};
 use super::context::MachineContext;
 use super::freshness;
 use super::locate::InstanceLocation;
+use super::lookup;
 use super::references;
 use super::scope::MachineScope;
 use super::spec;
 use super::write;
-use crate::launching::request::additional_tags;
+use crate::launching::request::{additional_tags, metadata_options};
 
 /// Updates a living instance of the machine. `network` is the present network of the machine's sources. Without it,
-/// nothing is updated.
+/// nothing is updated, and only the type of the instance is compared.
 pub(super) async fn update(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -41,39 +42,55 @@ pub(super) async fn update(
         instance.state,
         InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped
     );
-    let Some(network) = network.filter(|_| is_settled) else {
+    if !is_settled {
+        return Ok(());
+    }
+    let Some(network) = network else {
+        // A change that has failed before is not known to be made.
+        show_deviation(scope, other_type(scope, instance), location);
         return Ok(());
     };
-    let updated = match update_tags(scope, instance, network, location).await {
-        Ok(()) => update_dns_records(scope, instance, location).await,
-        Err(blocked) => Err(blocked),
-    };
-    let deviation = match updated {
-        Ok(()) => other_type(scope, instance),
-        Err(blocked) => Some(postponed(scope, blocked)),
-    };
-    // A listing that is overdue is told first: it may hide the rest.
-    if let Some(deviation) = deviation.filter(|_| freshness::overdue(location).is_none()) {
-        scope.set_condition(deviation);
+    let of_tags = update_tags(scope, instance, network, location, context).await;
+    let of_tags = postponed(scope, of_tags)?;
+    let of_records = update_dns_records(scope, instance, location, context).await;
+    let of_records = postponed(scope, of_records)?;
+    let of_metadata = update_metadata_options(scope, instance, location).await;
+    let of_metadata = postponed(scope, of_metadata)?;
+    let failed = of_tags.or(of_records).or(of_metadata);
+    if let Some(deviation) = failed.or_else(|| other_type(scope, instance)) {
+        show_deviation(scope, Some(deviation), location);
     }
     if let Some(interface) = own_interface(scope, instance) {
-        let updated = update_groups(scope, instance, interface, network, location, context).await;
-        match updated {
-            Ok(()) => {}
-            Err(FlowError::Blocked(blocked)) => {
-                let condition = postponed(scope, blocked);
-                scope.set_condition(condition);
-            }
-            Err(failed) => return Err(failed),
+        let of_groups = update_groups(scope, instance, interface, network, location, context).await;
+        if let Some(condition) = postponed(scope, of_groups)? {
+            scope.set_condition(condition);
         }
     }
     Ok(())
 }
 
+/// Shows how the instance deviates from the spec; `None` leaves what was shown before. A listing that is overdue is told
+/// first: it may hide the rest.
+fn show_deviation(scope: &mut MachineScope, deviation: Option<ConditionUpdate>, location: &InstanceLocation) {
+    if freshness::overdue(location).is_some() {
+        return;
+    }
+    match deviation {
+        Some(deviation) => scope.set_condition(deviation),
+        None => scope.leave_condition(ConditionType::InstanceUpToDate),
+    }
+}
+
 /// The condition of a change that has failed, which is tried again.
-fn postponed(scope: &mut MachineScope, blocked: Blocked) -> ConditionUpdate {
-    scope.next = blocked.next;
-    blocked.condition
+fn postponed(scope: &mut MachineScope, change: Result<(), FlowError>) -> Result<Option<ConditionUpdate>, FlowError> {
+    match change {
+        Ok(()) => Ok(None),
+        Err(FlowError::Blocked(blocked)) => {
+            scope.next = sooner(scope.next, blocked.next);
+            Ok(Some(blocked.condition))
+        }
+        Err(failed) => Err(failed),
+    }
 }
 
 /// Sets and removes tags of the instance, of its volumes and of its own network interface.
@@ -82,20 +99,26 @@ async fn update_tags(
     instance: &Instance,
     network: &MachineNetwork,
     location: &InstanceLocation,
-) -> Result<(), Blocked> {
+    context: &MachineContext,
+) -> Result<(), FlowError> {
     if let Some(problem) = spec::validate_tags(&scope.machine.spec, network, &location.cluster_tag) {
         let message = format!(
             "the tags of instance {} do not change: {}",
             instance.id, problem.message
         );
         let refused = ConditionType::InstanceUpToDate.is_false(problem.reason, message);
-        return Err(Blocked::new(refused, Next::AwaitChange));
+        return Err(Blocked::new(refused, Next::AwaitChange).into());
     }
     let wanted = additional_tags(&scope.machine.spec, network);
     let applied = scope.status.applied_tags.clone();
     let applied = applied.or_else(|| taken_over::tags(&scope.machine));
     let name = scope.machine.metadata.name.as_deref().unwrap_or_default();
-    let change = TagChange::between(applied.as_ref(), &wanted, name);
+    let known = KnownTags {
+        applied: applied.as_ref(),
+        pending: &scope.status.pending_tag_keys,
+    };
+    let change = TagChange::between(known, &wanted, name);
+    await_outcome_of_tags(scope, &change, context).await?;
     let resources = tagged(scope, instance);
     let (cloud, key) = (&location.cloud, scope.key());
     let failed = |error: CloudError| {
@@ -111,26 +134,40 @@ async fn update_tags(
             .await
             .map_err(failed)?;
     }
-    let changed: Vec<&str> = change
-        .set
-        .keys()
-        .chain(change.remove.keys())
-        .map(String::as_str)
-        .collect();
+    let changed: Vec<String> = change.keys().into_iter().collect();
     if !changed.is_empty() {
         let message = format!("changed tags of instance {}: {}", instance.id, changed.join(", "));
         scope.events.push(EventDraft::normal("TagsUpdated", message));
     }
     scope.status.applied_tags = Some(wanted);
+    scope.status.pending_tag_keys.clear();
     Ok(())
 }
 
-/// Sets the records of the instance's resource-based name, if `spec.privateDnsName` has changed.
+/// Records before the calls of a change that their outcome is unknown: they may take effect without an answer, and the
+/// spec may be changed back meanwhile.
+async fn await_outcome_of_tags(
+    scope: &mut MachineScope,
+    change: &TagChange,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let before = &scope.status.pending_tag_keys;
+    let pending: Vec<String> = change.keys().into_iter().filter(|key| !before.contains(key)).collect();
+    if !pending.is_empty() {
+        scope.status.pending_tag_keys.extend(pending);
+        write::store(scope, context).await?;
+    }
+    Ok(())
+}
+
+/// Sets the records of the instance's resource-based name, if `spec.privateDnsName` has changed. Until the answer it is
+/// unknown which ones the instance has.
 async fn update_dns_records(
     scope: &mut MachineScope,
     instance: &Instance,
     location: &InstanceLocation,
-) -> Result<(), Blocked> {
+    context: &MachineContext,
+) -> Result<(), FlowError> {
     let wanted = scope.machine.spec.private_dns_name.clone();
     if scope.status.applied_private_dns_name == wanted {
         return Ok(());
@@ -140,6 +177,9 @@ async fn update_dns_records(
         aaaa: name.enable_resource_name_dns_aaaa_record,
     });
     if records != DnsRecords::default() {
+        if scope.status.applied_private_dns_name.take().is_some() {
+            write::store(scope, context).await?;
+        }
         let key = scope.key();
         let set = location.cloud.set_dns_records(&key, &instance.id, records);
         set.await.map_err(|error| {
@@ -150,6 +190,43 @@ async fn update_dns_records(
         scope.events.push(EventDraft::normal("DNSRecordsUpdated", message));
     }
     scope.status.applied_private_dns_name = wanted;
+    Ok(())
+}
+
+/// Restores the options of the metadata service that the spec sets, where somebody has changed them in AWS: they keep
+/// credentials from processes that shall not have them.
+async fn update_metadata_options(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    location: &InstanceLocation,
+) -> Result<(), FlowError> {
+    let wanted = scope
+        .machine
+        .spec
+        .instance_metadata_options
+        .as_ref()
+        .map(metadata_options);
+    let (Some(wanted), Some(actual)) = (wanted, &instance.metadata_options) else {
+        return Ok(());
+    };
+    if wanted == *actual {
+        return Ok(());
+    }
+    let key = scope.key();
+    let set = location.cloud.set_metadata_options(&key, &instance.id, &wanted);
+    set.await.map_err(|error| {
+        let message = format!(
+            "the options of the metadata service of instance {} differ from spec.instanceMetadataOptions, and cannot be \
+             changed: {error}",
+            instance.id
+        );
+        Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
+    })?;
+    let message = format!(
+        "restored the options of the metadata service of instance {}",
+        instance.id
+    );
+    scope.events.push(EventDraft::normal("MetadataOptionsUpdated", message));
     Ok(())
 }
 
@@ -228,7 +305,18 @@ async fn update_groups(
         given: &given,
         applied: applied.as_ref(),
     };
-    match facts.step_to(wanted) {
+    let step = match facts.step_to(wanted.clone()) {
+        step @ GroupStep::Record(_) => step,
+        GroupStep::Replace { .. } | GroupStep::LeavesNone => {
+            let actual = groups_now(scope, instance, location).await?;
+            let facts = GroupFacts {
+                actual: &actual,
+                ..facts
+            };
+            facts.step_to(wanted)
+        }
+    };
+    match step {
         GroupStep::Record(after) => record(scope, after),
         GroupStep::LeavesNone => return Err(leaves_none(instance).into()),
         GroupStep::Replace { before, groups, after } => {
@@ -240,6 +328,35 @@ async fn update_groups(
     }
     scope.set_condition(ConditionType::SecurityGroupsReady.is_true(Reason::Ready));
     Ok(())
+}
+
+/// The groups of the network interface at the moment. The call replaces all of them, and the last listing may not show
+/// one that somebody else has added.
+async fn groups_now(
+    scope: &MachineScope,
+    instance: &Instance,
+    location: &InstanceLocation,
+) -> Result<Vec<String>, Blocked> {
+    let failed = |error: &CloudError| {
+        let message = format!(
+            "the security groups of instance {} cannot be looked up: {error}",
+            instance.id
+        );
+        Blocked::by_call(ConditionType::SecurityGroupsReady, message, error)
+    };
+    let shown = lookup::by_id(location.cloud.as_ref(), &instance.id).await;
+    let shown = shown.map_err(|error| failed(&error))?;
+    let interface = shown.as_ref().and_then(|shown| own_interface(scope, shown));
+    interface
+        .map(|interface| interface.security_group_ids.clone())
+        .ok_or_else(|| {
+            let message = format!(
+                "AWS shows no network interface of instance {} at the moment, whose security groups are to change",
+                instance.id
+            );
+            let waiting = ConditionType::SecurityGroupsReady.is_false(Reason::Failed, message);
+            Blocked::new(waiting, Next::Retry)
+        })
 }
 
 fn record(scope: &mut MachineScope, groups: GroupRecord) {

@@ -297,6 +297,13 @@ impl FakeAws {
         });
     }
 
+    /// Changes how many hops the answers of the metadata service of an instance may take, as another user would.
+    pub(crate) fn set_hop_limit(&self, instance_id: &str, hops: i32) {
+        self.change(|region| {
+            region.set_hop_limit(instance_id, hops);
+        });
+    }
+
     /// Changes the type of an instance, as another user would who has stopped it.
     pub(crate) fn retype(&self, instance_id: &str, instance_type: &str) {
         self.change(|region| {

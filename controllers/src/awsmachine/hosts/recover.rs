@@ -1,0 +1,35 @@
+//! Recovers the record of a Dedicated Host whose record was lost, from the instance on it.
+
+use capa_api::machine::{DedicatedHost, HostPhase};
+use capa_cloud::Instance;
+
+use super::ownership::{host_query, hosts_since, uid_in};
+use crate::awsmachine::locate::InstanceLocation;
+use crate::awsmachine::scope::MachineScope;
+
+/// Records the host of a machine whose launch is not recorded, as after a move. The client token of its instance proves
+/// whose the host is, as long as EC2 shows the instance. A lookup that fails is made again in the next pass.
+pub(in crate::awsmachine) async fn recover(scope: &mut MachineScope, instance: &Instance, location: &InstanceLocation) {
+    let has_lost = scope.machine.spec.dynamic_host_allocation.is_some() && scope.status.dedicated_host.is_none();
+    let uid = instance.client_token.as_deref().and_then(uid_in);
+    // Those of the present UID need no record.
+    let Some(uid) = uid.filter(|uid| has_lost && *uid != scope.uid()) else {
+        return;
+    };
+    let Ok(listed) = location.cloud.hosts(&host_query()).await else {
+        return;
+    };
+    if let Some(host) = hosts_since(scope, Some(uid), listed).into_iter().next() {
+        scope.status.dedicated_host = Some(Box::new(DedicatedHost {
+            id: Some(host.id),
+            phase: Some(HostPhase::Allocated),
+            client_token: host.client_token,
+            availability_zone: Some(host.availability_zone),
+            instance_type: Some(host.instance_type),
+            region: Some(location.region.clone()),
+            account_id: Some(location.account_id.clone()),
+            identity_ref: Some(location.identity_ref.clone()),
+            ..DedicatedHost::default()
+        }));
+    }
+}
