@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_cloud::informer::{InstanceInformer, InstanceRead};
-use capa_cloud::{Instance, InstanceState, MachineAddress, MachineAddressType, MachineKey, PrimaryInterface, Timing};
+use capa_cloud::{
+    Instance, InstanceState, MachineAddress, MachineAddressType, MachineKey, MetadataOptions, PrimaryInterface, Timing,
+};
 
 const INSTANCES: usize = 20_000;
 /// What one instance may cost, with the machine that has it.
@@ -48,7 +50,13 @@ fn instance(index: usize) -> Instance {
             security_group_ids: vec!["sg-0123456789abcdef0".into(), "sg-0123456789abcdef1".into()],
         }),
         volume_ids: vec![format!("vol-{index:017x}")],
-        metadata_options: None,
+        metadata_options: Some(MetadataOptions {
+            http_endpoint: "enabled".into(),
+            http_tokens: "required".into(),
+            http_put_response_hop_limit: 2,
+            http_protocol_ipv6: "disabled".into(),
+            instance_metadata_tags: "disabled".into(),
+        }),
         client_token: Some(format!("01234567-89ab-cdef-0123-{index:012x}-1")),
         launch_time: Some("2026-01-02T03:04:05Z".parse().expect("a time")),
         addresses: vec![

@@ -17,6 +17,8 @@ pub enum ConditionType {
     NetworkReady,
     /// The VPC of a managed cluster exists and has its attributes.
     VpcReady,
+    /// The VPC of a managed cluster has the secondary IPv4 ranges of the spec.
+    SecondaryCidrsReady,
     /// The subnets of a managed cluster exist and have their attributes.
     SubnetsReady,
     /// The internet gateway of a managed cluster exists and is attached to the VPC.

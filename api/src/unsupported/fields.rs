@@ -97,7 +97,7 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.ipamPool"),
     managed("network.vpc.ipv6"),
     managed("network.vpc.privateDnsHostnameTypeOnLaunch").works(),
-    managed("network.vpc.secondaryCidrBlocks"),
+    managed("network.vpc.secondaryCidrBlocks").works(),
     managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]).works(),
     managed("network.vpc.tags").works(),
 ];

@@ -62,10 +62,15 @@ impl Ec2Calls {
 
 /// The associated IPv4 ranges of a VPC.
 pub(super) fn associated_blocks(vpc: &types::Vpc) -> Vec<String> {
+    blocks_in(vpc, &types::VpcCidrBlockStateCode::Associated)
+}
+
+/// The IPv4 ranges of a VPC in a state.
+pub(super) fn blocks_in(vpc: &types::Vpc, wanted: &types::VpcCidrBlockStateCode) -> Vec<String> {
     let blocks = vpc.cidr_block_association_set().iter();
     let blocks = blocks.filter(|block| {
         let state = block.cidr_block_state().and_then(|state| state.state());
-        state == Some(&types::VpcCidrBlockStateCode::Associated)
+        state == Some(wanted)
     });
     blocks.map(|block| text(block.cidr_block())).collect()
 }

@@ -156,6 +156,11 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         &[CHANGE],
         "switches on the DNS support and the host names of the VPC",
     ),
+    change(
+        "AssociateVpcCidrBlock",
+        &[CHANGE],
+        "adds the ranges of secondaryCidrBlocks to the VPC",
+    ),
     change("DeleteVpc", &[CHANGE], "deletes the VPC with the cluster"),
     change("CreateSubnet", &[CREATE, CREATE_IN], "makes subnets in the VPC"),
     change(

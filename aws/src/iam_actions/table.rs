@@ -177,7 +177,7 @@ pub const ACTIONS: &[Action] = &[
     change(
         "ModifyInstanceMetadataOptions",
         &[CHANGE_MARKED],
-        "restores the options of the metadata service of machines with instanceMetadataOptions",
+        "tightens the options of the metadata service of machines with instanceMetadataOptions",
     ),
     change(
         "ModifyPrivateDnsNameOptions",

@@ -41,6 +41,10 @@ pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
         cidr_block: "10.0.0.0/16".to_owned(),
         tags: tags(),
     };
+    let add_range = vpc::Call::AssociateVpcCidrBlock {
+        vpc: vpc(),
+        cidr_block: "100.64.0.0/16".to_owned(),
+    };
     let attach = internet_gateway::Call::AttachInternetGateway {
         gateway: gateway(),
         vpc: vpc(),
@@ -49,8 +53,9 @@ pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
         gateway: gateway(),
         vpc: vpc(),
     };
-    let others: [ManagedCall<String>; 8] = [
+    let others: [ManagedCall<String>; 9] = [
         create_vpc.into(),
+        add_range.into(),
         create_subnet.into(),
         internet_gateway::Call::CreateInternetGateway { tags: tags() }.into(),
         attach.into(),
@@ -181,6 +186,10 @@ async fn every_field_of_a_managed_call_is_sent() {
                 "CreateVpc",
                 &[("CidrBlock", "10.0.0.0/16"), ("TagSpecification.1.ResourceType", "vpc")],
             ),
+            (
+                "AssociateVpcCidrBlock",
+                &[("VpcId", "vpc-1"), ("CidrBlock", "100.64.0.0/16")],
+            ),
             ("CreateSubnet", &[("VpcId", "vpc-1"), ("CidrBlock", "10.0.0.0/24")]),
             ("CreateSubnet", &[("AvailabilityZone", "us-test-1a")]),
             ("CreateSubnet", &[("TagSpecification.1.ResourceType", "subnet")]),
@@ -305,6 +314,7 @@ fn network(call: &Call) -> Answer {
         "DescribeVpcs" => {
             let blocks = block("10.1.0.0/16", "associated")
                 + &block("10.2.0.0/16", "disassociated")
+                + &block("10.3.0.0/16", "associating")
                 + &block("10.0.0.0/16", "associated");
             let vpc = format!(
                 "<item><vpcId>vpc-1</vpcId><state>available</state><cidrBlock>10.0.0.0/16</cidrBlock>\
@@ -375,6 +385,7 @@ fn expected() -> Observed {
             id: "vpc-1".to_owned(),
             is_available: true,
             cidr_blocks: ["10.0.0.0/16", "10.1.0.0/16"].map(str::to_owned).into(),
+            associating_cidr_blocks: vec!["10.3.0.0/16".to_owned()],
             tags: tags(),
         }]),
         dns: Seen::Got(VpcDns {

@@ -16,6 +16,9 @@ pub struct Vpc {
     pub is_available: bool,
     /// The associated IPv4 ranges; the primary range is the first.
     pub cidr_blocks: Vec<String>,
+    /// The IPv4 ranges that AWS has accepted and not associated yet.
+    #[serde(default)]
+    pub associating_cidr_blocks: Vec<String>,
     /// Tags.
     pub tags: Tags,
 }
@@ -47,6 +50,7 @@ pub enum DnsAttribute {
 pub enum Call<I> {
     CreateVpc { cidr_block: String, tags: Tags },
     ModifyVpcAttribute { vpc: I, attribute: DnsAttribute },
+    AssociateVpcCidrBlock { vpc: I, cidr_block: String },
     DeleteVpc { vpc: I },
 }
 
@@ -54,7 +58,7 @@ impl<I> Call<I> {
     pub(super) fn effect(&self) -> Effect {
         match self {
             Self::CreateVpc { .. } => Effect::Create,
-            Self::ModifyVpcAttribute { .. } => Effect::Change,
+            Self::ModifyVpcAttribute { .. } | Self::AssociateVpcCidrBlock { .. } => Effect::Change,
             Self::DeleteVpc { .. } => Effect::Delete,
         }
     }
@@ -62,7 +66,9 @@ impl<I> Call<I> {
     pub(super) fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::CreateVpc { .. } => Repeat::Doubles,
-            Self::ModifyVpcAttribute { .. } | Self::DeleteVpc { .. } => Repeat::Harmless,
+            Self::ModifyVpcAttribute { .. } | Self::AssociateVpcCidrBlock { .. } | Self::DeleteVpc { .. } => {
+                Repeat::Harmless
+            }
         }
     }
 
@@ -75,6 +81,10 @@ impl<I> Call<I> {
             Self::ModifyVpcAttribute { vpc, attribute } => Call::ModifyVpcAttribute {
                 vpc: id(vpc)?,
                 attribute: *attribute,
+            },
+            Self::AssociateVpcCidrBlock { vpc, cidr_block } => Call::AssociateVpcCidrBlock {
+                vpc: id(vpc)?,
+                cidr_block: cidr_block.clone(),
             },
             Self::DeleteVpc { vpc } => Call::DeleteVpc { vpc: id(vpc)? },
         })

@@ -24,6 +24,13 @@ const ADDRESS_TYPES: [(MachineAddressType, &str); 5] = [
     (MachineAddressType::ExternalDNS, "e"),
     (MachineAddressType::InternalDNS, "i"),
 ];
+/// The letter that stands for each usual value of an option of the metadata service.
+const OPTION_VALUES: [(&str, &str); 4] = [
+    ("enabled", "e"),
+    ("disabled", "d"),
+    ("required", "r"),
+    ("optional", "o"),
+];
 /// The first character of an id without its prefix.
 const SHORTENED: char = '-';
 
@@ -47,7 +54,7 @@ impl CompactInstance {
         text.field(reason.map_or("", |reason| reason.message.as_str()));
         text.field(&instance.instance_type);
         let interface = instance.primary_interface.as_ref();
-        text.optional(interface.map(|interface| interface.id.as_str()));
+        text.id(interface.map(|interface| interface.id.as_str()), "eni-");
         text.part();
         for address in &instance.addresses {
             text.field(letter_of(address.address_type));
@@ -60,19 +67,19 @@ impl CompactInstance {
         }
         text.part();
         for id in &instance.volume_ids {
-            text.field(id);
+            text.id(Some(id), "vol-");
         }
         text.part();
         for id in interface.iter().flat_map(|interface| &interface.security_group_ids) {
-            text.field(id);
+            text.id(Some(id), "sg-");
         }
         text.part();
         if let Some(options) = &instance.metadata_options {
             text.field(&options.http_put_response_hop_limit.to_string());
-            text.field(&options.http_tokens);
-            text.field(&options.http_endpoint);
-            text.field(&options.http_protocol_ipv6);
-            text.field(&options.instance_metadata_tags);
+            text.option(&options.http_tokens);
+            text.option(&options.http_endpoint);
+            text.option(&options.http_protocol_ipv6);
+            text.option(&options.instance_metadata_tags);
         }
         Self {
             state: instance.state,
@@ -101,21 +108,19 @@ impl CompactInstance {
         let mut parts = self.text.split(PART).map(|part| part.split_terminator(FIELD));
         let mut first = parts.next().into_iter().flatten();
         let mut field = || first.next().unwrap_or_default();
-        let optional = |text: &str| text.strip_prefix(PRESENT).map(str::to_owned);
         let availability_zone = field().to_owned();
-        let restored = |text: &str, prefix: &str| match text.strip_prefix(SHORTENED) {
-            Some(rest) => Some(format!("{prefix}{rest}")),
-            None => optional(text),
-        };
-        let (subnet_id, vpc_id) = (restored(field(), "subnet-"), restored(field(), "vpc-"));
+        let (subnet_id, vpc_id) = (id_of(field(), "subnet-"), id_of(field(), "vpc-"));
         let client_token = optional(field());
         let (code, message) = (optional(field()), field());
-        let (instance_type, interface_id) = (field().to_owned(), optional(field()));
+        let (instance_type, interface_id) = (field().to_owned(), id_of(field(), "eni-"));
         let addresses = pairs(parts.next().into_iter().flatten());
         let tags = pairs(parts.next().into_iter().flatten());
-        let mut ids = || parts.next().into_iter().flatten().map(str::to_owned).collect();
-        let (volume_ids, security_group_ids): (Vec<_>, Vec<_>) = (ids(), ids());
-        let metadata_options = metadata_options(ids());
+        let mut ids = |prefix| {
+            let ids = parts.next().into_iter().flatten();
+            ids.filter_map(|text| id_of(text, prefix)).collect()
+        };
+        let (volume_ids, security_group_ids): (Vec<_>, Vec<_>) = (ids("vol-"), ids("sg-"));
+        let metadata_options = metadata_options(parts.next().into_iter().flatten());
         Instance {
             id: id.to_owned(),
             state: self.state,
@@ -140,15 +145,34 @@ impl CompactInstance {
     }
 }
 
-fn metadata_options(fields: Vec<String>) -> Option<MetadataOptions> {
-    let [hops, tokens, endpoint, ipv6, tags] = <[String; 5]>::try_from(fields).ok()?;
+fn optional(text: &str) -> Option<String> {
+    text.strip_prefix(PRESENT).map(str::to_owned)
+}
+
+/// An optional id, whose prefix may have been left out.
+fn id_of(text: &str, prefix: &str) -> Option<String> {
+    match text.strip_prefix(SHORTENED) {
+        Some(rest) => Some(format!("{prefix}{rest}")),
+        None => optional(text),
+    }
+}
+
+fn metadata_options<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<MetadataOptions> {
+    let hops = fields.next()?.parse().ok()?;
+    let mut option = || fields.next().and_then(option_value);
     Some(MetadataOptions {
-        http_endpoint: endpoint,
-        http_tokens: tokens,
-        http_put_response_hop_limit: hops.parse().ok()?,
-        http_protocol_ipv6: ipv6,
-        instance_metadata_tags: tags,
+        http_put_response_hop_limit: hops,
+        http_tokens: option()?,
+        http_endpoint: option()?,
+        http_protocol_ipv6: option()?,
+        instance_metadata_tags: option()?,
     })
+}
+
+fn option_value(text: &str) -> Option<String> {
+    let mut values = OPTION_VALUES.into_iter();
+    let usual = values.find(|(_, letter)| *letter == text);
+    usual.map(|(value, _)| value.to_owned()).or_else(|| optional(text))
 }
 
 fn letter_of(kind: MachineAddressType) -> &'static str {
@@ -199,6 +223,14 @@ impl Text {
         }
     }
 
+    /// The value of an option, most often one of few.
+    fn option(&mut self, value: &str) {
+        match OPTION_VALUES.into_iter().find(|(usual, _)| *usual == value) {
+            Some((_, letter)) => self.field(letter),
+            None => self.optional(Some(value)),
+        }
+    }
+
     fn part(&mut self) {
         self.0.push(PART);
     }
@@ -236,7 +268,8 @@ mod tests {
     }
 
     fn metadata_options() -> impl Strategy<Value = MetadataOptions> {
-        let texts = (text(), text(), text(), text());
+        let value = || prop_oneof![text(), select(vec!["enabled", "required", "e"]).prop_map(str::to_owned)];
+        let texts = (value(), value(), value(), value());
         (1..65, texts).prop_map(
             |(http_put_response_hop_limit, (endpoint, tokens, ipv6, tags))| MetadataOptions {
                 http_endpoint: endpoint,

@@ -70,6 +70,29 @@ pub struct MetadataOptions {
     pub instance_metadata_tags: String,
 }
 
+impl MetadataOptions {
+    /// The same options, made as tight as `wanted` where they are looser. EC2 takes no other options while the endpoint is
+    /// disabled.
+    #[must_use]
+    pub fn tightened(&self, wanted: &Self) -> Self {
+        const DISABLED: &str = "disabled";
+        if self.http_endpoint == DISABLED {
+            return self.clone();
+        }
+        let tighter = |actual: &String, wanted: &String, tight: &str| {
+            let is_wanted = wanted == tight;
+            if is_wanted { wanted.clone() } else { actual.clone() }
+        };
+        Self {
+            http_endpoint: self.http_endpoint.clone(),
+            http_tokens: tighter(&self.http_tokens, &wanted.http_tokens, "required"),
+            http_put_response_hop_limit: self.http_put_response_hop_limit.min(wanted.http_put_response_hop_limit),
+            http_protocol_ipv6: tighter(&self.http_protocol_ipv6, &wanted.http_protocol_ipv6, DISABLED),
+            instance_metadata_tags: tighter(&self.instance_metadata_tags, &wanted.instance_metadata_tags, DISABLED),
+        }
+    }
+}
+
 /// All parameters of one RunInstances call for exactly one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaunchRequest {
@@ -145,6 +168,34 @@ pub(crate) mod tests {
             tags: BTreeMap::new(),
             user_data: UserData::new(b"secret".to_vec()),
             options: LaunchOptions::default(),
+        }
+    }
+
+    #[test]
+    fn metadata_options_are_tightened_and_never_loosened() {
+        let options = |text: &str| {
+            let [endpoint, tokens, hops, ipv6, tags] =
+                <[&str; 5]>::try_from(text.split(' ').collect::<Vec<_>>()).unwrap();
+            let switch = |text: &str| if text == "+" { "enabled" } else { "disabled" }.to_owned();
+            MetadataOptions {
+                http_endpoint: switch(endpoint),
+                http_tokens: tokens.to_owned(),
+                http_put_response_hop_limit: hops.parse().unwrap(),
+                http_protocol_ipv6: switch(ipv6),
+                instance_metadata_tags: switch(tags),
+            }
+        };
+        for (actual, wanted, expected) in [
+            ("+ optional 9 + +", "+ required 2 - -", "+ required 2 - -"),
+            ("+ required 1 - -", "+ optional 2 + +", "+ required 1 - -"),
+            ("+ optional 1 - -", "- optional 1 - -", "+ optional 1 - -"),
+            ("- optional 9 + +", "+ required 1 - -", "- optional 9 + +"),
+        ] {
+            assert_eq!(
+                options(actual).tightened(&options(wanted)),
+                options(expected),
+                "{actual}"
+            );
         }
     }
 

@@ -53,14 +53,15 @@ impl Blocked {
     }
 }
 
-/// The next pass for two reasons. A pass that waits for its turn, or that backs off, comes before one after a time.
-pub(super) fn sooner(next: Next, other: Next) -> Next {
-    match (next, other) {
-        (Next::AwaitChange, other) => other,
-        (next, Next::AwaitChange) => next,
-        (Next::Requeue(before), Next::Requeue(wait)) => Next::Requeue(before.min(wait)),
-        (Next::Requeue(_), other) => other,
-        (next, _) => next,
+/// The earlier of two passes. The back-off of the object has no length of its own, and begins with the shortest.
+pub(super) fn earlier(one: Next, other: Next) -> Next {
+    match (one, other) {
+        (Next::Retry, _) | (_, Next::Retry) => Next::Retry,
+        (Next::AwaitChange, next) | (next, Next::AwaitChange) => next,
+        (Next::Deferred(one), Next::Deferred(other)) => Next::Deferred(one.min(other)),
+        (Next::Requeue(one) | Next::Deferred(one), Next::Requeue(other) | Next::Deferred(other)) => {
+            Next::Requeue(one.min(other))
+        }
     }
 }
 

@@ -68,6 +68,17 @@ pub(super) async fn by_id(cloud: &dyn MachineCloud, id: &str) -> Result<Option<I
     Ok(found.into_iter().find(|instance| instance.id == id))
 }
 
+/// The instance that a call with this client token has launched.
+pub(super) async fn by_token(cloud: &dyn MachineCloud, token: &str) -> Result<Option<Instance>, CloudError> {
+    if !is_token(token) {
+        return Ok(None);
+    }
+    let found = cloud.find_instances(&Query::filter("client-token", [token])).await?;
+    Ok(found
+        .into_iter()
+        .find(|instance| instance.client_token.as_deref() == Some(token)))
+}
+
 /// Whether a text is a client token and not a pattern.
 fn is_token(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

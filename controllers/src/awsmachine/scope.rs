@@ -111,7 +111,7 @@ impl MachineScope {
         if frees_network || is_adopted {
             // Nobody knows what another call has given to the instance.
             self.status.applied_tags = None;
-            self.status.pending_tag_keys.clear();
+            self.status.pending_tags.clear();
             self.status.applied_security_groups = None;
             self.status.applied_private_dns_name = None;
         }

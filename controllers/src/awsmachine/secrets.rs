@@ -6,18 +6,17 @@ use std::time::Duration;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::LaunchRecord;
 use capa_api::network::NetworkBootstrapBucket;
-use capa_cloud::{CloudError, ErrorClass, Instance, SecretActions, StoredSecret};
+use capa_cloud::{CloudError, ErrorClass, Instance, StoredSecret};
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::blocked::{Blocked, FlowError, sooner};
+use super::blocked::{Blocked, FlowError, earlier};
 use super::context::MachineContext;
 use super::deletion::abandon;
 use super::locate::{self, InstanceLocation};
 use super::read;
 use super::scope::MachineScope;
 use super::time::remaining;
-use super::write;
 use crate::call_inputs::Inputs;
 use crate::launching::bootstrap::Format;
 use crate::launching::kept::KeptData;
@@ -37,35 +36,32 @@ enum Left {
     NotAllowed,
     /// AWS does not allow the deletion, and the network names another place by now.
     Replaced,
+    /// AWS does not allow the deletion, and has not allowed to store the data either.
+    NeverStored,
 }
 
 /// Stores the bootstrap data of a launch, unless this process has stored it already. The record of the data is in the
-/// status before. Where AWS does not allow to store the first part, there is nothing to delete, and no record.
+/// status before.
 pub(super) async fn store(
-    scope: &mut MachineScope,
+    scope: &MachineScope,
     of_launch: &LaunchSecrets,
-    valid_from: Option<Time>,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> Result<(), FlowError> {
-    if !is_recorded(scope, of_launch) {
-        // An earlier pass was not allowed to store anything.
-        record(scope, of_launch, valid_from, location, context).await?;
-        write::store(scope, context).await?;
-        nothing_is_stored(scope, of_launch, location, context);
-    }
+) -> Result<(), Blocked> {
     let data = inputs_of(of_launch, location);
     // Where a part waits for its turn, the next pass goes on with it.
     let known = context.memory.stored_parts(scope.uid(), data);
-    for (part, secret) in (1..).zip(&of_launch.parts).skip(known.unwrap_or_default()) {
+    for (part, secret) in of_launch.parts.iter().enumerate().skip(known.unwrap_or_default()) {
+        // The pass may be cancelled while the call is under way.
+        context.memory.forget_stored(scope.uid());
         if let Err(error) = location.cloud.store_secret(&scope.key(), secret).await {
-            let is_refused = error.is_denial() && error.operation == SecretActions::of(&secret.store).create;
-            if is_refused && context.memory.stored_parts(scope.uid(), data) == Some(0) {
-                of_launch.record.forget(&mut scope.status);
+            let had_no_effect = error.is_denial() || error.retry_after.is_some();
+            if had_no_effect && (part > 0 || known.is_some()) {
+                context.memory.stored(scope.uid(), data, part);
             }
-            return Err(not_stored(scope, secret, &error, context).into());
+            return Err(not_stored(scope, secret, &error, context));
         }
-        context.memory.stored(scope.uid(), data, part);
+        context.memory.stored(scope.uid(), data, part + 1);
     }
     Ok(())
 }
@@ -75,7 +71,7 @@ pub(super) fn is_recorded(scope: &MachineScope, of_launch: &LaunchSecrets) -> bo
     of_launch.record.recorded_like(&scope.status).is_some()
 }
 
-/// Remembers that nothing of the bootstrap data is stored, whose record is new.
+/// Remembers that this process knows of no stored part of the bootstrap data, whose record is new.
 pub(super) fn nothing_is_stored(
     scope: &MachineScope,
     of_launch: &LaunchSecrets,
@@ -94,8 +90,6 @@ fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, c
     if error.class == ErrorClass::NoAnswer {
         let now = context.kubernetes.uptime();
         context.memory.store_unanswered(scope.uid(), now);
-        // The call may have stored the part.
-        context.memory.forget_stored(scope.uid());
     }
     let message = format!(
         "the bootstrap data cannot be stored as {} in {}, and nothing is launched without it: {error}",
@@ -137,7 +131,7 @@ pub(super) async fn delete_unneeded(
     }
     let left = needed_for(scope, instance, context).max(may_be_stored_for(scope, context));
     if !left.is_zero() {
-        scope.next = sooner(scope.next, Next::Requeue(left));
+        scope.next = earlier(scope.next, Next::Requeue(left));
         return;
     }
     for kept in all {
@@ -145,7 +139,7 @@ pub(super) async fn delete_unneeded(
             let mut shown = ConditionType::BootstrapDataReady.is_true(Reason::Ready);
             shown.message = not_deleted(&kept, &error);
             scope.set_condition(shown);
-            scope.next = sooner(scope.next, retry::after(&error));
+            scope.next = earlier(scope.next, retry::after(&error));
         }
     }
 }
@@ -255,6 +249,11 @@ async fn delete(
             kept.forget(&mut scope.status);
             return Ok(());
         }
+        Err(error) if error.is_denial() && context.memory.has_stored_nothing(scope.uid()) => {
+            tell_left(scope, kept, Left::NeverStored);
+            kept.forget(&mut scope.status);
+            return Ok(());
+        }
         Err(error) => return Err(error),
     }
     context.memory.forget_stored(scope.uid());
@@ -344,6 +343,10 @@ fn tell_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
         Left::Replaced => format!(
             "the bootstrap data {shown} is left, because AWS does not allow its deletion and the network names another \
              place by now: delete it if it is there"
+        ),
+        Left::NeverStored => format!(
+            "the bootstrap data {shown} is not deleted, because AWS does not allow its deletion: nothing is known to be \
+             stored, because AWS did not allow that either"
         ),
     };
     scope

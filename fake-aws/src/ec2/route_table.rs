@@ -221,8 +221,8 @@ impl Ec2 {
 
     /// A route table with a local route for each range of its VPC.
     fn view_route_table(&self, body: &RouteTable) -> RouteTable {
-        let local = self.ranges_of(&body.vpc_id).iter();
-        let local = local.map(|range| new_route(range, LOCAL));
+        let ranges = self.ranges_of(&body.vpc_id);
+        let local = ranges.iter().map(|range| new_route(range, LOCAL));
         RouteTable {
             routes: local.chain(body.routes.iter().cloned()).collect(),
             ..body.clone()

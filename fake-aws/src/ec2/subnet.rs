@@ -55,7 +55,8 @@ impl Ec2 {
             );
             return Err(CloudError::answered(action, "InvalidParameterValue", &message));
         }
-        if !is_allowed_size(range) || !ranges(vpc.cidr_blocks.iter()).any(|block| block.contains(&range)) {
+        let blocks = self.ranges_of(&vpc.id);
+        if !is_allowed_size(range) || !ranges(blocks.iter()).any(|block| block.contains(&range)) {
             let message = format!("The CIDR '{cidr_block}' is invalid.");
             return Err(CloudError::answered(action, "InvalidSubnet.Range", &message));
         }
@@ -150,6 +151,6 @@ fn ranges<'t>(texts: impl Iterator<Item = &'t String>) -> impl Iterator<Item = I
     texts.filter_map(|text| text.parse().ok())
 }
 
-fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
+pub(super) fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other) || other.contains(&one)
 }

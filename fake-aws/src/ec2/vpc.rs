@@ -1,18 +1,29 @@
 //! VPCs and their DNS attributes.
 
+use std::time::Duration;
+
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 use capa_cloud::ec2::{Vpc, VpcDns};
 use capa_cloud::managed::Answer;
 
+use ipnet::Ipv4Net;
+
+use super::subnet::overlap;
 use super::{Ec2, Resource, is_allowed_size, parsed_range};
+
+/// The most IPv4 ranges of a VPC, unless AWS has raised the quota.
+const MOST_RANGES: usize = 5;
 
 /// A VPC with the attributes that no list shows.
 #[derive(Clone, Debug)]
 pub(super) struct Body {
+    /// Without the ranges that calls have added.
     vpc: Vpc,
     dns: VpcDns,
+    /// The ranges that calls have added, with the times of the calls.
+    added: Vec<(String, Duration)>,
 }
 
 impl Body {
@@ -22,12 +33,14 @@ impl Body {
                 id,
                 is_available: false,
                 cidr_blocks: vec![cidr_block],
+                associating_cidr_blocks: vec![],
                 tags,
             },
             dns: VpcDns {
                 support: true,
                 hostnames: false,
             },
+            added: vec![],
         }
     }
 }
@@ -37,6 +50,7 @@ impl Ec2 {
         match call {
             Call::CreateVpc { cidr_block, tags } => self.create_vpc(action, cidr_block, tags),
             Call::ModifyVpcAttribute { vpc, attribute } => self.modify_vpc(action, vpc, *attribute),
+            Call::AssociateVpcCidrBlock { vpc, cidr_block } => self.associate_range(action, vpc, cidr_block),
             Call::DeleteVpc { vpc } => self.delete_vpc(action, vpc),
         }
     }
@@ -72,6 +86,28 @@ impl Ec2 {
                 return Err(CloudError::answered(action, "InvalidParameterValue", &message));
             }
         }
+        Ok(Answer::Done)
+    }
+
+    fn associate_range(&mut self, action: &'static str, id: &str, cidr_block: &str) -> Result<Answer, CloudError> {
+        let range = parsed_range(action, cidr_block)?;
+        self.known_vpc(action, id)?;
+        let now = self.now();
+        let Some(resource) = self.vpcs.get_mut(id) else {
+            return Err(unknown(action, id));
+        };
+        let Body { vpc, added, .. } = &mut resource.body;
+        let known = vpc.cidr_blocks.iter().chain(added.iter().map(|(range, _)| range));
+        let known: Vec<Ipv4Net> = known.filter_map(|range| range.parse().ok()).collect();
+        if !is_allowed_size(range) || known.iter().any(|other| overlap(*other, range)) {
+            let message = format!("The CIDR '{cidr_block}' is invalid.");
+            return Err(CloudError::answered(action, "InvalidVpc.Range", &message));
+        }
+        if known.len() >= MOST_RANGES {
+            let message = format!("This network '{id}' has met its maximum number of allowed CIDRs: {MOST_RANGES}");
+            return Err(CloudError::answered(action, "CidrLimitExceeded", &message));
+        }
+        added.push((range.to_string(), now));
         Ok(Answer::Done)
     }
 
@@ -125,16 +161,26 @@ impl Ec2 {
     }
 
     /// The IPv4 ranges of a VPC; none if it does not exist.
-    pub(super) fn ranges_of(&self, vpc: &str) -> &[String] {
+    pub(super) fn ranges_of(&self, vpc: &str) -> Vec<String> {
         let vpc = self.vpcs.get(vpc);
-        vpc.map_or(&[], |resource| &resource.body.vpc.cidr_blocks)
+        vpc.map_or_else(Vec::new, |resource| self.view_vpc(resource).cidr_blocks)
     }
 
     fn view_vpc(&self, resource: &Resource<Body>) -> Vpc {
-        Vpc {
+        let mut vpc = Vpc {
             is_available: self.is_available(resource),
             ..resource.body.vpc.clone()
+        };
+        for (range, at) in &resource.body.added {
+            let is_associated = self.now() >= *at + self.behaviour.pending;
+            let ranges = if is_associated {
+                &mut vpc.cidr_blocks
+            } else {
+                &mut vpc.associating_cidr_blocks
+            };
+            ranges.push(range.clone());
         }
+        vpc
     }
 }
 

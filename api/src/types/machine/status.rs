@@ -121,11 +121,11 @@ pub struct AWSMachineStatus {
     )]
     #[schemars(extend("maxProperties" = 100))]
     pub applied_tags: Option<Tags>,
-    /// Keys of the tags that a change was to set or to remove whose outcome is not known. The next change sets or removes
-    /// them whatever `appliedTags` says.
-    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 200), inner(length(max = 128)))]
-    pub pending_tag_keys: Vec<String>,
+    /// Tags that a change was to set or to remove whose outcome is not known. The next change sets or removes them
+    /// whatever `appliedTags` says.
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Tags::is_empty")]
+    #[schemars(extend("maxProperties" = 200))]
+    pub pending_tags: Tags,
     /// Security groups that the instance has because of `spec.additionalSecurityGroups`. Absent: unknown, and no group
     /// is removed.
     #[serde(

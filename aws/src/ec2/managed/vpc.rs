@@ -8,7 +8,7 @@ use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::future::try_join;
 
-use super::super::vpcs::associated_blocks;
+use super::super::vpcs::{associated_blocks, blocks_in};
 use super::super::{Ec2Calls, once, tags, text};
 use super::{is_owned, made, owned, tag_specification};
 
@@ -54,6 +54,10 @@ impl Ec2Calls {
                 };
                 self.runner.call(permit, request.send()).await?;
             }
+            Call::AssociateVpcCidrBlock { vpc, cidr_block } => {
+                let request = self.client.associate_vpc_cidr_block().vpc_id(vpc);
+                self.runner.call(permit, request.cidr_block(cidr_block).send()).await?;
+            }
             Call::DeleteVpc { vpc } => {
                 let request = self.client.delete_vpc().vpc_id(vpc);
                 self.runner.call(permit, request.send()).await?;
@@ -70,6 +74,7 @@ fn vpc(vpc: &types::Vpc) -> Vpc {
         id: text(vpc.vpc_id()),
         is_available: vpc.state() == Some(&types::VpcState::Available),
         cidr_blocks,
+        associating_cidr_blocks: blocks_in(vpc, &types::VpcCidrBlockStateCode::Associating),
         tags: tags(vpc.tags()),
     }
 }

@@ -40,7 +40,11 @@ impl Planner {
     fn applies(&self, scene: &Scene<'_>) -> bool {
         let may_be_there = |target: &Ref| scene.standing(target) != Standing::Absent;
         let is_recorded = |kind: &Kind| scene.ledger.of_kind(*kind).any(may_be_there);
-        !self.is_optional || !(self.wanted)(scene.inputs).is_empty() || self.kinds.iter().any(is_recorded)
+        let mut problems = scene.inputs.problems.iter();
+        !self.is_optional
+            || !(self.wanted)(scene.inputs).is_empty()
+            || self.kinds.iter().any(is_recorded)
+            || problems.any(|problem| self.kinds.contains(&problem.target.kind))
     }
 
     /// The condition: what failed first, then what needs a person, what happens by itself, what was done in this pass,
@@ -108,7 +112,7 @@ fn failure_of(tagging: &[&Taken]) -> Option<String> {
 /// The reason while a resource waits for one of this kind.
 fn waiting_for(kind: Kind) -> Reason {
     match kind {
-        Kind::Vpc | Kind::VpcAttributes => Reason::WaitingForVpc,
+        Kind::Vpc | Kind::VpcAttributes | Kind::SecondaryCidrBlock => Reason::WaitingForVpc,
         Kind::Subnet | Kind::SubnetAttributes => Reason::WaitingForSubnets,
         Kind::NatGateway => Reason::WaitingForNatGateways,
         Kind::InternetGateway

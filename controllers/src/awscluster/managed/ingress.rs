@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::classic_balancer::instance_port;
 
 /// The description of the rules that let network load balancers reach the control plane. In the group `lb`, which the
-/// cluster's cloud controller uses too, the provider removes no other rules.
+/// cluster's cloud controller uses too, the provider removes no other rules. CAPA names the port before the full stop.
 pub(super) const LOAD_BALANCER_TRAFFIC: &str = "Allow NLB traffic to the control plane instances.";
 const API: &str = "Kubernetes API";
 const ANY: &str = "0.0.0.0/0";

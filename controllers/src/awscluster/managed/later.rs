@@ -7,7 +7,7 @@ use capa_api::cluster::subnet::SubnetSpec;
 
 use super::inputs::{brought, vpc_spec};
 
-/// Why the provider makes nothing for this spec; `None` if it does. `cluster` is the name of the Cluster. A network without what the spec asks for would be
+/// Why the provider makes nothing for this spec; `None` if it does. `cluster` names the Cluster. A network without what the spec asks for would be
 /// another network, and could not become the wanted one.
 pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[ClusterResource]) -> Option<String> {
     let is_brought = brought::vpc(spec, cluster, recorded).is_some();
@@ -16,10 +16,22 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
     let subnets = spec.subnets();
     let is_any = |is: fn(&SubnetSpec) -> bool| subnets.iter().any(is);
     let fields = [
+        ("bastion", spec.bastion.as_ref().is_some_and(|bastion| bastion.enabled)),
+        (
+            "s3Bucket in a VPC that CAPA has made",
+            brought::vpc_of_capa(spec, cluster, recorded).is_some() && spec.s3_bucket.is_some(),
+        ),
+        (
+            "network.vpc.emptyRoutesDefaultVPCSecurityGroup",
+            vpc.empty_routes_default_vpc_security_group,
+        ),
         ("network.vpc.ipv6", vpc.ipv6.is_some()),
         ("network.vpc.ipamPool", vpc.ipam_pool.is_some()),
         ("network.vpc.elasticIpPool", vpc.elastic_ip_pool.is_some()),
-        ("network.vpc.secondaryCidrBlocks", !vpc.secondary_cidr_blocks.is_empty()),
+        (
+            "network.vpc.secondaryCidrBlocks in a VPC of yours",
+            is_brought && !vpc.secondary_cidr_blocks.is_empty(),
+        ),
         (
             "network.securityGroupOverrides without a VPC of yours",
             !is_brought

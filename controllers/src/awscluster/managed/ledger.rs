@@ -269,6 +269,11 @@ impl Ledger {
         {
             self.entries.insert(target.clone(), entry);
         }
+        if self.is_shared(target) {
+            // Another record of it is of a time at which it was the provider's.
+            self.entries
+                .retain(|other, entry| other == target || other.kind != target.kind || entry.id.as_deref() != Some(id));
+        }
     }
 
     /// Whether the resource is the user's.
@@ -351,6 +356,11 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(target) {
             entry.requested_at = Some(now);
         }
+    }
+
+    /// Forgets what a call may have created. It would be in a VPC that is not the cluster's.
+    pub(crate) fn forget_what_may_be_there(&mut self) {
+        self.entries.retain(|_, entry| entry.id.is_some());
     }
 
     /// Gives an entry the name that the resource has by now.

@@ -72,6 +72,9 @@ impl Subject<'_> {
         };
         let seen = self.cloud.observe(&scope).await?;
         let inputs = self.inputs(&seen);
+        if inputs.vpc.is_unproven {
+            ledger.forget_what_may_be_there();
+        }
         planners::settle(&inputs, &seen, &mut ledger);
         let mut looked = Looked {
             scope,
@@ -98,6 +101,7 @@ impl Subject<'_> {
         let known = Known {
             zones: &self.checked.zones,
             recorded_zones: zones.unwrap_or_default(),
+            vpcs: seen.ec2.vpcs.got().map(Vec::as_slice).unwrap_or_default(),
             subnets: seen.ec2.subnets.got().map(Vec::as_slice),
             route_tables: tables.map(Vec::as_slice),
             security_groups: seen.ec2.security_groups.got().map(Vec::as_slice),

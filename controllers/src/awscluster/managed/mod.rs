@@ -8,6 +8,7 @@ mod attachments;
 mod attributes;
 mod balancers;
 mod check;
+mod cidr_block;
 mod classic_balancer;
 mod classic_load_balancer;
 mod condition;

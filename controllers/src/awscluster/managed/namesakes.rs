@@ -8,6 +8,7 @@ use capa_api::meta;
 use kube::ResourceExt;
 
 use super::decided::has_begun;
+use super::inputs::brought;
 
 /// Why the AWSCluster, whose credentials belong to `account`, must not touch AWS: another managed AWSCluster goes before
 /// it, whose Cluster has the same name, in the same account and region. The tags could not tell whose a resource is.
@@ -32,12 +33,18 @@ fn recorded_account(cluster: &AWSCluster) -> Option<&str> {
     cluster.status.as_ref()?.account_id.as_deref()
 }
 
+/// Whether the spec says that CAPA has made the VPC of the cluster.
+fn is_of_capa(cluster: &AWSCluster) -> bool {
+    let name = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
+    brought::vpc_of_capa(&cluster.spec, name, &[]).is_some()
+}
+
 /// Who goes first: whoever has begun, then the older one, then by name.
 fn precedence(one: &AWSCluster, other: &AWSCluster) -> Ordering {
     let created = |cluster: &AWSCluster| cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let key = |cluster: &AWSCluster| {
         let names = (cluster.namespace(), cluster.name_any());
-        (!has_begun(cluster), created(cluster), names)
+        (!(has_begun(cluster) || is_of_capa(cluster)), created(cluster), names)
     };
     key(one).cmp(&key(other))
 }

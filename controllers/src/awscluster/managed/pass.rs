@@ -245,6 +245,7 @@ fn recorded_ids(ledger: &Ledger, kind: Kind) -> Vec<String> {
 fn quota(code: &str, kind: Kind) -> Option<&'static str> {
     Some(match code {
         "VpcLimitExceeded" => "quota L-F678F1CE, VPCs per Region (5 by default), is reached",
+        "CidrLimitExceeded" => "quota L-83CA0A9D, IPv4 CIDR blocks per VPC (5 by default), is reached",
         "InternetGatewayLimitExceeded" => "quota L-A4707A72, internet gateways per Region (5 by default), is reached",
         "AddressLimitExceeded" => "quota L-0263D0A3, EC2-VPC Elastic IPs (5 by default), is reached",
         "NatGatewayLimitExceeded" => "quota L-FE5A380F, NAT gateways per Availability Zone (5 by default), is reached",

@@ -1,5 +1,7 @@
 //! Plans for a managed cluster that nobody carries out.
 
+use std::time::Duration;
+
 use capa_api::cluster::AWSCluster;
 use capa_api::conditions::{ConditionType, ConditionUpdate};
 use capa_api::contract::Cluster;
@@ -42,7 +44,13 @@ pub async fn preview(
         checked: &checked,
         cloud,
     };
-    let recorded = subject.recorded(Timing::default().unseen_age, now);
+    // The provider waits after a lost status, for what AWS may not show yet. Whoever asks for a plan wants to know the end.
+    let unseen_age = if subject.has_lost_status() {
+        Duration::ZERO
+    } else {
+        Timing::default().unseen_age
+    };
+    let recorded = subject.recorded(unseen_age, now);
     let looked = subject.look(recorded, None).await;
     let looked = looked.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
     let mut preview = preview_of(cluster, &checked, &looked);

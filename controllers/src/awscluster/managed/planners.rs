@@ -9,13 +9,14 @@ use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::reference::Ref;
 use super::{
-    classic_load_balancer, internet_gateway, load_balancer, nat_gateway, route_table, security_group, subnet, tagging,
-    vpc,
+    cidr_block, classic_load_balancer, internet_gateway, load_balancer, nat_gateway, route_table, security_group,
+    subnet, tagging, vpc,
 };
 
-/// All planners. The ledger is compared in this order: what is in a VPC is found after the VPC.
+/// All planners, that of the VPC first. The ledger is compared in this order: what is in a VPC is found after the VPC.
 pub(super) const PLANNERS: &[Planner] = &[
     vpc::PLANNER,
+    cidr_block::PLANNER,
     subnet::PLANNER,
     internet_gateway::PLANNER,
     nat_gateway::PLANNER,
@@ -25,17 +26,21 @@ pub(super) const PLANNERS: &[Planner] = &[
     classic_load_balancer::PLANNER,
 ];
 
-/// The planners of what the cluster is to have. The network of a VPC of the user is the user's.
+/// The planners of what the cluster is to have. The network of a VPC of the user is the user's, and of a VPC that is not
+/// proven to be the cluster's nothing is.
 pub(super) fn of(inputs: &Inputs) -> impl Iterator<Item = &'static Planner> {
     let is_brought = inputs.vpc.brought.is_some();
+    let count = if inputs.vpc.is_unproven { 1 } else { PLANNERS.len() };
     PLANNERS
         .iter()
+        .take(count)
         .filter(move |planner| !(is_brought && planner.is_in_vpc_of_ours_only))
 }
 
-/// Everything that the spec asks for.
+/// All resources that the spec asks for.
 pub(super) fn wanted(inputs: &Inputs) -> Vec<Ref> {
-    of(inputs).flat_map(|planner| (planner.wanted)(inputs)).collect()
+    let wanted = of(inputs).flat_map(|planner| (planner.wanted)(inputs));
+    wanted.filter(|target| target.kind.is_resource()).collect()
 }
 
 /// Compares the ledger with a look.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ipnet::Ipv4Net;
 use strum::{Display, EnumIter, EnumString, IntoStaticStr};
 
 /// A kind of resource, or of a part of a resource that has steps of its own.
@@ -11,6 +12,8 @@ pub(crate) enum Kind {
     Vpc,
     /// The DNS attributes of the VPC.
     VpcAttributes,
+    /// A secondary IPv4 range of the VPC.
+    SecondaryCidrBlock,
     /// A subnet.
     Subnet,
     /// The attributes of a subnet.
@@ -69,6 +72,7 @@ impl Kind {
             | Self::TargetGroup
             | Self::ClassicLoadBalancer => true,
             Self::VpcAttributes
+            | Self::SecondaryCidrBlock
             | Self::SubnetAttributes
             | Self::InternetGatewayAttachment
             | Self::Route
@@ -86,6 +90,7 @@ impl Kind {
         match self {
             Self::Vpc => "VPC",
             Self::VpcAttributes => "DNS attributes of VPC",
+            Self::SecondaryCidrBlock => "secondary range of VPC",
             Self::Subnet => "subnet",
             Self::SubnetAttributes => "attributes of subnet",
             Self::InternetGateway => "internet gateway",
@@ -127,6 +132,11 @@ impl Ref {
             name: name.into(),
             of_tags: false,
         }
+    }
+
+    /// A secondary range of the VPC.
+    pub(crate) fn secondary_cidr_block(range: Ipv4Net) -> Self {
+        Self::new(Kind::SecondaryCidrBlock, range.to_string())
     }
 
     /// The listener on a port of a load balancer, by its name.

@@ -168,7 +168,10 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
     let is_full = group.ingress.len() + missing.len() > MOST_RULES;
     let is_replaced = |shown: &Rule<String>| !is_full && missing.iter().any(|rule| rule.traffic == shown.traffic);
     let is_ours = |shown: &Rule<String>| {
-        wanted.role != SecurityGroupRole::Lb || shown.description.starts_with(LOAD_BALANCER_TRAFFIC)
+        wanted.role != SecurityGroupRole::Lb
+            || shown
+                .description
+                .starts_with(LOAD_BALANCER_TRAFFIC.trim_end_matches('.'))
     };
     let is_wanted = |shown: &Rule<String>| rules.iter().any(|rule| is_same(shown, rule));
     let extra = group.ingress.iter().filter(|shown| is_ours(shown) && !is_wanted(shown));

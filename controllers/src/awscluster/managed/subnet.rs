@@ -1,5 +1,7 @@
 //! Subnets and their attributes. Pure.
 
+use std::collections::BTreeSet;
+
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::meta;
 use capa_cloud::ec2;
@@ -40,9 +42,17 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         for wanted in &inputs.subnets {
             ledger.shared(&wanted.target, &wanted.target.name);
         }
+        let shared = ledger.of_kind(Kind::Subnet).filter(|target| ledger.is_shared(target));
+        let shared: BTreeSet<String> = shared.map(|target| target.name.clone()).collect();
         return ledger.settle(Kind::Subnet, |id| {
-            let is_shown = subnets.iter().any(|subnet| subnet.id == id);
-            is_shown.then_some(IsOwned::Yes)
+            let shown = subnets.iter().find(|subnet| subnet.id == id)?;
+            // Another entry is of a time at which the VPC was not the user's.
+            let is_listed = shared.contains(id);
+            Some(if is_listed {
+                IsOwned::Yes
+            } else {
+                inputs.names.ownership(&shown.tags)
+            })
         });
     }
     let owned: Vec<&ec2::Subnet> = subnets
@@ -121,7 +131,14 @@ fn create(scene: &Scene<'_>, wanted: &WantedSubnet, plan: &mut Plan) {
         zone: wanted.zone.clone(),
         tags: wanted.tags.clone(),
     };
-    plan.step(&wanted.target, Why::Missing, call);
+    let mut secondary = scene.inputs.secondary_cidr_blocks.iter().copied();
+    let secondary = secondary.find(|range| range.contains(&wanted.cidr_block));
+    plan.step_after(
+        &wanted.target,
+        Why::Missing,
+        call,
+        secondary.map(Ref::secondary_cidr_block),
+    );
 }
 
 fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {

@@ -76,7 +76,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     if let Some(of_capa) = &scene.inputs.vpc.of_capa
         && matches!(standing, Standing::Absent | Standing::Open)
     {
-        return find(scene, of_capa, vpcs, plan);
+        return find(scene, of_capa, plan);
     }
     if matches!(standing, Standing::Absent | Standing::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
@@ -124,9 +124,9 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
     match (vpcs.iter().find(|vpc| vpc.id == brought), scene.standing(target)) {
         (Some(vpc), Standing::Absent | Standing::Open) if names.owns(&vpc.tags) => {
             let message = format!(
-                "{brought} has the tag {} = owned, and network.vpc.id says that it is yours. If it is, remove the tag. If the \
-                 provider has created it for this cluster, remove network.vpc.id: it is deleted with the cluster then",
-                meta::cluster_tag(&names.cluster)
+                "{brought} has the tag {tag} = owned, and network.vpc.id says that it is yours. If it is, remove the tag. If it \
+                 was made for this cluster, set {tag}: owned in network.vpc.tags: it is deleted with the cluster then",
+                tag = meta::cluster_tag(&names.cluster)
             );
             plan.problem(target, Reason::Conflict, message);
         }
@@ -144,17 +144,19 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
             plan.problem(target, Reason::NotFound, message);
         }
         (None, _) => {
-            let message = format!("AWS shows no VPC {brought} in this account and region: correct network.vpc.id");
+            let message = format!(
+                "AWS shows no VPC {brought} in this account and region: correct the identity or the region, or create the \
+                 cluster again with another network.vpc.id"
+            );
             plan.problem(target, Reason::NotFound, message);
         }
     }
 }
 
 /// What keeps the provider from taking over the VPC that CAPA has made. No other one takes its place.
-fn find(scene: &Scene<'_>, of_capa: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
+fn find(scene: &Scene<'_>, of_capa: &str, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
-    let is_shown = vpcs.iter().any(|vpc| vpc.id == of_capa);
-    if is_shown {
+    if scene.inputs.vpc.is_unproven {
         let message = format!(
             "network.vpc.tags says that {of_capa} was made for this cluster, and {}. If it is yours, remove network.vpc.tags",
             scene.inputs.names.lacks_tag(of_capa)
@@ -164,8 +166,8 @@ fn find(scene: &Scene<'_>, of_capa: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
         plan.wait(target, Reason::Creating, format!("AWS does not show {of_capa}"));
     } else if !scene.is_deleted {
         let message = format!(
-            "AWS shows no VPC {of_capa} in this account and region: correct network.vpc.id; if the VPC is gone, delete the \
-             Cluster, and create it again without network.vpc.id"
+            "AWS shows no VPC {of_capa} in this account and region: correct the identity or the region; if the VPC is gone, \
+             delete the Cluster, and create it again without network.vpc.id"
         );
         plan.problem(target, Reason::NotFound, message);
     }

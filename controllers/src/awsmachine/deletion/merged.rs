@@ -1,9 +1,8 @@
 //! One block for all instances that a deletion has to end. Pure.
 
 use capa_api::conditions::Reason;
-use capa_runtime::reconcile::Next;
 
-use crate::awsmachine::blocked::Blocked;
+use crate::awsmachine::blocked::{Blocked, earlier};
 
 /// The block of a deletion whose instances are blocked like this: its condition has the message of each instance, and
 /// the next pass is the earliest of all. None without a block.
@@ -21,23 +20,12 @@ pub(in crate::awsmachine) fn merged(mut blocks: Vec<Blocked>) -> Option<Blocked>
     })
 }
 
-/// The earlier of two passes. The back-off of the object has no length of its own, and begins with the shortest.
-fn earlier(one: Next, other: Next) -> Next {
-    match (one, other) {
-        (Next::Retry, _) | (_, Next::Retry) => Next::Retry,
-        (Next::AwaitChange, next) | (next, Next::AwaitChange) => next,
-        (Next::Deferred(one), Next::Deferred(other)) => Next::Deferred(one.min(other)),
-        (Next::Requeue(one) | Next::Deferred(one), Next::Requeue(other) | Next::Deferred(other)) => {
-            Next::Requeue(one.min(other))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use capa_api::conditions::ConditionType;
+    use capa_runtime::reconcile::Next;
 
     use super::*;
 

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::ownership::{address_query, addresses_of, tags};
 use super::plan::{AddressStep, KnownAddress, plan_address};
 use crate::awsmachine::attempt;
-use crate::awsmachine::blocked::{Blocked, FlowError, sooner};
+use crate::awsmachine::blocked::{Blocked, FlowError, earlier};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::launch::plan::is_fresh;
 use crate::awsmachine::launch::progress::Progress;
@@ -64,7 +64,7 @@ pub(in crate::awsmachine) async fn ensure_associated(
         Err(FlowError::Blocked(blocked)) => {
             let blocked = refusal::record(scope, blocked, context);
             scope.set_condition(blocked.condition);
-            scope.next = sooner(scope.next, blocked.next);
+            scope.next = earlier(scope.next, blocked.next);
         }
         Err(failed) => return Err(failed),
     }

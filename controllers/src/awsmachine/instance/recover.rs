@@ -6,7 +6,7 @@ use capa_api::machine::{LaunchRecord, MachineNetworkInUse, RecordedRequest};
 use capa_cloud::Instance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::awsmachine::blocked::FlowError;
+use crate::awsmachine::blocked::{FlowError, earlier};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::elastic_ip;
 use crate::awsmachine::hosts;
@@ -33,8 +33,9 @@ pub(super) async fn recover(
         elastic_ip::recover(scope, context);
     }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
-    if is_unknown {
-        hosts::recover(scope, instance, location).await;
+    if is_unknown && let Err(blocked) = hosts::recover(scope, instance, location).await {
+        // The next pass looks again. The instance is followed all the same.
+        scope.next = earlier(scope.next, blocked.next);
     }
     let Some(cluster) = scope.owners.cluster.clone().filter(|_| is_unknown) else {
         return Ok(());
@@ -62,24 +63,22 @@ pub(in crate::awsmachine) async fn recover_before_end(
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
-    if is_unknown {
-        hosts::recover(scope, instance, location).await;
+    if !is_unknown {
+        return Ok(());
     }
-    let Some(event) = launch_of(instance, scope, context).filter(|_| is_unknown) else {
+    let Some(event) = launch_of(instance, scope, context) else {
+        // Its token is not recorded, and AWS will not show it much longer.
+        hosts::recover(scope, instance, location).await?;
         return Ok(());
     };
     let format = read::bootstrap_format(scope, context).await;
     let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
-        match locate::bootstrap_bucket(scope, context).await {
-            Ok(bucket) => bucket,
-            // The instance ends all the same, and the data is looked for after it.
-            Err(FlowError::Blocked(_)) => return Ok(()),
-            Err(failed) => return Err(failed),
-        }
+        locate::bootstrap_bucket(scope, context).await?
     } else {
         None
     };
-    if scope.status.network.is_none() {
+    // Targets that are not all known are looked up again.
+    if scope.status.network.is_none() && location.pending_targets.is_none() {
         scope.status.network = Some(recovered_network(instance, location));
     }
     scope.record_launch(event)?;

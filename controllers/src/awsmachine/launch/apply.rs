@@ -20,7 +20,7 @@ use super::record::LaunchEvent;
 use super::turn;
 use crate::awsmachine::account;
 use crate::awsmachine::attempt;
-use crate::awsmachine::blocked::{Blocked, FlowError};
+use crate::awsmachine::blocked::{Blocked, FlowError, earlier};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::hosts::{self, WantedHost};
 use crate::awsmachine::locate;
@@ -50,8 +50,7 @@ pub(super) async fn apply(
     write_record(scope, &decision, context).await?;
     let prepared = &decision.prepared;
     if let Some(of_launch) = &prepared.secrets {
-        let valid_from = prepared.user_data.valid_from();
-        secrets::store(scope, of_launch, valid_from, &prepared.location, context).await?;
+        secrets::store(scope, of_launch, &prepared.location, context).await?;
     }
     call(scope, &decision, context).await
 }
@@ -247,17 +246,21 @@ pub(super) async fn find_open(
     let Some(token) = open.filter(|token| was_called(token) && !blocked.is_throttled()) else {
         return Err(blocked.into());
     };
+    // Nothing else would wake the machine for its instance.
+    let again = Next::Requeue(attempt::lookup_interval(&context.timing));
+    let blocked = Blocked {
+        next: earlier(blocked.next, again),
+        ..blocked
+    };
     let location = match locate::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(_)) => return Err(blocked.into()),
         Err(failed) => return Err(failed),
     };
-    let tags = scope.tags(&location.cluster_tag);
-    let found = lookup::find(location.cloud.as_ref(), &tags, Some(&token)).await;
-    let mut found = found.unwrap_or_default().into_iter();
-    match found.find(|instance| instance.client_token.as_ref() == Some(&token)) {
-        Some(instance) => record_answer(scope, &instance, context).await,
-        None => Err(blocked.into()),
+    match lookup::by_token(location.cloud.as_ref(), &token).await {
+        Ok(Some(instance)) => record_answer(scope, &instance, context).await,
+        // What blocks the launch says more.
+        Ok(None) | Err(_) => Err(blocked.into()),
     }
 }
 

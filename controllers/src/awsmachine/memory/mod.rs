@@ -196,6 +196,12 @@ impl LaunchMemory {
         stored.map(|(_, parts)| *parts)
     }
 
+    /// Whether this process knows that nothing of the bootstrap data of a machine is stored, whose record it has written.
+    pub(super) fn has_stored_nothing(&self, uid: &str) -> bool {
+        let state = self.state();
+        state.stored_data.get(uid).is_some_and(|(_, parts)| *parts == 0)
+    }
+
     /// Forgets the stored bootstrap data of a machine: it is deleted, or an instance may have deleted it.
     pub(super) fn forget_stored(&self, uid: &str) {
         self.state().stored_data.remove(uid);

@@ -72,42 +72,22 @@ async fn the_record_is_stored_before_the_first_secret() {
     assert_eq!((names(&scene).len(), scene.aws.instance_ids().len()), (1, 1));
 }
 
-/// The first call to store a secret is not allowed, and the machine knows that there is none.
-async fn without_permission() -> Scene {
-    let scene = Scene::with_spec(SPEC);
-    scene
-        .aws
-        .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
-    let denied = scene.pass().await;
-    assert_eq!(recorded(&denied), None, "nothing is stored");
-    scene
-}
-
 #[tokio::test]
 async fn secrets_that_were_never_stored_hold_no_deletion_up() {
-    let scene = without_permission().await;
-    scene.delete();
-    let released = scene.pass().await;
-    assert!(released.machine.is_none());
-    assert!(
-        !released.calls.contains(&"DeleteSecret".to_owned()),
-        "{:?}",
-        released.calls
-    );
-}
-
-#[tokio::test]
-async fn the_record_is_stored_again_before_another_try() {
-    let scene = without_permission().await;
-    scene.aws.lose_next_answer("CreateSecret");
-    let lost = scene.after(Duration::from_secs(600)).await;
-    assert!(recorded(&lost).is_some(), "{:?}", lost.calls);
-    let order = |call: &str| lost.calls.iter().position(|made| made == call);
-    assert!(order("write_status") < order("CreateSecret"), "{:?}", lost.calls);
-    scene.delete();
-    scene.after(Duration::from_secs(600)).await;
-    assert!(scene.machine("m").is_none());
-    assert_eq!(names(&scene), [""; 0]);
+    for action in ["CreateSecret", "RunInstances"] {
+        let scene = Scene::with_spec(SPEC);
+        scene.aws.fail_next(action, refused(action, "AccessDeniedException"));
+        scene.pass().await;
+        scene.delete();
+        scene
+            .aws
+            .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+        let deleted = scene.pass().await;
+        let is_stored = action == "RunInstances";
+        assert_eq!(deleted.machine.is_some(), is_stored, "{action}");
+        let tells = deleted.reasons_of_events().contains(&"BootstrapDataAbandoned");
+        assert_eq!(tells, !is_stored, "{action}");
+    }
 }
 
 #[tokio::test]
@@ -120,8 +100,13 @@ async fn a_denial_proves_nothing_about_another_process() {
     scene
         .aws
         .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
-    let denied = scene.after(Duration::from_secs(600)).await;
-    assert!(recorded(&denied).is_some(), "{:?}", denied.calls);
+    scene.after(Duration::from_secs(600)).await;
+    scene.delete();
+    scene
+        .aws
+        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    let deleted = scene.pass().await;
+    assert!(deleted.machine.is_some(), "{:?}", deleted.calls);
 }
 
 #[tokio::test]

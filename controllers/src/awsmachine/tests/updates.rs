@@ -53,7 +53,7 @@ async fn changed_tags_reach_instance_volume_and_interface() {
     let changed = set_tags(&scene, "{team: b, owner: ops}").await;
     assert_eq!(
         changed.calls,
-        ["write_status", "CreateTags", "DeleteTags", "write_status"]
+        ["write_status", "DeleteTags", "CreateTags", "write_status"]
     );
     for id in [FIRST, VOLUME, INTERFACE] {
         assert_eq!(tag(&scene, id, "team").as_deref(), Some("b"), "{id}");
@@ -125,7 +125,7 @@ async fn refused_tags_are_told_and_tried_again() {
         "{message}"
     );
     let later = scene.after(RETRY).await;
-    assert_eq!((later.says(UP_TO_DATE).as_str(), later.calls.len()), ("True/Ready", 2));
+    assert_eq!((later.says(UP_TO_DATE).as_str(), later.calls.len()), ("True/Ready", 3));
     assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("b"));
 }
 
@@ -167,14 +167,15 @@ async fn a_change_of_tags_that_is_taken_back_is_undone() {
     let denied = |scene: &Scene| {
         scene
             .aws
-            .fail_next("DeleteTags", refused("DeleteTags", "UnauthorizedOperation"));
+            .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
     };
     let lost = |scene: &Scene| scene.aws.lose_next_answer("CreateTags");
-    for fails in [&denied as &dyn Fn(&Scene), &lost] {
+    let removal_lost = |scene: &Scene| scene.aws.lose_next_answer("DeleteTags");
+    for fails in [&denied as &dyn Fn(&Scene), &lost, &removal_lost] {
         let scene = with_tags("{team: a, stage: x}").await;
         fails(&scene);
         set_tags(&scene, "{team: b, owner: ops}").await;
-        assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("b"));
+        assert_eq!(tag(&scene, FIRST, "stage"), None);
         set_tags(&scene, "{team: a, stage: x}").await;
         let undone = scene.after(RETRY).await;
         for id in [FIRST, VOLUME, INTERFACE] {
@@ -182,9 +183,23 @@ async fn a_change_of_tags_that_is_taken_back_is_undone() {
             assert_eq!(tags, [Some("a".to_owned()), Some("x".to_owned()), None], "{id}");
         }
         assert_eq!(undone.says(UP_TO_DATE), "True/Ready");
-        assert_eq!(undone.status().pending_tag_keys, [""; 0]);
+        assert_eq!(undone.status().pending_tags, Tags::new());
         assert_eq!(scene.pass().await.calls, [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn a_refused_change_of_tags_that_is_taken_back_makes_no_call() {
+    let scene = with_tags("{team: a}").await;
+    scene.aws.tag(FIRST, "backup", "weekly");
+    scene
+        .aws
+        .fail_next("CreateTags", refused("CreateTags", "TagLimitExceeded"));
+    set_tags(&scene, "{team: a, backup: daily}").await;
+    let taken_back = set_tags(&scene, "{team: a}").await;
+    assert_eq!(taken_back.says(UP_TO_DATE), "True/Ready");
+    assert_eq!(taken_back.calls, ["write_status"]);
+    assert_eq!(tag(&scene, FIRST, "backup").as_deref(), Some("weekly"));
 }
 
 #[tokio::test]
@@ -405,7 +420,7 @@ async fn another_instance_type_is_reported_only() {
 }
 
 #[tokio::test]
-async fn metadata_options_of_the_spec_are_restored_and_no_others() {
+async fn looser_metadata_options_than_the_specs_are_tightened() {
     for (spec, hops) in [(", instanceMetadataOptions: {httpTokens: required}", 1), ("", 9)] {
         let scene = Scene::with_spec(&format!("{SPEC}{spec}")).run().await;
         assert_eq!(scene.pass().await.calls, [""; 0]);

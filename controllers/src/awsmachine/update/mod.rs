@@ -9,6 +9,7 @@ mod taken_over;
 
 use std::collections::BTreeSet;
 
+use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AppliedSecurityGroups, InstanceState};
 use capa_api::network::MachineNetwork;
@@ -17,7 +18,7 @@ use capa_runtime::reconcile::{EventDraft, Next};
 
 use self::groups::{GroupFacts, GroupRecord, GroupStep};
 use self::tags::{KnownTags, TagChange};
-use super::blocked::{Blocked, FlowError, sooner};
+use super::blocked::{Blocked, FlowError, earlier};
 use super::context::MachineContext;
 use super::freshness;
 use super::locate::InstanceLocation;
@@ -45,19 +46,20 @@ pub(super) async fn update(
     if !is_settled {
         return Ok(());
     }
-    let Some(network) = network else {
-        // A change that has failed before is not known to be made.
-        show_deviation(scope, other_type(scope, instance), location);
-        return Ok(());
-    };
-    let of_tags = update_tags(scope, instance, network, location, context).await;
-    let of_tags = postponed(scope, of_tags)?;
     let of_records = update_dns_records(scope, instance, location, context).await;
     let of_records = postponed(scope, of_records)?;
     let of_metadata = update_metadata_options(scope, instance, location).await;
     let of_metadata = postponed(scope, of_metadata)?;
-    let failed = of_tags.or(of_records).or(of_metadata);
-    if let Some(deviation) = failed.or_else(|| other_type(scope, instance)) {
+    let others = of_records.or(of_metadata).or_else(|| other_type(scope, instance));
+    let Some(network) = network else {
+        // Whether a change of tags that has failed is still wanted is not known.
+        if others.is_some() || lacks_tags(scope) {
+            show_deviation(scope, others, location);
+        }
+        return Ok(());
+    };
+    let of_tags = update_tags(scope, instance, network, location, context).await;
+    if let Some(deviation) = postponed(scope, of_tags)?.or(others) {
         show_deviation(scope, Some(deviation), location);
     }
     if let Some(interface) = own_interface(scope, instance) {
@@ -67,6 +69,14 @@ pub(super) async fn update(
         }
     }
     Ok(())
+}
+
+/// Whether the instance may lack tags that its machine asks for.
+fn lacks_tags(scope: &MachineScope) -> bool {
+    let applied = scope.status.applied_tags.as_ref();
+    let mut own = scope.machine.spec.additional_tags.iter();
+    let lacks_own = own.any(|(key, value)| applied.and_then(|tags| tags.get(key)) != Some(value));
+    lacks_own || !scope.status.pending_tags.is_empty()
 }
 
 /// Shows how the instance deviates from the spec; `None` leaves what was shown before. A listing that is overdue is told
@@ -86,7 +96,7 @@ fn postponed(scope: &mut MachineScope, change: Result<(), FlowError>) -> Result<
     match change {
         Ok(()) => Ok(None),
         Err(FlowError::Blocked(blocked)) => {
-            scope.next = sooner(scope.next, blocked.next);
+            scope.next = earlier(scope.next, blocked.next);
             Ok(Some(blocked.condition))
         }
         Err(failed) => Err(failed),
@@ -115,47 +125,67 @@ async fn update_tags(
     let name = scope.machine.metadata.name.as_deref().unwrap_or_default();
     let known = KnownTags {
         applied: applied.as_ref(),
-        pending: &scope.status.pending_tag_keys,
+        pending: &scope.status.pending_tags,
     };
     let change = TagChange::between(known, &wanted, name);
-    await_outcome_of_tags(scope, &change, context).await?;
-    let resources = tagged(scope, instance);
-    let (cloud, key) = (&location.cloud, scope.key());
-    let failed = |error: CloudError| {
+    let before = scope.status.pending_tags.clone();
+    await_outcome(scope, &change, context).await?;
+    if let Err((done, error)) = make(&change, scope, instance, location).await {
+        if error.class.is_refusal() {
+            // What AWS has refused has changed nothing.
+            scope.status.pending_tags = before;
+            scope.status.pending_tags.extend(done);
+        }
         let message = format!("the tags of instance {} cannot be changed: {error}", instance.id);
-        Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
-    };
-    if !change.set.is_empty() {
-        cloud.set_tags(&key, &resources, &change.set).await.map_err(failed)?;
+        return Err(Blocked::by_call(ConditionType::InstanceUpToDate, message, &error).into());
     }
-    if !change.remove.is_empty() {
-        cloud
-            .remove_tags(&key, &resources, &change.remove)
-            .await
-            .map_err(failed)?;
-    }
-    let changed: Vec<String> = change.keys().into_iter().collect();
+    let changed: BTreeSet<&str> = change.tags().map(|(key, _)| key.as_str()).collect();
     if !changed.is_empty() {
+        let changed: Vec<&str> = changed.into_iter().collect();
         let message = format!("changed tags of instance {}: {}", instance.id, changed.join(", "));
         scope.events.push(EventDraft::normal("TagsUpdated", message));
     }
     scope.status.applied_tags = Some(wanted);
-    scope.status.pending_tag_keys.clear();
+    scope.status.pending_tags.clear();
     Ok(())
 }
 
 /// Records before the calls of a change that their outcome is unknown: they may take effect without an answer, and the
 /// spec may be changed back meanwhile.
-async fn await_outcome_of_tags(
+async fn await_outcome(
     scope: &mut MachineScope,
     change: &TagChange,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let before = &scope.status.pending_tag_keys;
-    let pending: Vec<String> = change.keys().into_iter().filter(|key| !before.contains(key)).collect();
-    if !pending.is_empty() {
-        scope.status.pending_tag_keys.extend(pending);
+    let pending = &mut scope.status.pending_tags;
+    let before = pending.clone();
+    pending.extend(change.tags().map(|(key, value)| (key.clone(), value.clone())));
+    if *pending != before {
         write::store(scope, context).await?;
+    }
+    Ok(())
+}
+
+/// Makes the calls of a change: what is removed makes room for what is set.
+///
+/// # Errors
+/// A call has failed; the tags of those that have succeeded before.
+async fn make(
+    change: &TagChange,
+    scope: &MachineScope,
+    instance: &Instance,
+    location: &InstanceLocation,
+) -> Result<(), (Tags, CloudError)> {
+    let (cloud, key, resources) = (&location.cloud, scope.key(), tagged(scope, instance));
+    let mut done = Tags::new();
+    for tags in &change.remove {
+        let removed = cloud.remove_tags(&key, &resources, tags).await;
+        removed.map_err(|error| (done.clone(), error))?;
+        done.extend(tags.clone());
+    }
+    if !change.set.is_empty() {
+        let set = cloud.set_tags(&key, &resources, &change.set).await;
+        set.map_err(|error| (done, error))?;
     }
     Ok(())
 }
@@ -177,15 +207,19 @@ async fn update_dns_records(
         aaaa: name.enable_resource_name_dns_aaaa_record,
     });
     if records != DnsRecords::default() {
-        if scope.status.applied_private_dns_name.take().is_some() {
+        let before = scope.status.applied_private_dns_name.take();
+        if before.is_some() {
             write::store(scope, context).await?;
         }
         let key = scope.key();
-        let set = location.cloud.set_dns_records(&key, &instance.id, records);
-        set.await.map_err(|error| {
+        let set = location.cloud.set_dns_records(&key, &instance.id, records).await;
+        if let Err(error) = set {
+            if error.class.is_refusal() {
+                scope.status.applied_private_dns_name = before;
+            }
             let message = format!("the DNS records of instance {} cannot be changed: {error}", instance.id);
-            Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
-        })?;
+            return Err(Blocked::by_call(ConditionType::InstanceUpToDate, message, &error).into());
+        }
         let message = format!("changed the DNS records of instance {}", instance.id);
         scope.events.push(EventDraft::normal("DNSRecordsUpdated", message));
     }
@@ -193,8 +227,8 @@ async fn update_dns_records(
     Ok(())
 }
 
-/// Restores the options of the metadata service that the spec sets, where somebody has changed them in AWS: they keep
-/// credentials from processes that shall not have them.
+/// Tightens the options of the metadata service to what the spec sets, where somebody has loosened them in AWS: they keep
+/// credentials from processes that shall not have them. What is tighter than the spec stays.
 async fn update_metadata_options(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -209,21 +243,22 @@ async fn update_metadata_options(
     let (Some(wanted), Some(actual)) = (wanted, &instance.metadata_options) else {
         return Ok(());
     };
-    if wanted == *actual {
+    let tightened = actual.tightened(&wanted);
+    if tightened == *actual {
         return Ok(());
     }
     let key = scope.key();
-    let set = location.cloud.set_metadata_options(&key, &instance.id, &wanted);
+    let set = location.cloud.set_metadata_options(&key, &instance.id, &tightened);
     set.await.map_err(|error| {
         let message = format!(
-            "the options of the metadata service of instance {} differ from spec.instanceMetadataOptions, and cannot be \
+            "the options of the metadata service of instance {} are looser than spec.instanceMetadataOptions, and cannot be \
              changed: {error}",
             instance.id
         );
         Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
     })?;
     let message = format!(
-        "restored the options of the metadata service of instance {}",
+        "tightened the options of the metadata service of instance {}",
         instance.id
     );
     scope.events.push(EventDraft::normal("MetadataOptionsUpdated", message));

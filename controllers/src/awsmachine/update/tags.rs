@@ -1,7 +1,5 @@
 //! Plans the change of the tags of an instance. Pure.
 
-use std::collections::BTreeSet;
-
 use capa_api::common::Tags;
 use capa_api::meta;
 
@@ -12,8 +10,9 @@ use crate::tags::is_reserved;
 pub(super) struct TagChange {
     /// Tags to set.
     pub(super) set: Tags,
-    /// Tags to remove, with the values that the provider has set.
-    pub(super) remove: Tags,
+    /// Tags to remove, with the values that the provider has set. A tag with two values that it may have is in two of
+    /// them.
+    pub(super) remove: Vec<Tags>,
 }
 
 /// What is known of the tags that the provider has set.
@@ -21,8 +20,8 @@ pub(super) struct TagChange {
 pub(super) struct KnownTags<'a> {
     /// The tags after the last change; `None` if they are unknown.
     pub(super) applied: Option<&'a Tags>,
-    /// The keys of tags of later changes whose outcome is unknown.
-    pub(super) pending: &'a [String],
+    /// Tags of later changes whose outcome is unknown.
+    pub(super) pending: &'a Tags,
 }
 
 impl<'a> KnownTags<'a> {
@@ -31,12 +30,7 @@ impl<'a> KnownTags<'a> {
     }
 
     fn is_pending(&self, key: &str) -> bool {
-        self.pending.iter().any(|pending| pending == key)
-    }
-
-    fn keys(&self) -> BTreeSet<&'a String> {
-        let applied = self.applied.into_iter().flat_map(Tags::keys);
-        applied.chain(self.pending).collect()
+        self.pending.contains_key(key)
     }
 }
 
@@ -46,30 +40,29 @@ impl TagChange {
     /// name it among theirs. An instance whose own `Name` is removed gets the name of its AWSMachine again.
     pub(super) fn between(known: KnownTags<'_>, wanted: &Tags, name: &str) -> Self {
         let is_new = |key: &str, value: &String| known.applied(key) != Some(value) || known.is_pending(key);
-        let set = wanted.iter().filter(|(key, value)| is_new(key, value));
-        let mut change = Self {
-            set: set.map(|(key, value)| (key.clone(), value.clone())).collect(),
-            remove: Tags::new(),
-        };
-        let is_unwanted = |key: &&String| !wanted.contains_key(*key) && !is_reserved(key);
-        for key in known.keys().into_iter().filter(is_unwanted) {
-            let value = known.applied(key).cloned().unwrap_or_default();
-            if known.is_pending(key) {
-                // AWS removes a tag with this value only.
-                change.set.insert(key.clone(), value.clone());
+        let mut set = owned(wanted.iter().filter(|(key, value)| is_new(key, value)));
+        let is_unwanted = |(key, _): &(&String, &String)| !wanted.contains_key(*key) && !is_reserved(key);
+        let applied = known.applied.into_iter().flatten().filter(is_unwanted);
+        let is_other = |(key, value): &(&String, &String)| known.applied(key) != Some(*value);
+        let pending = known.pending.iter().filter(is_unwanted).filter(is_other);
+        let mut remove = vec![owned(applied), owned(pending)];
+        for tags in &mut remove {
+            if tags.remove(meta::NAME_TAG).is_some() {
+                set.insert(meta::NAME_TAG.to_owned(), name.to_owned());
             }
-            change.remove.insert(key.clone(), value);
         }
-        if change.remove.remove(meta::NAME_TAG).is_some() {
-            change.set.insert(meta::NAME_TAG.to_owned(), name.to_owned());
-        }
-        change
+        remove.retain(|tags| !tags.is_empty());
+        Self { set, remove }
     }
 
-    /// The keys of all tags that the change is about.
-    pub(super) fn keys(&self) -> BTreeSet<String> {
-        self.set.keys().chain(self.remove.keys()).cloned().collect()
+    /// All tags that the change is about.
+    pub(super) fn tags(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.remove.iter().chain([&self.set]).flatten()
     }
+}
+
+fn owned<'a>(tags: impl Iterator<Item = (&'a String, &'a String)>) -> Tags {
+    tags.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 #[cfg(test)]
@@ -83,7 +76,7 @@ mod tests {
             .collect()
     }
 
-    fn known<'a>(applied: Option<&'a Tags>, pending: &'a [String]) -> KnownTags<'a> {
+    fn known<'a>(applied: Option<&'a Tags>, pending: &'a Tags) -> KnownTags<'a> {
         KnownTags { applied, pending }
     }
 
@@ -92,32 +85,33 @@ mod tests {
         let own = "kubernetes.io/cluster/dev";
         let applied = tags(&[("team", "a"), ("stage", "test"), ("cost", "7"), (own, "owned")]);
         let wanted = tags(&[("team", "b"), ("cost", "7"), ("owner", "ops")]);
-        let change = TagChange::between(known(Some(&applied), &[]), &wanted, "m");
+        let change = TagChange::between(known(Some(&applied), &Tags::new()), &wanted, "m");
         assert_eq!(change.set, tags(&[("team", "b"), ("owner", "ops")]));
-        assert_eq!(change.remove, tags(&[("stage", "test")]));
+        assert_eq!(change.remove, [tags(&[("stage", "test")])]);
     }
 
     #[test]
     fn nothing_is_removed_while_it_is_unknown_what_was_set() {
         let wanted = tags(&[("team", "a")]);
-        let change = TagChange::between(known(None, &[]), &wanted, "m");
-        assert_eq!((change.set, change.remove), (wanted, Tags::new()));
+        let change = TagChange::between(known(None, &Tags::new()), &wanted, "m");
+        assert_eq!((change.set, change.remove), (wanted, vec![]));
     }
 
     #[test]
     fn the_name_of_the_machine_comes_back() {
         let applied = tags(&[("Name", "mine")]);
-        let change = TagChange::between(known(Some(&applied), &[]), &Tags::new(), "m");
-        assert_eq!((change.set, change.remove), (tags(&[("Name", "m")]), Tags::new()));
+        let change = TagChange::between(known(Some(&applied), &Tags::new()), &Tags::new(), "m");
+        assert_eq!((change.set, change.remove), (tags(&[("Name", "m")]), vec![]));
     }
 
     #[test]
     fn tags_of_unknown_outcome_are_set_or_removed() {
-        let pending = ["team", "stage", "owner"].map(str::to_owned);
+        let pending = tags(&[("team", "b"), ("stage", "live"), ("owner", "ops")]);
         let applied = tags(&[("team", "a"), ("stage", "test"), ("cost", "7")]);
         let wanted = tags(&[("team", "a"), ("cost", "7")]);
         let change = TagChange::between(known(Some(&applied), &pending), &wanted, "m");
-        assert_eq!(change.set, tags(&[("team", "a"), ("stage", "test"), ("owner", "")]));
-        assert_eq!(change.remove, tags(&[("stage", "test"), ("owner", "")]));
+        assert_eq!(change.set, tags(&[("team", "a")]));
+        let remove = [tags(&[("stage", "test")]), tags(&[("stage", "live"), ("owner", "ops")])];
+        assert_eq!(change.remove, remove);
     }
 }

@@ -18,6 +18,7 @@ mod long_stories {
             cluster.control_plane(1).await?;
             cluster.workers(1).await?;
             cluster.ready(1, 1).await?;
+            cluster.available().await?;
             ensure!(s.aws().nodes_journal().is_empty(), "the nodes have fetched something");
             cluster.delete().await
         })
@@ -61,6 +62,7 @@ fn boots_from_bucket(name: &str, bootstrap: &'static str, settings: &str) -> any
         cluster.control_plane(1).await?;
         cluster.workers(1).await?;
         let machines = cluster.ready(1, 1).await?;
+        cluster.available().await?;
         eventually(NODES_WITHIN, "no objects once the nodes have joined", async || {
             let left = s.user.objects(&bucket).await?;
             ensure!(left.is_empty(), "{left:?}");
@@ -93,6 +95,7 @@ fn boots_from(name: &str, bootstrap: &'static str, actions: [&str; 2]) -> anyhow
         cluster.control_plane(1).await?;
         cluster.workers(1).await?;
         let machines = cluster.ready(1, 1).await?;
+        cluster.available().await?;
         eventually(NODES_WITHIN, "no secrets once the nodes have joined", async || {
             let left = s.user.secrets().await?;
             ensure!(left.is_empty(), "{left:?}");

@@ -370,6 +370,18 @@ spec:
         .await
     }
 
+    /// Waits until Cluster API says that the cluster is available.
+    pub(crate) async fn available(&self) -> anyhow::Result<()> {
+        let api = self.scenario.api(CORE, "Cluster").await?;
+        eventually(NODES_WITHIN, &format!("{} to be available", self.name), async || {
+            let cluster = api.get(&self.name).await?;
+            let found = objects::condition(&cluster, "Available").context("no condition")?;
+            ensure!(found.status == "True", "{found:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// The Machines of the cluster.
     pub(crate) async fn machines(&self) -> anyhow::Result<Vec<DynamicObject>> {
         let api = self.scenario.api(CORE, "Machine").await?;

@@ -1,11 +1,12 @@
 //! AWSNetworkMappings of an administrator.
 
+use capa_e2e::fixtures;
 use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::super::foreign_kind::{Kind, network};
-use super::super::machines::{INLINE, text};
-use super::super::scenario::{OURS, Scenario, story};
+use super::super::machines::{self, INLINE, text};
+use super::super::scenario::{CORE, OURS, Scenario, story};
 use super::{FOR_CORE, FOR_US, apply_with_status, definition, machine};
 
 /// A mapping of a kind with the shape of a Crossplane composite.
@@ -96,6 +97,46 @@ fn a_mapping_turns_a_composite_into_a_network() -> anyhow::Result<()> {
 
 mod long_stories {
     use super::*;
+
+    #[test]
+    fn bootstrap_data_goes_to_the_bucket_that_a_mapping_names() -> anyhow::Result<()> {
+        story("mapped-bucket", async |s| {
+            let bucket = format!("boot-{}", s.namespace());
+            s.user.create_bucket(&bucket).await?;
+            let kind = Kind::new("bucket.example.org", "BucketNetwork");
+            s.apply(&definition(&kind)).await?;
+            s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]"))
+                .await?;
+            s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
+            let own = "bucketnetwork.bucket.example.org";
+            let storage = "    bootstrapStorage: \"{'s3': {'bucket': self.status.bucket}}\"\n  authority: Allowed\n";
+            s.apply(&(mapping(own, &kind, SUBNETS) + storage)).await?;
+            let zone = s.network.zones.last().expect("a zone");
+            let status = json!({
+                "subnets": [{"id": zone.private_subnet_id, "zone": zone.name}],
+                "nodeGroup": s.network.node_security_group_id,
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "initialization": {"provisioned": true},
+                "bucket": bucket,
+            });
+            kind.cluster(s, "dev", status).await?;
+            let region = json!({"spec": {"region": network(s)["region"]}});
+            s.patch(&kind.api_version(), &kind.name, "dev", region).await?;
+
+            let data = fixtures::bootstrap_secret("one", "{}");
+            s.apply(&data.replace("format: cloud-config", "format: ignition"))
+                .await?;
+            s.apply(&machines::machine("one", "dev", "publicIP: false")).await?;
+            let ready = s.machine_ready("one").await?;
+            let uid = ready.metadata.uid.unwrap_or_default();
+            assert_eq!(s.user.objects(&bucket).await?, [format!("node/{uid}")]);
+            s.delete(CORE, "Machine", "one").await?;
+            s.gone(OURS, "AWSMachine", &["one"]).await?;
+            assert_eq!(s.user.objects(&bucket).await?, [""; 0]);
+            forget(s, &[own]).await?;
+            kind.forget(s).await
+        })
+    }
 
     #[test]
     fn an_endless_expression_costs_its_own_machine_alone() -> anyhow::Result<()> {

@@ -4,7 +4,7 @@
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::cluster::status::{ClusterResource, Lifecycle};
-use capa_api::cluster::subnet::SubnetSpec;
+use capa_api::cluster::subnet::{ASSOCIATION_TAG, SubnetSpec};
 use capa_api::common::Tags;
 use capa_api::conditions::Reason;
 use capa_api::meta;
@@ -14,6 +14,7 @@ use capa_cloud::zone_type;
 use super::{Known, WantedSubnet, problem, range, vpc_spec};
 use crate::awscluster::managed::problem::Problem;
 use crate::awscluster::managed::reference::{Kind, Ref};
+use crate::tags::is_reserved;
 
 /// The recorded resource that has an id.
 fn recorded<'a>(resources: &'a [ClusterResource], kind: Kind, name: Option<&str>) -> Option<&'a ClusterResource> {
@@ -86,6 +87,16 @@ pub(super) fn own_tags_of_vpc(spec: &AWSClusterSpec, cluster: &str) -> Tags {
         return Tags::new();
     }
     vpc_spec(spec).tags
+}
+
+/// The tags that the spec asks for on a subnet of the provider. CAPA has written all tags of subnets there until v2.8, with
+/// those that only providers set.
+pub(super) fn own_tags_of_subnet(spec: &AWSClusterSpec, cluster: &str, subnet: &SubnetSpec) -> Tags {
+    let mut tags = subnet.tags.clone();
+    if is_made_for(spec, cluster) {
+        tags.retain(|key, _| key == ASSOCIATION_TAG || !is_reserved(key));
+    }
+    tags
 }
 
 /// Whether the VPC of the cluster, which exists, is the provider's.

@@ -38,6 +38,8 @@ pub(crate) struct WantedVpc {
     pub(crate) brought: Option<String>,
     /// The id, if CAPA has made the VPC, and nothing is recorded of it yet.
     pub(crate) of_capa: Option<String>,
+    /// Whether AWS shows that VPC without the tag of the cluster, so that nothing in it is the cluster's.
+    pub(crate) is_unproven: bool,
 }
 
 impl WantedVpc {
@@ -86,6 +88,8 @@ pub(crate) struct WantedSecurityGroup {
 pub(crate) struct Inputs {
     pub(crate) names: Names,
     pub(crate) vpc: WantedVpc,
+    /// The secondary IPv4 ranges of the VPC.
+    pub(crate) secondary_cidr_blocks: Vec<Ipv4Net>,
     pub(crate) subnets: Vec<WantedSubnet>,
     pub(crate) hostname_type: Option<HostnameType>,
     pub(crate) internet_gateway: Ref,
@@ -114,6 +118,8 @@ pub(crate) struct Known<'a> {
     pub(crate) zones: &'a [String],
     /// The zones in the status.
     pub(crate) recorded_zones: &'a [String],
+    /// The VPCs that AWS shows; empty without a look at them.
+    pub(crate) vpcs: &'a [ec2::Vpc],
     /// The subnets that AWS shows; `None` without a look at them.
     pub(crate) subnets: Option<&'a [ec2::Subnet]>,
     /// The route tables that AWS shows; `None` without a look at them.
@@ -134,12 +140,15 @@ impl Inputs {
         let spec = &cluster.spec;
         let names = Names::of(name, cluster);
         let vpc_spec = vpc_spec(spec);
+        let of_capa = brought::vpc_of_capa(spec, name, known.recorded);
+        let mut foreign = known.vpcs.iter().filter(|vpc| !names.owns(&vpc.tags));
         let vpc = WantedVpc {
             target: Ref::new(Kind::Vpc, names.vpc()),
             cidr_block: vpc_spec.effective_cidr_block().unwrap_or_default().to_owned(),
             tags: names.common_tags(&names.vpc(), &brought::own_tags_of_vpc(spec, name)),
             brought: brought::vpc(spec, name, known.recorded),
-            of_capa: brought::vpc_of_capa(spec, name, known.recorded),
+            is_unproven: foreign.any(|vpc| Some(&vpc.id) == of_capa.as_ref()),
+            of_capa,
         };
         let mut inputs = Self {
             internet_gateway: Ref::new(Kind::InternetGateway, names.internet_gateway()),
@@ -148,6 +157,7 @@ impl Inputs {
             hostname_type: vpc_spec.private_dns_hostname_type_on_launch,
             names,
             vpc,
+            secondary_cidr_blocks: vec![],
             subnets: vec![],
             nat_gateways: vec![],
             security_groups: vec![],
@@ -194,11 +204,13 @@ impl Inputs {
             return self.add_brought_subnets(&cluster.spec, &vpc, known);
         }
         let range = self.vpc_range()?;
+        self.add_secondary_cidr_blocks(vpc, range);
         if listed.is_empty() {
             return self.add_default_subnets(cluster, vpc, range, known);
         }
         for subnet in listed {
-            match self.listed_subnet(subnet, range, known) {
+            let own_tags = brought::own_tags_of_subnet(&cluster.spec, &self.names.cluster, subnet);
+            match self.listed_subnet(subnet, &own_tags, range, known) {
                 Ok(subnet) => self.subnets.push(subnet),
                 Err(problem) => self.problems.push(problem),
             }
@@ -210,6 +222,30 @@ impl Inputs {
                 .push(problem(&self.vpc.target.part(Kind::Subnet), message));
         }
         Ok(())
+    }
+
+    /// The secondary ranges of the VPC.
+    fn add_secondary_cidr_blocks(&mut self, vpc: &VpcSpec, primary: Ipv4Net) {
+        for block in &vpc.secondary_cidr_blocks {
+            let text = &block.ipv4_cidr_block;
+            let refused = |message: String| {
+                let message = format!("network.vpc.secondaryCidrBlocks {text}: {message}");
+                problem(&Ref::new(Kind::SecondaryCidrBlock, text), message)
+            };
+            let Some(range) = range(text) else {
+                let message = "want the first address of an IPv4 range from /16 to /28".to_owned();
+                self.problems.push(refused(message));
+                continue;
+            };
+            let mut others = std::iter::once(&primary).chain(&self.secondary_cidr_blocks);
+            let overlaps = others.find(|other| other.contains(&range) || range.contains(*other));
+            if let Some(other) = overlaps {
+                let message = format!("it overlaps with {other} of the VPC");
+                self.problems.push(refused(message));
+                continue;
+            }
+            self.secondary_cidr_blocks.push(range);
+        }
     }
 
     /// The listed subnets of a VPC of the user.
@@ -307,7 +343,13 @@ impl Inputs {
         limits.map(choose).find(has_all).unwrap_or_default()
     }
 
-    fn listed_subnet(&self, spec: &SubnetSpec, vpc: Ipv4Net, known: &Known<'_>) -> Result<WantedSubnet, Problem> {
+    fn listed_subnet(
+        &self,
+        spec: &SubnetSpec,
+        own_tags: &Tags,
+        vpc: Ipv4Net,
+        known: &Known<'_>,
+    ) -> Result<WantedSubnet, Problem> {
         let target = Ref::new(Kind::Subnet, &spec.id);
         let refused = |message: String| problem(&target, format!("network.subnets {}: {message}", spec.id));
         let text = spec.cidr_block.as_deref().unwrap_or_default();
@@ -316,9 +358,10 @@ impl Inputs {
                 "cidrBlock {text} is no IPv4 range of a subnet: want /16 to /28"
             ))
         })?;
-        if !vpc.contains(&cidr_block) {
+        let mut ranges = std::iter::once(&vpc).chain(&self.secondary_cidr_blocks);
+        if !ranges.any(|range| range.contains(&cidr_block)) {
             return Err(refused(format!(
-                "cidrBlock {cidr_block} is not in the range {vpc} of the VPC"
+                "cidrBlock {cidr_block} is not in the range {vpc} of the VPC, and in none of secondaryCidrBlocks"
             )));
         }
         let others = self.subnets.iter();
@@ -342,7 +385,7 @@ impl Inputs {
         let default_name = || self.names.subnet(is_public, &zone);
         let name = spec.name().map_or_else(default_name, str::to_owned);
         Ok(WantedSubnet {
-            tags: self.names.subnet_tags(&name, is_public, &spec.tags),
+            tags: self.names.subnet_tags(&name, is_public, own_tags),
             target,
             cidr_block,
             zone,
@@ -463,12 +506,9 @@ impl Inputs {
     /// AWS refuses more tags than it allows when some resources exist already: the spec is refused before.
     fn check_tags(&mut self, cluster: &AWSCluster) {
         let of_vpc = brought::own_tags_of_vpc(&cluster.spec, &self.names.cluster);
-        let mut listed: Vec<Tags> = cluster
-            .spec
-            .subnets()
-            .iter()
-            .map(|subnet| subnet.tags.clone())
-            .collect();
+        let listed = cluster.spec.subnets().iter();
+        let of_subnet = |subnet| brought::own_tags_of_subnet(&cluster.spec, &self.names.cluster, subnet);
+        let mut listed: Vec<Tags> = listed.map(of_subnet).collect();
         for tags in &mut listed {
             // Users say by this tag of the provider that a subnet is for pods.
             tags.remove(ASSOCIATION_TAG);

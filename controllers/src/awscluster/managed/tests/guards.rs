@@ -75,9 +75,18 @@ fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
             "securityGroupOverrides",
         ),
         ("network: {vpc: {ipv6: {}}}", "network.vpc.ipv6"),
+        ("bastion: {enabled: true}", "bastion"),
+        (
+            "network: {vpc: {emptyRoutesDefaultVPCSecurityGroup: true}}",
+            "emptyRoutesDefaultVPCSecurityGroup",
+        ),
+        (
+            "s3Bucket: {name: boot}, network: {vpc: {id: vpc-1, tags: {sigs.k8s.io/cluster-api-provider-aws/cluster/dev: owned}}}",
+            "s3Bucket",
+        ),
         ("network: {vpc: {ipamPool: {name: p}}}", "network.vpc.ipamPool"),
         (
-            "network: {vpc: {secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}",
+            "network: {vpc: {id: vpc-1, secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}",
             "secondaryCidrBlocks",
         ),
         ("network: {subnets: [{id: subnet-1}]}", "network.subnets of yours"),

@@ -3,6 +3,7 @@
 mod balancers;
 mod brought;
 mod brought_changes;
+mod cidr_blocks;
 mod classic_load_balancers;
 mod creation;
 mod deletion;

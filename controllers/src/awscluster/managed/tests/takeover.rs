@@ -185,6 +185,87 @@ fn tags_of_the_vpc_follow_the_spec_and_not_what_capa_has_recorded() {
 }
 
 #[test]
+fn tags_that_an_older_capa_has_recorded_of_subnets_are_no_mistake() {
+    let mut world = World::aged(REGION);
+    let mut network = recorded(&world);
+    let shown = world.account.subnets();
+    for subnet in network["subnets"].as_array_mut().unwrap() {
+        let tags = shown
+            .iter()
+            .find(|shown| shown.id == subnet["resourceID"].as_str().unwrap());
+        subnet["tags"] = json!(tags.unwrap().tags);
+    }
+    world.lose_status();
+    world.set_spec(&with(REGION, &network));
+    let calls = world.account.calls();
+    world.rest();
+    assert_eq!(world.account.calls(), calls, "{:?}", world.account.journal());
+    assert!(world.status().provisioned(), "{:?}", world.status().conditions);
+}
+
+#[test]
+fn nothing_in_a_vpc_without_the_tag_is_changed_or_deleted() {
+    let mut world = left_by_capa(NLB);
+    let vpc = world.account.vpcs().remove(0);
+    assert!(world.account.set_tags(&vpc.id, Tags::new()));
+    let table = world
+        .account
+        .route_tables()
+        .into_iter()
+        .find(|table| !table.is_main)
+        .unwrap();
+    assert!(world.account.set_route(&table.id, "0.0.0.0/0", Some("igw-of-somebody")));
+    let (before, calls) = (world.account.contents(), world.account.calls());
+    world.rest_for(Duration::from_mins(5));
+    assert_eq!(world.says(ConditionType::VpcReady), "False/NotOwned");
+    assert_eq!(world.says(ConditionType::LoadBalancerReady), "absent");
+    world.delete();
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.account.contents(), before);
+    assert_eq!(world.account.calls(), calls, "{:?}", world.account.journal());
+    assert!(world.cluster().is_some(), "the condition says what to do");
+    assert!(world.account.set_tags(&vpc.id, vpc.tags));
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn subnets_of_the_user_are_not_deleted_whatever_is_recorded_of_them() {
+    let mut world = World::aged(REGION);
+    let vpc = world.account.vpcs().remove(0);
+    let subnets = world.account.subnets();
+    for id in subnets.iter().map(|subnet| &subnet.id).chain([&vpc.id]) {
+        assert!(world.account.set_tags(id, Tags::new()));
+    }
+    world.edit(|cluster| {
+        let resources = &mut cluster.status.as_mut().unwrap().resources;
+        resources.retain(|resource| resource.resource_type == "Subnet");
+    });
+    world.set_spec(&format!(
+        "{REGION}, network: {{vpc: {{id: {}}}, subnets: [{{id: {}}}]}}",
+        vpc.id, subnets[0].id
+    ));
+    world.rest_for(Duration::from_mins(5));
+    world.delete();
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.account.subnets().len(), subnets.len());
+}
+
+#[test]
+fn the_plan_for_what_capa_has_half_made_names_what_is_missing() {
+    let mut world = World::new(REGION);
+    for _ in 0..2 {
+        world.pass();
+        world.advance(Duration::from_secs(5));
+    }
+    let spec = with(REGION, &recorded(&world));
+    world.lose_status();
+    world.set_spec(&spec);
+    let (preview, _) = world.preview().unwrap();
+    assert!(preview.to_string().contains("CreateLoadBalancer"), "{preview}");
+}
+
+#[test]
 fn a_vpc_without_the_tag_in_aws_is_not_taken_over() {
     let mut world = World::new(REGION);
     let vpc = world.account.add_vpc("10.0.0.0/16", Tags::new());

@@ -1,0 +1,54 @@
+//! The secondary IPv4 ranges of the VPC, which AWS removes with it. Pure.
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_cloud::ec2::vpc::Call;
+
+use super::inputs::Inputs;
+use super::plan::{Plan, Scene, Why};
+use super::planner::Planner;
+use super::reference::{Id, Kind, Ref};
+
+/// The planner of the secondary ranges.
+pub(super) const PLANNER: Planner = Planner {
+    kinds: &[Kind::SecondaryCidrBlock],
+    condition: ConditionType::SecondaryCidrsReady,
+    waiting: Reason::WaitingForVpc,
+    is_optional: true,
+    is_in_vpc_of_ours_only: true,
+    wanted,
+    tags: |_| vec![],
+    tags_shown: |_| vec![],
+    look: |seen| seen.ec2.vpcs.answer(),
+    settle: |_, _, _| {},
+    plan,
+};
+
+fn wanted(inputs: &Inputs) -> Vec<Ref> {
+    inputs
+        .secondary_cidr_blocks
+        .iter()
+        .copied()
+        .map(Ref::secondary_cidr_block)
+        .collect()
+}
+
+/// Adds the ranges that the VPC lacks. Those that have left the spec stay, because machines may live in them.
+fn plan(scene: &Scene<'_>, plan: &mut Plan) {
+    let vpc = &scene.inputs.vpc.target;
+    let Some(vpcs) = scene.seen.ec2.vpcs.got().filter(|_| !scene.is_deleted) else {
+        return;
+    };
+    let shown = scene.ledger.id(vpc).and_then(|id| vpcs.iter().find(|vpc| vpc.id == id));
+    for range in &scene.inputs.secondary_cidr_blocks {
+        let (target, cidr_block) = (Ref::secondary_cidr_block(*range), range.to_string());
+        if shown.is_some_and(|vpc| vpc.cidr_blocks.contains(&cidr_block)) {
+            continue;
+        }
+        if shown.is_some_and(|vpc| vpc.associating_cidr_blocks.contains(&cidr_block)) {
+            plan.wait(&target, Reason::Creating, "AWS adds the range to the VPC");
+            continue;
+        }
+        let vpc = Id::from(vpc);
+        plan.step(&target, Why::Missing, Call::AssociateVpcCidrBlock { vpc, cidr_block });
+    }
+}
