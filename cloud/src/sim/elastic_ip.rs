@@ -14,7 +14,13 @@ use super::region::Region;
 use super::time::after;
 
 /// The known filters of DescribeAddresses, besides the filters by tag.
-const FILTERS: [&str; 4] = ["allocation-id", "association-id", "instance-id", "public-ip"];
+const FILTERS: [&str; 5] = [
+    "allocation-id",
+    "association-id",
+    "instance-id",
+    "network-interface-id",
+    "public-ip",
+];
 
 impl Client<'_> {
     /// A call that changes addresses.
@@ -42,12 +48,13 @@ impl Client<'_> {
         let things = shown.iter().map(|address| (address, &address.tags));
         let found = super::filters::select(ACTION, query, &FILTERS, things, |address, filter| {
             let value = match filter {
-                "allocation-id" => Some(&address.allocation_id),
-                "public-ip" => Some(&address.public_ip),
-                "association-id" => address.association_id.as_ref(),
-                _ => address.instance_id.as_ref(),
+                "allocation-id" => Some(address.allocation_id.clone()),
+                "public-ip" => Some(address.public_ip.clone()),
+                "association-id" => address.association_id.clone(),
+                "network-interface-id" => region.interface_with(now, address),
+                _ => address.instance_id.clone(),
             };
-            value.cloned().into_iter().collect()
+            value.into_iter().collect()
         })?;
         Ok(found.into_iter().cloned().collect())
     }
@@ -173,19 +180,17 @@ impl Region {
             }
             None => {}
         }
-        let others = self.live_addresses().map(|address| self.shown_address(now, address));
-        if let Some(other) = others
-            .into_iter()
-            .find(|other| other.instance_id.as_ref() == Some(&instance_id))
-        {
-            let message = format!(
-                "resource {interface_id} is already associated with address {}",
-                other.public_ip
-            );
-            return refuse("Resource.AlreadyAssociated", message);
-        }
-        if let Some(address) = self.addresses.iter_mut().find(|address| address.id == id) {
-            address.association = Some((association_id(id), instance_id.clone()));
+        // An interface has one address: EC2 disassociates the one that it had.
+        for address in &mut self.addresses {
+            if address.id == id {
+                address.association = Some((association_id(id), instance_id.clone()));
+            } else if address
+                .association
+                .as_ref()
+                .is_some_and(|(_, holder)| *holder == instance_id)
+            {
+                address.association = None;
+            }
         }
         self.show_addresses(&instance_id);
         Ok(())
@@ -234,6 +239,12 @@ impl Region {
             instance_id: association.filter(|_| is_live).map(|(_, instance)| instance.clone()),
             tags: address.tags.clone(),
         }
+    }
+
+    /// The network interface with an address.
+    fn interface_with(&self, now: Timestamp, address: &ElasticIp) -> Option<String> {
+        let instance = self.instances.get(address.instance_id.as_ref()?)?;
+        Some(instance.shown(now).primary_interface?.id)
     }
 
     /// Lets an instance show the address that it has.

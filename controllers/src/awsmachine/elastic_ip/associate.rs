@@ -1,5 +1,6 @@
 //! Allocates the Elastic IP of a running instance, and associates it. Each result is stored before the next call.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use capa_api::common::{ElasticIpPool, MachineAddressType, Tags};
@@ -268,6 +269,7 @@ impl Association<'_> {
         let Some(interface) = &self.instance.primary_interface else {
             return Err(self.await_running());
         };
+        self.refuse_to_displace(public_ip, &interface.id).await?;
         let call = ElasticIpCall::Associate {
             allocation_id: id.clone(),
             interface_id: interface.id.clone(),
@@ -288,6 +290,39 @@ impl Association<'_> {
             .push(EventDraft::normal("SuccessfulAssociateAddress", message));
         self.associated(scope);
         Ok(())
+    }
+
+    /// EC2 disassociates the Elastic IP that an interface has, and gives it the new one. One that somebody else has
+    /// associated stays: <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AssociateAddress.html>. The public
+    /// address that a subnet gives to its instances is no Elastic IP, and is replaced.
+    async fn refuse_to_displace(&self, public_ip: &str, interface_id: &str) -> Result<(), Blocked> {
+        let addresses = self.instance.addresses.iter();
+        let others: BTreeSet<&str> = addresses
+            .filter(|shown| shown.address_type == MachineAddressType::ExternalIP && shown.address != public_ip)
+            .map(|shown| shown.address.as_str())
+            .collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let found = self
+            .look_up(&Query::filter("network-interface-id", [interface_id]))
+            .await?;
+        let Some(other) = found
+            .into_iter()
+            .find(|found| found.association_id.is_some() && others.contains(found.public_ip.as_str()))
+        else {
+            return Ok(());
+        };
+        let message = format!(
+            "instance {} has Elastic IP {} ({}) of somebody else, which {public_ip} would take the place of; disassociate \
+             it, or remove spec.elasticIpPool from the template and replace the Machine",
+            self.instance.id, other.public_ip, other.allocation_id
+        );
+        let displaced = READY.is_false(Reason::Conflict, message);
+        Err(Blocked::new(
+            displaced,
+            Next::Requeue(self.context.timing.refusal_retry_cap),
+        ))
     }
 
     fn associated(&self, scope: &mut MachineScope) {

@@ -180,14 +180,17 @@ async fn the_interface_of_an_instance_keeps_the_address_that_a_user_gave_it() {
     let foreign = scene.aws.foreign_address(FIRST);
     let pass = scene.pass().await;
     assert_eq!(pass.says(READY), "False/Conflict");
-    assert!(
-        pass.message(READY).contains("Resource.AlreadyAssociated"),
-        "{}",
-        pass.message(READY)
-    );
+    assert!(pass.message(READY).contains(&foreign), "{}", pass.message(READY));
+    assert_eq!(order(&pass, "AssociateAddress"), None);
     scene.aws.disassociate(&foreign);
     let later = scene.after(RETRY).await;
     assert_eq!(later.says(READY), "True/Ready");
+    let own = live(&scene).into_iter().find(|address| address.id != foreign);
+    scene.aws.disassociate(&own.unwrap().id);
+    scene.aws.foreign_address(FIRST);
+    let taken = scene.after(Duration::from_secs(600)).await;
+    assert_eq!(taken.says(READY), "False/Conflict");
+    assert_eq!(order(&taken, "AssociateAddress"), None);
 }
 
 #[tokio::test]
