@@ -1,20 +1,16 @@
 //! Clusters whose nodes get their bootstrap data in other ways than as cloud-init's user data.
 
 use anyhow::ensure;
-use capa_e2e::{Story, eventually};
+use capa_e2e::eventually;
 
-use super::whole::{NODES_WITHIN, tell_of_whole_clusters};
-use crate::stories::scenario::{FASTER, Scenario};
-
-/// How often the targets are read of an instance that serves later than a manager with shortened periods expects.
-const SYNC: &str = "--sync-period=10s";
+use super::whole::{NODES_WITHIN, whole_clusters};
 
 mod long_stories {
     use super::*;
 
     #[test]
     fn a_cluster_boots_with_ignition_from_its_user_data() -> anyhow::Result<()> {
-        serving_clusters("ignition", async |s| {
+        whole_clusters("ignition", async |s| {
             let mut cluster = s.kubeadm_cluster("dev").await?;
             // The keys of a control plane fit compressed only.
             cluster.bootstrap =
@@ -55,14 +51,9 @@ mod long_stories {
     }
 }
 
-/// Runs a story about whole clusters whose control planes must serve.
-fn serving_clusters(name: &str, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    tell_of_whole_clusters(Story::new(name), &[FASTER, SYNC], body)
-}
-
 /// Tests a cluster whose bootstrap data is in a bucket with these settings.
 fn boots_from_bucket(name: &str, bootstrap: &'static str, settings: &str) -> anyhow::Result<()> {
-    serving_clusters(name, async |s| {
+    whole_clusters(name, async |s| {
         let bucket = format!("boot-{}", s.namespace());
         s.user.create_bucket(&bucket).await?;
         let mut cluster = s.kubeadm_cluster("dev").await?;
@@ -98,7 +89,7 @@ fn boots_from_bucket(name: &str, bootstrap: &'static str, settings: &str) -> any
 /// Tests a cluster of a control plane machine and a worker with this delivery; the actions store and delete the data
 /// of a machine.
 fn boots_from(name: &str, bootstrap: &'static str, actions: [&str; 2]) -> anyhow::Result<()> {
-    serving_clusters(name, async |s| {
+    whole_clusters(name, async |s| {
         let mut cluster = s.kubeadm_cluster("dev").await?;
         cluster.bootstrap = bootstrap;
         cluster.control_plane(1).await?;
