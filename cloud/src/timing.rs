@@ -60,7 +60,8 @@ pub struct Timing {
     pub target_interval: Duration,
     /// Time between two reads of the targets while a target is being registered or deregistered, or is not healthy yet.
     pub target_poll: Duration,
-    /// Time during which targets in an undesired state are read at `target_poll`, counted from the last change.
+    /// Safety age: time during which targets in an undesired state are read at `target_poll`, counted from the last
+    /// change. A server has to boot within this time, for its health to show at once.
     pub target_settling: Duration,
     /// Safety age: time after a call during which a registration may still take effect, if the call got no answer or
     /// another process made it.
@@ -147,7 +148,6 @@ impl Timing {
             lookup_cache: self.lookup_cache / factor,
             target_interval: self.target_interval / factor,
             target_poll: self.target_poll / factor,
-            target_settling: self.target_settling / factor,
             drain_limit: self.drain_limit / factor,
             bootstrap_data_age: self.bootstrap_data_age / factor,
             managed_poll: self.managed_poll / factor,
