@@ -344,6 +344,15 @@ impl Scenario {
         .await
     }
 
+    /// Checks that the account has what it had when `before` was dumped.
+    pub(crate) async fn has_left_nothing(&self, before: &serde_json::Value) -> anyhow::Result<()> {
+        let after = self.user.dump().await?;
+        for (action, listed) in before.as_object().context("a dump is an object")? {
+            assert_eq!(after.get(action), Some(listed), "{action}");
+        }
+        Ok(())
+    }
+
     /// Merges a patch into an object.
     pub(crate) async fn patch(
         &self,

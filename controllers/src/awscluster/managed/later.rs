@@ -7,8 +7,8 @@ use capa_api::cluster::subnet::SubnetSpec;
 
 use super::inputs::{brought, vpc_spec};
 
-/// Why the provider makes nothing for this spec; `None` if it does. `cluster` names the Cluster. A network without what the spec asks for would be
-/// another network, and could not become the wanted one.
+/// Why the provider makes nothing for this spec of the Cluster `cluster`; `None` if it does. A network without what the
+/// spec asks for would be another network, and could not become the wanted one.
 pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[ClusterResource]) -> Option<String> {
     let is_brought = brought::vpc(spec, cluster, recorded).is_some();
     let has_vpc = is_brought || brought::has_own_vpc(spec, cluster, recorded);

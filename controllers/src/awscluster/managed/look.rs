@@ -43,11 +43,7 @@ impl Subject<'_> {
     pub(super) fn has_lost_status(&self) -> bool {
         let mut resources = self.cluster.status.iter().flat_map(|status| &status.resources);
         let has_finalizer = meta::has_finalizer(&self.cluster.metadata, meta::CLUSTER_FINALIZER);
-        resources.next().is_none() && (has_finalizer || self.cluster_is_of_capa())
-    }
-
-    fn cluster_is_of_capa(&self) -> bool {
-        brought::vpc_of_capa(&self.cluster.spec, &self.checked.name, &[]).is_some()
+        resources.next().is_none() && (has_finalizer || brought::is_made_for(&self.cluster.spec, &self.checked.name))
     }
 
     /// What the status records. After a loss of the status, everything may be there.

@@ -36,7 +36,7 @@ fn recorded_account(cluster: &AWSCluster) -> Option<&str> {
 /// Whether the spec says that CAPA has made the VPC of the cluster.
 fn is_of_capa(cluster: &AWSCluster) -> bool {
     let name = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
-    brought::vpc_of_capa(&cluster.spec, name, &[]).is_some()
+    brought::is_made_for(&cluster.spec, name)
 }
 
 /// Who goes first: whoever has begun, then the older one, then by name.

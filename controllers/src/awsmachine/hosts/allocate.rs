@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::ownership::{host_query, host_token, hosts_of};
 use super::plan::{HostStep, KnownCall, plan_host};
+use super::record::{existing, located};
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
@@ -162,24 +163,13 @@ impl Allocation<'_> {
 
     /// Records a host that exists already.
     async fn adopt(&self, scope: &mut MachineScope, host: Host) -> Result<String, FlowError> {
-        let zone = host.availability_zone.clone();
-        scope.status.dedicated_host = Some(Box::new(DedicatedHost {
-            id: Some(host.id.clone()),
-            phase: Some(HostPhase::Allocated),
-            client_token: host.client_token,
-            availability_zone: Some(zone.clone()),
-            instance_type: Some(host.instance_type),
-            ..self.located()
-        }));
+        let (id, zone) = (host.id.clone(), host.availability_zone.clone());
+        scope.status.dedicated_host = Some(Box::new(existing(host, self.location)));
         self.store_host(scope).await?;
         if self.wanted.zone != Some(zone.as_str()) {
-            return Err(again(format!(
-                "Dedicated Host {} in {zone} is used, which is there already",
-                host.id
-            ))
-            .into());
+            return Err(again(format!("Dedicated Host {id} in {zone} is used, which is there already")).into());
         }
-        Ok(host.id)
+        Ok(id)
     }
 
     /// Writes the record of a new attempt.
@@ -202,7 +192,7 @@ impl Allocation<'_> {
             instance_type: Some(scope.machine.spec.instance_type.clone()),
             tags: self.tags(scope),
             requested_at: Some(Time(asked_at.time)),
-            ..self.located()
+            ..located(self.location)
         };
         scope.status.dedicated_host = Some(Box::new(record));
         write::store(scope, self.context).await?;
@@ -324,16 +314,6 @@ impl Allocation<'_> {
         let of_host = of_host.flat_map(|allocation| allocation.tags.clone());
         tags.extend(of_host.filter(|(key, _)| !is_reserved(key)));
         tags
-    }
-
-    /// A record with the place of the host alone.
-    fn located(&self) -> DedicatedHost {
-        DedicatedHost {
-            region: Some(self.location.region.clone()),
-            account_id: Some(self.location.account_id.clone()),
-            identity_ref: Some(self.location.identity_ref.clone()),
-            ..DedicatedHost::default()
-        }
     }
 
     fn unconfirmed(&self) -> Blocked {

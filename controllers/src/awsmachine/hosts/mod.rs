@@ -4,6 +4,7 @@
 mod allocate;
 mod ownership;
 mod plan;
+mod record;
 mod recover;
 mod release;
 

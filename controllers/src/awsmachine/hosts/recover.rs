@@ -1,10 +1,10 @@
 //! Recovers the record of a Dedicated Host whose record was lost, from the instance on it.
 
 use capa_api::conditions::ConditionType;
-use capa_api::machine::{DedicatedHost, HostPhase};
 use capa_cloud::Instance;
 
 use super::ownership::{host_query, hosts_since, uid_in};
+use super::record::existing;
 use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::scope::MachineScope;
@@ -33,17 +33,7 @@ pub(in crate::awsmachine) async fn recover(
         Blocked::by_call(ConditionType::InstanceReady, message, &error)
     })?;
     if let Some(host) = hosts_since(scope, Some(uid), listed).into_iter().next() {
-        scope.status.dedicated_host = Some(Box::new(DedicatedHost {
-            id: Some(host.id),
-            phase: Some(HostPhase::Allocated),
-            client_token: host.client_token,
-            availability_zone: Some(host.availability_zone),
-            instance_type: Some(host.instance_type),
-            region: Some(location.region.clone()),
-            account_id: Some(location.account_id.clone()),
-            identity_ref: Some(location.identity_ref.clone()),
-            ..DedicatedHost::default()
-        }));
+        scope.status.dedicated_host = Some(Box::new(existing(host, location)));
     }
     Ok(())
 }

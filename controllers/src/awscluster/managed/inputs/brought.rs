@@ -74,7 +74,7 @@ pub(in crate::awscluster::managed) fn other_vpc(
 
 /// Whether the spec says that the VPC in it was made for the cluster: CAPA writes id and tags of a VPC into the spec, and
 /// of one that it has made the tag of the cluster with them.
-pub(super) fn is_made_for(spec: &AWSClusterSpec, cluster: &str) -> bool {
+pub(in crate::awscluster::managed) fn is_made_for(spec: &AWSClusterSpec, cluster: &str) -> bool {
     let tags = vpc_spec(spec).tags;
     let owned = tags.get(&meta::cluster_tag(cluster));
     spec.vpc_id().is_some() && owned.is_some_and(|value| value == meta::OWNED_TAG_VALUE)

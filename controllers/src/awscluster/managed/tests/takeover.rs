@@ -61,6 +61,16 @@ fn of_vpc(vpc: &str, cluster: &str) -> String {
     with(REGION, &json!({"vpc": {"id": vpc, "tags": owned_by(cluster)}}))
 }
 
+/// Checks that a complete cluster, of which CAPA has recorded this network, is taken over without a call.
+fn is_taken_over_without_a_call(world: &mut World, network: &Value) {
+    world.lose_status();
+    world.set_spec(&with(REGION, network));
+    let calls = world.account.calls();
+    world.rest();
+    assert_eq!(world.account.calls(), calls, "{:?}", world.account.journal());
+    assert!(world.status().provisioned(), "{:?}", world.status().conditions);
+}
+
 /// A complete cluster of this spec, as CAPA leaves it.
 fn left_by_capa(spec: &str) -> World {
     let world = World::aged(spec);
@@ -111,12 +121,7 @@ fn ids_of_parts_that_capa_has_recorded_are_not_read() {
         assert!(recorded.is_string(), "{field}: {recorded}");
         *recorded = json!("another-0123456789abcdef0");
     }
-    world.lose_status();
-    world.set_spec(&with(REGION, &network));
-    let calls = world.account.calls();
-    world.rest();
-    assert_eq!(world.account.calls(), calls, "{:?}", world.account.journal());
-    assert!(world.status().provisioned());
+    is_taken_over_without_a_call(&mut world, &network);
 }
 
 #[test]
@@ -161,12 +166,7 @@ fn subnets_that_capa_has_recorded_by_id_keep_their_names() {
         fields["id"] = fields.remove("resourceID").unwrap();
         fields.remove("tags");
     }
-    world.lose_status();
-    world.set_spec(&with(REGION, &network));
-    let calls = world.account.calls();
-    world.rest();
-    assert_eq!(world.account.calls(), calls, "{:?}", world.account.journal());
-    assert!(world.status().provisioned());
+    is_taken_over_without_a_call(&mut world, &network);
 }
 
 #[test]
@@ -195,12 +195,7 @@ fn tags_that_an_older_capa_has_recorded_of_subnets_are_no_mistake() {
             .find(|shown| shown.id == subnet["resourceID"].as_str().unwrap());
         subnet["tags"] = json!(tags.unwrap().tags);
     }
-    world.lose_status();
-    world.set_spec(&with(REGION, &network));
-    let calls = world.account.calls();
-    world.rest();
-    assert_eq!(world.account.calls(), calls, "{:?}", world.account.journal());
-    assert!(world.status().provisioned(), "{:?}", world.status().conditions);
+    is_taken_over_without_a_call(&mut world, &network);
 }
 
 #[test]
