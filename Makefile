@@ -94,6 +94,10 @@ upstream-specs: ## Build Cluster API's own end-to-end specs into bin/ (minutes o
 cloud-init: ## Fetch the versions of cloud-init that the boot hook is tried on into bin/ (on Debian and Ubuntu)
 	@hack/tools/cloud-init/build.sh "$(BIN)/cloud-init"
 
+.PHONY: capa
+capa: tools ## Build CAPA's own manager into bin/, with which a long story compares this provider (minutes once, then cached)
+	@hack/tools/cluster-api-provider-aws/build.sh "$(BIN)"
+
 # More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
 THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
 
@@ -117,7 +121,7 @@ test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs
 	@+hack/tests/phases.sh --keep-going test sim-mutants long-tests timed-tests quickstart
 
 .PHONY: long-tests
-long-tests: tools-and-build upstream-specs cloud-init
+long-tests: tools-and-build upstream-specs cloud-init capa
 	$(call run_tests,--tests,long_stories:: $(THREADS))
 
 .PHONY: timed-tests

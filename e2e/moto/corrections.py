@@ -55,6 +55,7 @@ def apply():
     know_client_tokens()
     tell_rules_apart_as_ec2_does()
     keep_names_and_ports_of_load_balancers_unique()
+    list_no_target_groups_of_a_new_load_balancer()
     let_the_images_of_eks_be_published()
 
 
@@ -363,6 +364,19 @@ def keep_names_and_ports_of_load_balancers_unique():
 
     ELBv2Backend.create_load_balancer = create_load_balancer
     ELBv2Backend.create_listener = create_listener
+
+
+def list_no_target_groups_of_a_new_load_balancer():
+    """ELB lists the target groups of a load balancer that has none: it knows the load balancer. moto refuses the call."""
+    describe = ELBv2Backend.describe_target_groups
+
+    def describe_target_groups(self, load_balancer_arn, target_group_arns, names):
+        groups = self.target_groups.values()
+        if load_balancer_arn in self.load_balancers and not any(load_balancer_arn in group.load_balancer_arns for group in groups):
+            return []
+        return describe(self, load_balancer_arn, target_group_arns, names)
+
+    ELBv2Backend.describe_target_groups = describe_target_groups
 
 
 def let_the_images_of_eks_be_published():

@@ -21,7 +21,7 @@ use crate::{
 
 const START_WITHIN: Duration = Duration::from_mins(3);
 
-/// One of Cluster API's own providers.
+/// Cluster API core, or a provider of Cluster API in Go.
 #[derive(Debug)]
 pub(crate) struct Provider {
     /// The program that `make tools` builds.
@@ -29,12 +29,12 @@ pub(crate) struct Provider {
     /// The file with the provider's manifests, in the same folder.
     pub(crate) components: &'static str,
     /// The namespace of the provider's manifests.
-    namespace: &'static str,
-    service_account: &'static str,
+    pub(crate) namespace: &'static str,
+    pub(crate) service_account: &'static str,
     /// A role whose rules kube-controller-manager aggregates from labelled roles. Until the aggregation, the provider
     /// has no permissions.
-    aggregated_role: Option<&'static str>,
-    feature_gates: &'static str,
+    pub(crate) aggregated_role: Option<&'static str>,
+    pub(crate) feature_gates: &'static str,
 }
 
 /// Cluster API core: Cluster, Machine, and the controllers of sets of machines.
@@ -67,6 +67,17 @@ pub(crate) const CONTROL_PLANE: Provider = Provider {
     feature_gates: "ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true",
 };
 
+/// The environment variables of a manager.
+pub(crate) type Variables = [(&'static str, String)];
+
+/// The variables with which a manager reaches the API servers of clusters, by the proxy at this address.
+pub(crate) fn through(endpoints: SocketAddr) -> [(&'static str, String); 2] {
+    [
+        ("HTTPS_PROXY", format!("http://{endpoints}")),
+        ("NO_PROXY", "127.0.0.1,localhost".to_owned()),
+    ]
+}
+
 impl Provider {
     /// The provider's manifests as `make tools` rendered them.
     pub(crate) fn manifests(&self) -> anyhow::Result<Vec<Value>> {
@@ -76,15 +87,14 @@ impl Provider {
     }
 
     /// Installs the manifests and starts the manager under its own ServiceAccount, with further
-    /// `flags`, and with `endpoints` as the proxy by which it reaches the API servers of clusters; returns when its
-    /// webhooks answer.
+    /// `flags` and environment variables; returns when its webhooks answer.
     pub(crate) async fn start(
         &self,
         directory: &Directory,
         server: &ApiServer,
         manifests: Vec<Value>,
         flags: &[&str],
-        endpoints: SocketAddr,
+        variables: &Variables,
     ) -> anyhow::Result<Supervised> {
         let client = server.admin().await?;
         let webhook_port = free_port()?;
@@ -92,7 +102,7 @@ impl Provider {
         objects::apply_all(&client, objects, "")
             .await
             .with_context(|| format!("install {}", self.program))?;
-        self.run(directory, server, webhook_port, flags, endpoints).await
+        self.run(directory, server, webhook_port, flags, variables).await
     }
 
     /// Starts the manager of a provider whose manifests are installed already.
@@ -102,7 +112,7 @@ impl Provider {
         server: &ApiServer,
         webhook_port: u16,
         flags: &[&str],
-        endpoints: SocketAddr,
+        variables: &Variables,
     ) -> anyhow::Result<Supervised> {
         self.wait_for_permissions(&server.admin().await?).await?;
         let kubeconfig = server.service_account(self.namespace, self.service_account).await?;
@@ -118,8 +128,7 @@ impl Provider {
             .arg("--insecure-diagnostics")
             .arg(format!("--feature-gates={}", self.feature_gates))
             .args(flags)
-            .env("HTTPS_PROXY", format!("http://{endpoints}"))
-            .env("NO_PROXY", "127.0.0.1,localhost");
+            .envs(variables.iter().map(|(name, value)| (*name, value)));
         let mut manager = Supervised::start(directory, &directory.folder("logs")?, self.program, &command)?;
         ready(&mut manager).await?;
         Ok(manager)

@@ -21,6 +21,7 @@
 mod api_server;
 mod audit;
 pub mod aws_proxy;
+mod capa;
 mod cloud;
 mod cluster_api;
 pub mod clusterctl;
@@ -31,6 +32,7 @@ mod evidence;
 pub mod fixtures;
 mod flavor;
 pub mod hostile;
+pub mod inventory;
 mod left_behind;
 mod local_world;
 mod manager;

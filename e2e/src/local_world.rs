@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use kube::Client;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     audit::{self, KubernetesWrite},
     aws_proxy::AwsProxy,
     cloud,
-    cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider},
+    cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider, Variables, through},
     directory::Directory,
     environment::TestEnvironment,
     evidence,
@@ -158,7 +159,8 @@ impl LocalWorld {
     ) -> anyhow::Result<(ApiServer, Vec<Supervised>)> {
         let manifests = tokio::task::spawn_blocking(|| CORE.manifests());
         let (server, mut processes) = ApiServer::start(directory).await?;
-        let core = CORE.start(directory, &server, manifests.await??, core_flags, endpoints);
+        let variables = through(endpoints);
+        let core = CORE.start(directory, &server, manifests.await??, core_flags, &variables);
         processes.push(core.await?);
         Ok((server, processes))
     }
@@ -198,9 +200,10 @@ impl LocalWorld {
     /// Starts the managers of Cluster API's own providers, which clusterctl has installed together with this provider.
     /// Each provider comes with the port at which the API server calls its webhooks.
     pub(crate) async fn run_installed(&self, providers: &[(&Provider, u16)]) -> anyhow::Result<()> {
+        let proxy = through(self.endpoints);
         let starts = providers
             .iter()
-            .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], self.endpoints));
+            .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], &proxy));
         let started = futures::future::try_join_all(starts).await?;
         for process in started {
             self.keep(process);
@@ -214,13 +217,24 @@ impl LocalWorld {
     pub async fn start_kubeadm(&self) -> anyhow::Result<()> {
         let start = async || {
             for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
-                let manifests = provider.manifests()?;
-                let started = provider.start(&self.directory, &self.server, manifests, &[], self.endpoints);
-                self.keep(started.await?);
+                let variables = through(self.endpoints);
+                self.start_provider(provider, provider.manifests()?, &variables).await?;
             }
             self.start_nodes()
         };
         self.kubeadm.get_or_try_init(start).await?;
+        Ok(())
+    }
+
+    /// Installs a provider's manifests and starts its manager.
+    pub(crate) async fn start_provider(
+        &self,
+        provider: &Provider,
+        manifests: Vec<Value>,
+        variables: &Variables,
+    ) -> anyhow::Result<()> {
+        let started = provider.start(&self.directory, &self.server, manifests, &[], variables);
+        self.keep(started.await?);
         Ok(())
     }
 

@@ -20,8 +20,17 @@ pub(crate) fn repository() -> PathBuf {
 
 /// A program or file of `make tools`, by its name in `bin/`.
 pub(crate) fn tool(name: &str) -> anyhow::Result<PathBuf> {
+    built_by("tools", name)
+}
+
+/// A program or file in `bin/` that another target of the Makefile builds.
+pub(crate) fn built_by(target: &str, name: &str) -> anyhow::Result<PathBuf> {
     let path = tools().join(name);
-    ensure!(path.exists(), "{} is missing; `make tools` builds it", path.display());
+    ensure!(
+        path.exists(),
+        "{} is missing; `make {target}` builds it",
+        path.display()
+    );
     Ok(path)
 }
 
@@ -37,24 +46,13 @@ pub fn capa_manifests() -> anyhow::Result<PathBuf> {
 
 /// Cluster API's end-to-end specs, as a program.
 pub fn upstream_specs() -> anyhow::Result<PathBuf> {
-    let path = tools().join("upstream-specs");
-    ensure!(
-        path.exists(),
-        "{} is missing; `make upstream-specs` builds it",
-        path.display()
-    );
-    Ok(path)
+    built_by("upstream-specs", "upstream-specs")
 }
 
 /// The folder with the versions of cloud-init.
 pub fn cloud_init() -> anyhow::Result<PathBuf> {
-    let path = tools().join("cloud-init");
-    ensure!(
-        path.join("versions").exists(),
-        "{} is missing; `make cloud-init` fetches it",
-        path.display()
-    );
-    Ok(path)
+    built_by("cloud-init", "cloud-init/versions")?;
+    tool("cloud-init")
 }
 
 /// The script that boots a computer with a version of cloud-init.

@@ -10,7 +10,13 @@ use crate::aws_proxy::xml::Element;
 use crate::wait::eventually;
 
 /// The signing name and the API version of EC2.
-const EC2: (&str, &str) = ("ec2", "2016-11-15");
+pub(super) const EC2: (&str, &str) = ("ec2", "2016-11-15");
+
+/// The same of application and network load balancers.
+pub(super) const ELBV2: (&str, &str) = ("elasticloadbalancing", "2015-12-01");
+
+/// The same of classic load balancers.
+pub(super) const CLASSIC: (&str, &str) = ("elasticloadbalancing", "2012-06-01");
 
 /// The actions of EC2 that list the parts of networks. Instances are left out, because a terminated one stays visible.
 const ACTIONS: [&str; 12] = [
@@ -28,12 +34,11 @@ const ACTIONS: [&str; 12] = [
     "DescribeVpcEndpoints",
 ];
 
-/// The actions that list load balancers of both generations without their targets; the first two entries of a row are
-/// as in [`EC2`].
-const LOAD_BALANCERS: [(&str, &str, &str); 3] = [
-    ("elasticloadbalancing", "2015-12-01", "DescribeLoadBalancers"),
-    ("elasticloadbalancing", "2015-12-01", "DescribeTargetGroups"),
-    ("elasticloadbalancing", "2012-06-01", "DescribeLoadBalancers"),
+/// The actions that list load balancers of both generations without their targets.
+const LOAD_BALANCERS: [((&str, &str), &str); 3] = [
+    (ELBV2, "DescribeLoadBalancers"),
+    (ELBV2, "DescribeTargetGroups"),
+    (CLASSIC, "DescribeLoadBalancers"),
 ];
 
 /// The filter for NAT gateways in transit.
@@ -65,19 +70,30 @@ impl User {
         for action in ACTIONS {
             let is_gateways = action == "DescribeNatGateways";
             let filter = if is_gateways { &PRESENT[..] } else { &[] };
-            let answer = self.ask(EC2.0, EC2.1, action, filter).await?;
-            let listed = answer
-                .children
-                .iter()
-                .filter(|child| !child.name.eq_ignore_ascii_case("requestId"));
-            dump.insert(action.to_owned(), Value::Array(listed.map(value).collect()));
+            dump.insert(action.to_owned(), self.shown(EC2.0, EC2.1, action, filter).await?);
         }
-        for (service, version, action) in LOAD_BALANCERS {
-            let answer = self.ask(service, version, action, &[]).await?;
-            let result = answer.child(&format!("{action}Result")).map(value);
-            dump.insert(format!("{action} {version}"), result.unwrap_or_default());
+        for ((service, version), action) in LOAD_BALANCERS {
+            let shown = self.shown(service, version, action, &[]).await?;
+            dump.insert(format!("{action} {version}"), shown);
         }
         Ok(Value::Object(dump))
+    }
+
+    /// The answer of an action without the fields that each answer has.
+    pub(super) async fn shown(
+        &self,
+        service: &str,
+        version: &str,
+        action: &str,
+        parameters: &[(&str, &str)],
+    ) -> anyhow::Result<Value> {
+        let mut answer = self.ask(service, version, action, parameters).await?;
+        answer
+            .children
+            .retain(|child| !child.name.eq_ignore_ascii_case("requestId"));
+        Ok(answer
+            .child(&format!("{action}Result"))
+            .map_or_else(|| value(&answer), value))
     }
 
     async fn ask(

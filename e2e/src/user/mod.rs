@@ -1,6 +1,7 @@
 //! The user of a test: a human with a key of the account who creates networks, reads resources, and changes them by
 //! hand.
 
+mod detail;
 mod dump;
 mod load_balancer;
 mod network;
@@ -17,6 +18,7 @@ use aws_sdk_elasticloadbalancingv2 as elbv2;
 
 use crate::aws_proxy::{AccessKey, Account};
 
+pub use detail::Shown;
 pub use load_balancer::{ClassicLoadBalancer, LoadBalancer};
 pub use network::{Network, NetworkPlan, Zone};
 pub use query::{json, query};

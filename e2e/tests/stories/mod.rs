@@ -15,6 +15,7 @@ mod clusterctl;
 mod clusterless;
 mod clusters;
 mod columns;
+mod compared;
 mod compatibility;
 mod components;
 mod contract;

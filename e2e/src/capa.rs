@@ -1,0 +1,42 @@
+//! CAPA, with which this provider is compared: its own manager, in the place of this provider.
+
+use serde_json::Value;
+
+use crate::{aws_proxy::Account, cluster_api::Provider, local_world::LocalWorld, programs};
+
+/// CAPA as its releases run it.
+const CAPA: Provider = Provider {
+    program: "capa-manager",
+    components: "capa-components.yaml",
+    namespace: "capa-system",
+    service_account: "capa-controller-manager",
+    aggregated_role: None,
+    feature_gates: "ExternalResourceGC=true,TagUnmanagedNetworkResources=true,AutoControllerIdentityCreator=true",
+};
+
+impl LocalWorld {
+    /// Installs CAPA and starts its manager with the key of this account; returns when its webhooks answer. This
+    /// provider cannot be in the same world, because both own the same kinds.
+    pub async fn start_capa(&self, account: &Account) -> anyhow::Result<()> {
+        let key = account.key();
+        let variables = [
+            ("AWS_ACCESS_KEY_ID", key.access_key_id.clone()),
+            ("AWS_SECRET_ACCESS_KEY", key.secret_access_key.clone()),
+            ("AWS_ENDPOINT_URL", account.url().to_owned()),
+            ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
+        ];
+        self.start_provider(&CAPA, manifests()?, &variables).await
+    }
+}
+
+/// CAPA's manifests without what clusterctl fills in: the Secret and the role for the pod.
+fn manifests() -> anyhow::Result<Vec<Value>> {
+    programs::built_by("capa", CAPA.program)?;
+    let mut manifests = CAPA.manifests()?;
+    manifests.retain(|object| object["kind"] != "Secret");
+    for account in manifests.iter_mut().filter(|object| object["kind"] == "ServiceAccount") {
+        let metadata = account.get_mut("metadata").and_then(Value::as_object_mut);
+        metadata.and_then(|metadata| metadata.remove("annotations"));
+    }
+    Ok(manifests)
+}

@@ -1,0 +1,172 @@
+//! Managed clusters beside CAPA: its own manager and this provider get the same specs, and what they build in AWS is
+//! compared, with `docs/comparison.md` for what may differ.
+
+mod specs;
+mod table;
+
+mod long_stories {
+    use std::collections::BTreeSet;
+    use std::fmt;
+    use std::io::{Write as _, stderr};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use anyhow::ensure;
+    use capa_e2e::aws_proxy::Journal;
+    use capa_e2e::inventory::{Fact, facts};
+    use capa_e2e::{LocalWorld, Story, eventually, mostly_waits};
+    use serde_json::json;
+
+    use super::specs::{CLUSTER, aws_clusters};
+    use super::table::{Difference, differences, rows};
+    use crate::stories::scenario::{CORE, OURS, Scenario, WITHIN, settled, tell};
+
+    /// The time in which a manager makes no call once it has nothing to do.
+    const QUIET: Duration = Duration::from_secs(4);
+
+    /// Calls of a manager.
+    struct Calls {
+        all: usize,
+        writes: usize,
+    }
+
+    impl fmt::Display for Calls {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "{} calls, {} of them writes", self.all, self.writes)
+        }
+    }
+
+    /// A provider's account, while it has a cluster of a spec.
+    struct Side<'a> {
+        scenario: &'a Scenario,
+        before: BTreeSet<Fact>,
+        built: BTreeSet<Fact>,
+        /// The calls to build it, in a pass over it once it is there, and to delete it.
+        calls: Vec<Calls>,
+    }
+
+    async fn quiet(s: &Scenario) -> anyhow::Result<usize> {
+        settled("the calls of the manager", QUIET, WITHIN, async || {
+            Ok(s.aws().manager_journal().len())
+        })
+        .await
+    }
+
+    async fn content(s: &Scenario) -> anyhow::Result<BTreeSet<Fact>> {
+        let replaced = [(s.aws().id(), "<account>"), (s.namespace(), "<namespace>")];
+        Ok(facts(&s.user.details().await?, &replaced))
+    }
+
+    /// The calls since the first `from` ones.
+    fn calls_since(s: &Scenario, from: usize) -> Calls {
+        let journal: Journal = s.aws().manager_journal();
+        let calls = journal.calls().iter().skip(from);
+        let writes = calls.clone().filter(|call| call.is_mutating());
+        Calls {
+            writes: writes.count(),
+            all: calls.count(),
+        }
+    }
+
+    impl<'a> Side<'a> {
+        async fn builds(scenario: &'a Scenario, aws_cluster: &str) -> anyhow::Result<Self> {
+            let before = content(scenario).await?;
+            let from = scenario.aws().manager_journal().len();
+            scenario.owned(CLUSTER, aws_cluster).await?;
+            scenario.infrastructure_provisioned(CLUSTER).await?;
+            quiet(scenario).await?;
+            let built = content(scenario).await?;
+            ensure!(built.len() > before.len(), "nothing was built");
+            let calls = vec![calls_since(scenario, from)];
+            Ok(Self {
+                scenario,
+                before,
+                built,
+                calls,
+            })
+        }
+
+        /// Changes an annotation of the AWSCluster, which makes both providers look at all that they have built.
+        async fn is_looked_at(&mut self) -> anyhow::Result<()> {
+            let s = self.scenario;
+            let from = s.aws().manager_journal().len();
+            s.change(
+                CLUSTER,
+                json!({"metadata": {"annotations": {"example.org/look": "again"}}}),
+            )
+            .await?;
+            eventually(WITHIN, "a call", async || {
+                ensure!(s.aws().manager_journal().len() > from, "there is none");
+                Ok(())
+            })
+            .await?;
+            quiet(s).await?;
+            self.calls.push(calls_since(s, from));
+            Ok(())
+        }
+
+        /// Deletes the cluster; returns what is left.
+        async fn deletes(&mut self) -> anyhow::Result<BTreeSet<Fact>> {
+            let s = self.scenario;
+            let from = s.aws().manager_journal().len();
+            s.delete(CORE, "Cluster", CLUSTER).await?;
+            s.gone(OURS, "AWSCluster", &[CLUSTER]).await?;
+            self.calls.push(calls_since(s, from));
+            content(s).await
+        }
+    }
+
+    /// What differs while both have the cluster, and afterwards.
+    async fn compare(what: &str, capa: (&Scenario, &str), here: (&Scenario, &str)) -> anyhow::Result<Vec<Difference>> {
+        let (mut theirs, mut ours) = tokio::try_join!(Side::builds(capa.0, capa.1), Side::builds(here.0, here.1))?;
+        let mut found = differences(what, &theirs.built, &ours.built);
+        tokio::try_join!(theirs.is_looked_at(), ours.is_looked_at())?;
+        let (left_by_capa, left) = tokio::try_join!(theirs.deletes(), ours.deletes())?;
+        ensure!(left == ours.before, "this provider has left something");
+        found.extend(differences(&format!("{what}, deleted"), &left_by_capa, &theirs.before));
+        for (name, calls) in [("CAPA", &theirs.calls), ("here", &ours.calls)] {
+            let calls: Vec<String> = calls.iter().map(Calls::to_string).collect();
+            writeln!(stderr(), "compared: {what}: {name}: {}", calls.join("; "))?;
+        }
+        Ok(found)
+    }
+
+    /// Fails if a difference is in no row of the table, or a row explains none.
+    fn are_explained(found: &[Difference]) -> anyhow::Result<()> {
+        let rows = rows(include_str!("../../../../docs/comparison.md"));
+        let is_new = |difference: &&Difference| !rows.iter().any(|row| row.explains(difference));
+        let unexplained: Vec<String> = found.iter().filter(is_new).map(Difference::to_string).collect();
+        ensure!(
+            unexplained.is_empty(),
+            "docs/comparison.md has no row for\n{}",
+            unexplained.join("\n")
+        );
+        let unused = rows
+            .iter()
+            .find(|row| !found.iter().any(|difference| row.explains(difference)));
+        ensure!(
+            unused.is_none(),
+            "nothing is like this row of docs/comparison.md: {unused:?}"
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn capa_builds_the_same_from_the_same_spec() -> anyhow::Result<()> {
+        mostly_waits();
+        tell(Story::new("compared"), async |s| {
+            let world = Arc::new(LocalWorld::start_beside(s.environment.world()).await?);
+            let capa = Scenario::new(Arc::new(world.test("compared").await?), "compared").await?;
+            world.start_capa(capa.aws()).await?;
+            s.new_manager().start().await?;
+            let mut found = Vec::new();
+            let specs = aws_clusters(&capa.network).into_iter().zip(aws_clusters(&s.network));
+            for ((what, theirs), (_, ours)) in specs {
+                found.extend(compare(what, (&capa, &theirs), (s, &ours)).await?);
+            }
+            are_explained(&found)?;
+            capa.environment.finish().await?;
+            world.stop().await
+        })
+    }
+}

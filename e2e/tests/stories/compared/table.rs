@@ -1,0 +1,136 @@
+//! The table of differences in `docs/comparison.md`, and the differences that a run has found.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use capa_e2e::inventory::Fact;
+
+/// The heading of the table.
+const HEADING: &str = "## What both build from the same spec";
+
+/// A field of a resource that is not the same in both accounts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Difference {
+    spec: String,
+    resource: String,
+    field: String,
+    /// What CAPA's account has and ours has not; empty if nothing.
+    capa: String,
+    /// What our account has and CAPA's has not.
+    here: String,
+}
+
+/// The differences of two accounts, of which each field is in one list: a value of CAPA has ours beside it if the field
+/// has one value.
+pub(super) fn differences(spec: &str, capa: &BTreeSet<Fact>, here: &BTreeSet<Fact>) -> Vec<Difference> {
+    let mut ours: Vec<&Fact> = here.difference(capa).collect();
+    let mut found = Vec::new();
+    for fact in capa.difference(here) {
+        let same_field = |other: &&Fact| other.resource == fact.resource && other.field == fact.field;
+        let beside = ours.iter().position(same_field).map(|place| ours.remove(place));
+        found.push(difference(
+            spec,
+            fact,
+            &fact.value,
+            beside.map_or("", |fact| &fact.value),
+        ));
+    }
+    found.extend(ours.into_iter().map(|fact| difference(spec, fact, "", &fact.value)));
+    found
+}
+
+fn difference(spec: &str, fact: &Fact, capa: &str, here: &str) -> Difference {
+    Difference {
+        spec: spec.to_owned(),
+        resource: fact.resource.clone(),
+        field: fact.field.clone(),
+        capa: capa.to_owned(),
+        here: here.to_owned(),
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            spec,
+            resource,
+            field,
+            capa,
+            here,
+        } = self;
+        write!(formatter, "| {spec} | {resource} | `{field}` | {capa} | {here} |")
+    }
+}
+
+/// A row of the table: in each cell `*` stands for any text.
+#[derive(Debug)]
+pub(super) struct Row {
+    cells: Vec<String>,
+}
+
+/// The rows of the table in a document.
+pub(super) fn rows(document: &str) -> Vec<Row> {
+    let section = document.split_once(HEADING).map_or("", |(_, section)| section);
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let lines = section
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let cells = |line: &str| {
+        line.trim_matches('|')
+            .split('|')
+            .map(|cell| cell.trim().replace('`', ""))
+            .collect()
+    };
+    lines.skip(1).map(|line| Row { cells: cells(line) }).collect()
+}
+
+impl Row {
+    pub(super) fn explains(&self, difference: &Difference) -> bool {
+        let Difference {
+            spec,
+            resource,
+            field,
+            capa,
+            here,
+        } = difference;
+        let values = [spec, resource, field, capa, here];
+        self.cells.len() > values.len() && self.cells.iter().zip(values).all(|(cell, value)| is_like(value, cell))
+    }
+}
+
+/// Whether a value is like a pattern, in which `*` stands for any text.
+fn is_like(value: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => value == pattern,
+        Some((begin, rest)) => value.strip_prefix(begin).is_some_and(|value| {
+            let ends = value.char_indices().map(|(place, _)| place).chain([value.len()]);
+            ends.into_iter()
+                .any(|place| is_like(value.get(place..).unwrap_or_default(), rest))
+        }),
+    }
+}
+
+#[test]
+fn a_row_explains_what_is_like_its_cells() {
+    let fact = |value: &str| Fact {
+        resource: "subnet a".to_owned(),
+        field: "tag role".to_owned(),
+        value: value.to_owned(),
+    };
+    let found = differences("default", &[fact("1")].into(), &[fact("2")].into());
+    assert_eq!(found.len(), 1, "one field: {found:?}");
+    let table = |row: &str| {
+        rows(&format!(
+            "{HEADING}\n\n| a | b | c | d | e | why |\n| --- |\n{row}\n\n## Next\n"
+        ))
+    };
+    let explains = |row: &str| table(row).iter().any(|row| row.explains(&found[0]));
+    assert!(explains("| * | subnet * | `tag role` | 1 | 2 | why |"));
+    for other in [
+        "| * | subnet | `tag role` | 1 | 2 | why |",
+        "| * | * | * | 1 | | why |",
+        "| * | * | * | 1 | 2 |",
+    ] {
+        assert!(!explains(other), "{other}");
+    }
+}
