@@ -52,8 +52,12 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
     let cluster = cluster(&client, &namespace, name).await?;
     let machines = machines_of(&documents(&client, &namespace, &cluster).await?)?;
     let aws_cluster = aws_cluster(&client, &namespace, &cluster).await?;
-    let unmanaged =
-        aws_cluster.filter(|cluster| cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata));
+    let (unmanaged, published) = match aws_cluster {
+        Some(cluster) if cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata) => {
+            (Some(cluster), None)
+        }
+        other => (None, other.and_then(|cluster| cluster.status?.network)),
+    };
 
     let service_account = flags
         .service_account
@@ -71,6 +75,10 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
         networks.push((machines.role, described.network));
         let unknown = described.sources.into_iter().filter(|source| !sources.contains(source));
         sources.extend(unknown.collect::<Vec<_>>());
+    }
+    // A network that is there before its machines.
+    if let Some(network) = published.filter(|_| machines.is_empty()) {
+        networks.push((RoleOfMachines::Worker, network));
     }
     let described = if let Some(aws_cluster) = unmanaged {
         Described::ByAWSCluster(Box::new(Objects {

@@ -108,7 +108,8 @@ fn of_documents(documents: &[Value]) -> Result<Described> {
     };
     ensure!(
         aws_cluster.spec.unmanaged,
-        "AWSCluster {} is not unmanaged: set spec.unmanaged: true for infrastructure that you bring",
+        "AWSCluster {} is not unmanaged: set spec.unmanaged: true for infrastructure that you bring; `capa-rs plan` shows what \
+         the provider creates otherwise",
         aws_cluster.name_any()
     );
     Ok(Described::ByAWSCluster(Box::new(Objects {

@@ -17,7 +17,7 @@ const ANYWHERE: &str = "0.0.0.0/0";
 const CLASSIC: &str = "dev-apiserver";
 
 /// An AWSCluster whose network the provider creates.
-fn managed() -> String {
+pub(super) fn managed() -> String {
     let second = "{loadBalancerType: nlb, scheme: internal, name: inside, additionalListeners: [{port: 9345}]}";
     format!(
         "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: dev}}, spec: {{region: {REGION}, \
@@ -109,7 +109,18 @@ fn is_planned(s: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
+/// The picture of the cluster shows its subnets, also before there are machines.
+async fn is_drawn(s: &Scenario, vpc: &str) -> anyhow::Result<()> {
+    let arguments = ["topology", "dev", "--namespace", s.namespace(), "--output", "dot"];
+    let (code, drawn) = provider(s, &arguments, "", None)?;
+    let subnets = s.user.ec2().describe_subnets().filters(of_vpc(vpc)).send().await?;
+    let ids = subnets.subnets().iter().filter_map(|subnet| subnet.subnet_id());
+    let is_complete = subnets.subnets().len() == 6 && ids.chain([vpc]).all(|id| drawn.contains(id));
+    ensure!(code == 0 && is_complete, "{code}: {drawn}");
+    Ok(())
+}
+
+pub(super) async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
     for condition in [
         "VpcReady",
         "SubnetsReady",
@@ -160,6 +171,7 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
             anyhow::bail!("more than one VPC")
         };
         let id = vpc.vpc_id().context("a VPC with an id")?;
+        is_drawn(s, id).await?;
         let gateways = s.user.ec2().describe_nat_gateways().filter(of_vpc(id)).send().await?;
         ensure!(gateways.nat_gateways().len() == 3, "one in each zone: {gateways:?}");
 

@@ -41,6 +41,7 @@ mod log;
 mod machine_deployment;
 mod machines;
 mod malformed;
+mod managed_faults;
 mod managed_network;
 mod manager;
 mod metrics;

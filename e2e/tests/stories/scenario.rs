@@ -1,11 +1,12 @@
 //! The scenario of most stories: an existing network, the manager, and a cluster on that network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{AccessKey, Account};
+use capa_e2e::inventory::{Fact, facts};
 use capa_e2e::user::{Network, NetworkPlan, User};
 use capa_e2e::{Manager, ManagerBuilder, Story, TestEnvironment, eventually, fixtures, moto, objects};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
@@ -342,6 +343,12 @@ impl Scenario {
             Ok(found)
         })
         .await
+    }
+
+    /// All that is in the account, with names in place of ids.
+    pub(crate) async fn content(&self) -> anyhow::Result<BTreeSet<Fact>> {
+        let replaced = [(self.aws().id(), "<account>"), (self.namespace(), "<namespace>")];
+        Ok(facts(&self.user.details().await?, &replaced))
     }
 
     /// Checks that the account has what it had when `before` was dumped.

@@ -13,7 +13,7 @@ mod long_stories {
 
     use anyhow::ensure;
     use capa_e2e::aws_proxy::Journal;
-    use capa_e2e::inventory::{Fact, facts};
+    use capa_e2e::inventory::Fact;
     use capa_e2e::{LocalWorld, Story, eventually, mostly_waits};
     use serde_json::json;
 
@@ -52,11 +52,6 @@ mod long_stories {
         .await
     }
 
-    async fn content(s: &Scenario) -> anyhow::Result<BTreeSet<Fact>> {
-        let replaced = [(s.aws().id(), "<account>"), (s.namespace(), "<namespace>")];
-        Ok(facts(&s.user.details().await?, &replaced))
-    }
-
     /// The calls since the first `from` ones.
     fn calls_since(s: &Scenario, from: usize) -> Calls {
         let journal: Journal = s.aws().manager_journal();
@@ -70,12 +65,12 @@ mod long_stories {
 
     impl<'a> Side<'a> {
         async fn builds(scenario: &'a Scenario, aws_cluster: &str) -> anyhow::Result<Self> {
-            let before = content(scenario).await?;
+            let before = scenario.content().await?;
             let from = scenario.aws().manager_journal().len();
             scenario.owned(CLUSTER, aws_cluster).await?;
             scenario.infrastructure_provisioned(CLUSTER).await?;
             quiet(scenario).await?;
-            let built = content(scenario).await?;
+            let built = scenario.content().await?;
             ensure!(built.len() > before.len(), "nothing was built");
             let calls = vec![calls_since(scenario, from)];
             Ok(Self {
@@ -112,7 +107,7 @@ mod long_stories {
             s.delete(CORE, "Cluster", CLUSTER).await?;
             s.gone(OURS, "AWSCluster", &[CLUSTER]).await?;
             self.calls.push(calls_since(s, from));
-            content(s).await
+            s.content().await
         }
     }
 
