@@ -195,7 +195,8 @@ fn flatten(path: &str, value: &Value, fields: &mut Vec<(String, String)>) {
             }
         }
         Value::Array(list) => list.iter().for_each(|item| flatten_item(path, item, fields)),
-        Value::String(text) => fields.push((path.to_owned(), text.clone())),
+        // An empty list, too, is an empty text.
+        Value::String(text) if !text.is_empty() => fields.push((path.to_owned(), text.clone())),
         _ => {}
     }
 }
