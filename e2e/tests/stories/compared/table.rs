@@ -68,20 +68,17 @@ pub(super) struct Row {
     cells: Vec<String>,
 }
 
-/// The rows of the table in a document.
+/// The rows of the first table below the heading in a document.
 pub(super) fn rows(document: &str) -> Vec<Row> {
     let section = document.split_once(HEADING).map_or("", |(_, section)| section);
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let lines = section
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let before = section.lines().skip_while(|line| !line.starts_with('|'));
+    // The first two lines are the head.
+    let lines = before.take_while(|line| line.starts_with('|')).skip(2);
     let cells = |line: &str| {
-        line.trim_matches('|')
-            .split('|')
-            .map(|cell| cell.trim().replace('`', ""))
-            .collect()
+        let cells = line.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().replace('`', "")).collect()
     };
-    lines.skip(1).map(|line| Row { cells: cells(line) }).collect()
+    lines.map(|line| Row { cells: cells(line) }).collect()
 }
 
 impl Row {
