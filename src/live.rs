@@ -76,10 +76,6 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
         let unknown = described.sources.into_iter().filter(|source| !sources.contains(source));
         sources.extend(unknown.collect::<Vec<_>>());
     }
-    // A network that is there before its machines.
-    if let Some(network) = published.filter(|_| machines.is_empty()) {
-        networks.push((RoleOfMachines::Worker, network));
-    }
     let described = if let Some(aws_cluster) = unmanaged {
         Described::ByAWSCluster(Box::new(Objects {
             aws_cluster,
@@ -87,7 +83,12 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
             machines,
         }))
     } else {
-        let demand = demand_of_network(&cluster, joined(networks), machines);
+        // Without machines, nobody else asks for a network that is there.
+        let network = match published {
+            Some(published) if machines.is_empty() => published,
+            _ => joined(networks),
+        };
+        let demand = demand_of_network(&cluster, network, machines);
         Described::BySources(Box::new(SourcedCluster { cluster, demand }))
     };
     Ok((described, KubernetesFacts { sources }))

@@ -11,7 +11,7 @@ const CAPA: Provider = Provider {
     namespace: "capa-system",
     service_account: "capa-controller-manager",
     aggregated_role: None,
-    feature_gates: "ExternalResourceGC=true,TagUnmanagedNetworkResources=true,AutoControllerIdentityCreator=true",
+    feature_gates: "MachinePool=false,ExternalResourceGC=true,TagUnmanagedNetworkResources=true,AutoControllerIdentityCreator=true",
 };
 
 impl LocalWorld {
@@ -31,7 +31,9 @@ impl LocalWorld {
 
 /// CAPA's manifests without what clusterctl fills in: the Secret and the role for the pod.
 fn manifests() -> anyhow::Result<Vec<Value>> {
-    programs::built_by("capa", CAPA.program)?;
+    for built in [CAPA.program, CAPA.components] {
+        programs::built_by("capa", built)?;
+    }
     let mut manifests = CAPA.manifests()?;
     manifests.retain(|object| object["kind"] != "Secret");
     for account in manifests.iter_mut().filter(|object| object["kind"] == "ServiceAccount") {

@@ -24,7 +24,7 @@ const START_WITHIN: Duration = Duration::from_mins(3);
 /// Cluster API core, or a provider of Cluster API in Go.
 #[derive(Debug)]
 pub(crate) struct Provider {
-    /// The program that `make tools` builds.
+    /// The program in `bin/`.
     pub(crate) program: &'static str,
     /// The file with the provider's manifests, in the same folder.
     pub(crate) components: &'static str,
@@ -79,7 +79,7 @@ pub(crate) fn through(endpoints: SocketAddr) -> [(&'static str, String); 2] {
 }
 
 impl Provider {
-    /// The provider's manifests as `make tools` rendered them.
+    /// The provider's manifests as its releases have them.
     pub(crate) fn manifests(&self) -> anyhow::Result<Vec<Value>> {
         let path = programs::tool(self.components)?;
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;

@@ -6,36 +6,37 @@ use serde_json::{Map, Value};
 
 use crate::user::Shown;
 
-/// The fields that AWS chooses by chance, or that repeat others.
-const WITHOUT_MEANING: [&str; 24] = [
+/// The fields without meaning for a comparison: ids that have no name here, times and addresses that AWS chooses, names in
+/// the DNS, account numbers, and ARNs beside ids. Target groups have names that CAPA draws by lot.
+const WITHOUT_MEANING: [&str; 21] = [
     "associationId",
     "routeTableAssociationId",
+    "networkAclAssociationId",
     "attachmentId",
-    "ownerId",
+    "networkInterfaceId",
     "createTime",
     "CreatedTime",
     "privateIp",
     "privateIpAddress",
-    "networkInterfaceId",
-    "networkInterfaceOwnerId",
-    "securityGroupArn",
-    "subnetArn",
-    "userId",
+    "availableIpAddressCount",
     "DNSName",
     "CanonicalHostedZoneId",
     "CanonicalHostedZoneName",
     "CanonicalHostedZoneNameID",
+    "ownerId",
+    "networkInterfaceOwnerId",
+    "userId",
     "OwnerAlias",
+    "securityGroupArn",
+    "subnetArn",
     "TargetGroupName",
-    "availableIpAddressCount",
-    "Instances",
-    "domain",
-    "instanceId",
-    "ResourceArn",
 ];
 
+/// The kind of classic load balancers.
+const CLASSIC: &str = "classic load balancer";
+
 /// The resources that are compared: the list, the field with the id, and the kind in our words.
-const RESOURCES: [(&str, &str, &str); 11] = [
+const RESOURCES: [(&str, &str, &str); 13] = [
     ("vpcSet", "vpcId", "VPC"),
     ("subnetSet", "subnetId", "subnet"),
     ("routeTableSet", "routeTableId", "route table"),
@@ -46,7 +47,9 @@ const RESOURCES: [(&str, &str, &str); 11] = [
     ("LoadBalancers", "LoadBalancerArn", "network load balancer"),
     ("TargetGroups", "TargetGroupArn", "target group"),
     ("Listeners", "ListenerArn", "listener"),
-    ("LoadBalancerDescriptions", "LoadBalancerName", "classic load balancer"),
+    ("LoadBalancerDescriptions", "LoadBalancerName", CLASSIC),
+    ("networkAclSet", "networkAclId", "network ACL"),
+    ("vpcEndpointSet", "vpcEndpointId", "VPC endpoint"),
 ];
 
 /// One thing that is true of a resource.
@@ -60,42 +63,51 @@ pub struct Fact {
     pub value: String,
 }
 
-/// The facts of an account. Each of `replaced` is a text with that which takes its place, for what differs between two
-/// accounts anyway.
+/// The facts of an account. In them, the first text of each pair in `replaced` is replaced by the second: what is special
+/// about the account, for example its number. Resources of one name are one resource here, with their number.
 pub fn facts(shown: &[Shown], replaced: &[(&str, &str)]) -> BTreeSet<Fact> {
-    let mut texts = Names::of_all(shown).0;
-    texts.extend(replaced.iter().map(|(text, by)| ((*text).to_owned(), (*by).to_owned())));
-    // Longer texts first: one may begin with another.
-    let mut texts: Vec<(String, String)> = texts.into_iter().collect();
-    texts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
-    let name = |text: &str| {
-        texts
-            .iter()
-            .fold(text.to_owned(), |text, (id, name)| text.replace(id, name))
+    let names = Names::of_all(shown);
+    let replacements = names.replacements(replaced);
+    let in_words = |text: &str| {
+        let pairs = replacements.iter();
+        pairs.fold(text.to_owned(), |text, (id, name)| text.replace(id, name))
     };
+    let resource = |id: &str| in_words(names.0.get(id).map_or(id, String::as_str));
     let mut facts = BTreeSet::new();
-    let mut add = |resource: &str, value: &Value| {
-        let mut fields = Vec::new();
-        flatten("", value, &mut fields);
-        facts.extend(fields.into_iter().map(|(field, value)| Fact {
-            resource: resource.to_owned(),
-            field,
-            value: name(&value),
-        }));
-    };
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     for shown in shown {
+        let mut resources: Vec<(String, &Value)> = Vec::new();
         match &shown.id {
-            Some(id) => add(&name(id), &shown.value),
-            None => {
-                for (list, id, kind) in RESOURCES {
-                    for item in items(&shown.value, list) {
-                        add(&text(item, id).map_or_else(|| kind.to_owned(), |id| name(&id)), item);
-                    }
-                }
+            Some(id) => resources.push((resource(id), &shown.value)),
+            None => resources.extend(listed(&shown.value).map(|(id, _, item)| (resource(&id), item))),
+        }
+        for (resource, value) in resources {
+            if shown.id.is_none() {
+                *numbers.entry(resource.clone()).or_default() += 1;
             }
+            let mut fields = Vec::new();
+            flatten("", value, &mut fields);
+            facts.extend(fields.into_iter().map(|(field, value)| Fact {
+                resource: resource.clone(),
+                field,
+                value: in_words(&value),
+            }));
         }
     }
+    facts.extend(numbers.into_iter().map(|(resource, number)| Fact {
+        resource,
+        field: "number".to_owned(),
+        value: number.to_string(),
+    }));
     facts
+}
+
+/// The resources in the lists of a value, in the order of [`RESOURCES`]: the id, the kind and the fields.
+fn listed(value: &Value) -> impl Iterator<Item = (String, &'static str, &Value)> {
+    RESOURCES.iter().flat_map(move |(list, id, kind)| {
+        let items = items(value, list);
+        items.filter_map(move |item| Some((text(item, id)?, *kind, item)))
+    })
 }
 
 /// The names of resources by their ids.
@@ -107,13 +119,24 @@ impl Names {
     /// gateway, and a listener that of its load balancer.
     fn of_all(shown: &[Shown]) -> Self {
         let mut names = Self::default();
-        for (list, id, kind) in RESOURCES {
-            let items = shown.iter().flat_map(|shown| items(&shown.value, list));
-            for (item, id) in items.filter_map(|item| Some((item, text(item, id)?))) {
+        for (_, _, wanted) in RESOURCES {
+            let resources = shown.iter().flat_map(|shown| listed(&shown.value));
+            for (id, kind, item) in resources.filter(|(_, kind, _)| *kind == wanted) {
                 names.learn(item, id, kind);
             }
         }
         names
+    }
+
+    /// The texts to replace by others, the longest first, because one may begin with another. The name of a classic load
+    /// balancer is its id, and may be a part of other names.
+    fn replacements(&self, further: &[(&str, &str)]) -> Vec<(String, String)> {
+        let names = self.0.iter().filter(|(_, name)| !name.starts_with(CLASSIC));
+        let names = names.map(|(id, name)| (id.clone(), name.clone()));
+        let further = further.iter().map(|(text, by)| ((*text).to_owned(), (*by).to_owned()));
+        let mut replacements: Vec<(String, String)> = names.chain(further).collect();
+        replacements.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        replacements
     }
 
     fn learn(&mut self, item: &Value, id: String, kind: &str) {
@@ -124,7 +147,7 @@ impl Names {
                 .zip(text(item, "Port"))
                 .map(joined),
             "listener" => self.of(item, "LoadBalancerArn").zip(text(item, "Port")).map(joined),
-            _ => named(item),
+            _ => self.named(item),
         };
         let name = format!("{kind} {}", name.unwrap_or_else(|| "without a name".to_owned()));
         if kind == "NAT gateway" {
@@ -151,6 +174,19 @@ impl Names {
         }
     }
 
+    /// The name that a resource shows. Each VPC has a group of the name `default`, and what has no name.
+    fn named(&self, item: &Value) -> Option<String> {
+        let tags = items(item, "tagSet").find(|tag| text(tag, "key").as_deref() == Some("Name"));
+        let mut fields = ["groupName", "LoadBalancerName"].into_iter();
+        let named = fields.find_map(|field| text(item, field));
+        let named = named.or_else(|| tags.and_then(|tag| text(tag, "value")));
+        match (named, self.of(item, "vpcId")) {
+            (Some(named), Some(vpc)) if named == "default" => Some(format!("default of {vpc}")),
+            (None, Some(vpc)) => Some(format!("of {vpc}")),
+            (named, _) => named,
+        }
+    }
+
     fn of(&self, item: &Value, field: &str) -> Option<String> {
         text(item, field).and_then(|id| self.0.get(&id).cloned())
     }
@@ -167,14 +203,6 @@ fn items<'a>(value: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
 
 fn text(item: &Value, field: &str) -> Option<String> {
     item.get(field).and_then(Value::as_str).map(str::to_owned)
-}
-
-/// The name that a resource shows.
-fn named(item: &Value) -> Option<String> {
-    let tags = items(item, "tagSet").find(|tag| text(tag, "key").as_deref() == Some("Name"));
-    let mut fields = ["groupName", "LoadBalancerName"].into_iter();
-    let named = fields.find_map(|field| text(item, field));
-    named.or_else(|| tags.and_then(|tag| text(tag, "value")))
 }
 
 /// The fields of a value with their paths. An item of a list of objects is one field, with its text.
@@ -195,7 +223,7 @@ fn flatten(path: &str, value: &Value, fields: &mut Vec<(String, String)>) {
             }
         }
         Value::Array(list) => list.iter().for_each(|item| flatten_item(path, item, fields)),
-        // An empty list, too, is an empty text.
+        // A list without items has the form of an empty text.
         Value::String(text) if !text.is_empty() => fields.push((path.to_owned(), text.clone())),
         _ => {}
     }
@@ -218,9 +246,9 @@ fn has_meaning(field: &str) -> bool {
 
 /// Whether an object is a tag or an attribute: a key and its value.
 fn is_pair(fields: &Map<String, Value>) -> bool {
-    fields
-        .keys()
-        .all(|key| ["key", "value"].contains(&key.to_lowercase().as_str()))
+    let mut keys: Vec<String> = fields.keys().map(|key| key.to_lowercase()).collect();
+    keys.sort();
+    keys == ["key", "value"]
 }
 
 fn pair(fields: &Map<String, Value>) -> [String; 2] {
@@ -241,6 +269,7 @@ fn rules(permission: &Map<String, Value>) -> Vec<String> {
         ("groups", "groupId"),
         ("ipRanges", "cidrIp"),
         ("ipv6Ranges", "cidrIpv6"),
+        ("prefixListIds", "prefixListId"),
     ];
     let mut rules = Vec::new();
     for (list, source) in sources {
@@ -328,6 +357,38 @@ mod tests {
         ] {
             assert!(all.iter().any(|fact| fact == expected), "{expected} is not in {all:#?}");
         }
+    }
+
+    #[test]
+    fn a_second_resource_of_a_name_is_a_difference() {
+        let mut twice = account("1");
+        let second = Shown {
+            action: "second".to_owned(),
+            id: None,
+            value: json!({"natGatewaySet": [{"natGatewayId": "nat-9", "subnetId": "subnet-1"}]}),
+        };
+        twice.push(second);
+        let (once, twice) = (facts(&account("1"), &[]), facts(&twice, &[]));
+        let more: Vec<&Fact> = twice.difference(&once).collect();
+        assert!(
+            matches!(more[..], [fact] if fact.field == "number" && fact.value == "2"),
+            "{more:?}"
+        );
+    }
+
+    #[test]
+    fn the_attributes_of_a_vpc_have_names() {
+        let value = json!({"vpcId": "vpc-1", "enableDnsSupport": {"value": "true"}});
+        let shown = Shown {
+            action: "DescribeVpcAttribute".to_owned(),
+            id: Some("vpc-1".to_owned()),
+            value,
+        };
+        let facts = facts(&[shown], &[]);
+        assert!(
+            facts.iter().any(|fact| fact.field == "enableDnsSupport.value"),
+            "{facts:?}"
+        );
     }
 
     #[test]

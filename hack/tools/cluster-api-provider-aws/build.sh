@@ -11,6 +11,11 @@ export GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0
 cd "$here"
 echo "capa: building its manager (minutes the first time)"
 go build -ldflags "-s -w" -o "$bin/capa-manager" "$module"
-"$bin/kubectl" kustomize "$(go list -m -f '{{.Dir}}' "$module")/config/default" >"$bin/capa-components.yaml.$$" 2>/dev/null
+# Kustomize warns of the form of CAPA's files.
+source="$(go list -m -f '{{.Dir}}' "$module")"
+said="$("$bin/kubectl" kustomize "$source/config/default" 2>&1 >"$bin/capa-components.yaml.$$")" || {
+  echo "capa: its manifests cannot be rendered: $said" >&2
+  exit 1
+}
 mv "$bin/capa-components.yaml.$$" "$bin/capa-components.yaml"
 echo "capa: ready in $bin"

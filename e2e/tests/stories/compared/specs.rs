@@ -8,10 +8,11 @@ use crate::stories::scenario::{OURS, REGION};
 /// The cluster of each spec.
 pub(super) const CLUSTER: &str = "dev";
 
-/// The AWSClusters, by what is special about each.
-pub(super) fn aws_clusters(network: &Network) -> Vec<(&'static str, String)> {
+/// The AWSClusters, by what is special about each. CAPA leaves its tags, so that none has the network of another one of
+/// the user.
+pub(super) fn aws_clusters(networks: [&Network; 2]) -> Vec<(&'static str, String)> {
     let mut specs = of_own_networks();
-    specs.extend(in_the_network_of_the_user(network));
+    specs.extend(in_networks_of_the_user(networks));
     specs
         .into_iter()
         .map(|(what, spec)| (what, aws_cluster(spec)))
@@ -108,17 +109,19 @@ fn of_own_networks() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn in_the_network_of_the_user(network: &Network) -> Vec<(&'static str, Value)> {
-    let ids = [network.public_subnet_ids(), network.private_subnet_ids()].concat();
-    let subnets: Vec<Value> = ids.into_iter().map(|id| json!({"id": id})).collect();
-    let brought = json!({"vpc": {"id": network.vpc_id}, "subnets": subnets});
-    let mut with_groups = brought.clone();
+fn in_networks_of_the_user([first, second]: [&Network; 2]) -> Vec<(&'static str, Value)> {
+    let brought = |network: &Network| {
+        let ids = [network.public_subnet_ids(), network.private_subnet_ids()].concat();
+        let subnets: Vec<Value> = ids.into_iter().map(|id| json!({"id": id})).collect();
+        json!({"vpc": {"id": network.vpc_id}, "subnets": subnets})
+    };
+    let mut with_groups = brought(second);
     with_groups["securityGroupOverrides"] = json!({
-        "node": network.node_security_group_id,
-        "controlplane": network.control_plane_security_group_id,
+        "node": second.node_security_group_id,
+        "controlplane": second.control_plane_security_group_id,
     });
     vec![
-        ("a VPC of the user", json!({"network": brought})),
+        ("a VPC of the user", json!({"network": brought(first)})),
         ("a VPC and groups of the user", json!({"network": with_groups})),
     ]
 }

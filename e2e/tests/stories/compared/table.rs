@@ -1,6 +1,6 @@
 //! The table of differences in `docs/comparison.md`, and the differences that a run has found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use capa_e2e::inventory::Fact;
@@ -20,22 +20,24 @@ pub(super) struct Difference {
     here: String,
 }
 
-/// The differences of two accounts, of which each field is in one list: a value of CAPA has ours beside it if the field
-/// has one value.
+/// The differences of two accounts. Where each has one value of a field that the other one has not, they are one
+/// difference.
 pub(super) fn differences(spec: &str, capa: &BTreeSet<Fact>, here: &BTreeSet<Fact>) -> Vec<Difference> {
-    let mut ours: Vec<&Fact> = here.difference(capa).collect();
-    let mut found = Vec::new();
-    for fact in capa.difference(here) {
-        let same_field = |other: &&Fact| other.resource == fact.resource && other.field == fact.field;
-        let beside = ours.iter().position(same_field).map(|place| ours.remove(place));
-        found.push(difference(
-            spec,
-            fact,
-            &fact.value,
-            beside.map_or("", |fact| &fact.value),
-        ));
+    let mut by_field: BTreeMap<(&str, &str), [Vec<&Fact>; 2]> = BTreeMap::new();
+    for (side, facts) in [capa.difference(here), here.difference(capa)].into_iter().enumerate() {
+        for fact in facts {
+            by_field.entry((&fact.resource, &fact.field)).or_default()[side].push(fact);
+        }
     }
-    found.extend(ours.into_iter().map(|fact| difference(spec, fact, "", &fact.value)));
+    let mut found = Vec::new();
+    for [theirs, ours] in by_field.into_values() {
+        if let ([theirs], [ours]) = (&theirs[..], &ours[..]) {
+            found.push(difference(spec, theirs, &theirs.value, &ours.value));
+            continue;
+        }
+        found.extend(theirs.into_iter().map(|fact| difference(spec, fact, &fact.value, "")));
+        found.extend(ours.into_iter().map(|fact| difference(spec, fact, "", &fact.value)));
+    }
     found
 }
 
