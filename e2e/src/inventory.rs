@@ -79,14 +79,18 @@ pub fn facts(shown: &[Shown], replaced: &[(&str, &str)]) -> BTreeSet<Fact> {
         let mut resources: Vec<(String, &Value)> = Vec::new();
         match &shown.id {
             Some(id) => resources.push((resource(id), &shown.value)),
-            None => resources.extend(listed(&shown.value).map(|(id, _, item)| (resource(&id), item))),
+            None => {
+                for (list, id, _) in RESOURCES {
+                    resources.extend(listed(&shown.value, list, id).map(|(id, item)| (resource(&id), item)));
+                }
+            }
         }
         for (resource, value) in resources {
             if shown.id.is_none() {
                 *numbers.entry(resource.clone()).or_default() += 1;
             }
             let mut fields = Vec::new();
-            flatten("", value, &mut fields);
+            flatten("", &meaningful(value), &mut fields);
             facts.extend(fields.into_iter().map(|(field, value)| Fact {
                 resource: resource.clone(),
                 field,
@@ -102,12 +106,9 @@ pub fn facts(shown: &[Shown], replaced: &[(&str, &str)]) -> BTreeSet<Fact> {
     facts
 }
 
-/// The resources in the lists of a value, in the order of [`RESOURCES`]: the id, the kind and the fields.
-fn listed(value: &Value) -> impl Iterator<Item = (String, &'static str, &Value)> {
-    RESOURCES.iter().flat_map(move |(list, id, kind)| {
-        let items = items(value, list);
-        items.filter_map(move |item| Some((text(item, id)?, *kind, item)))
-    })
+/// The ids and the fields of the resources in a list of a value.
+fn listed<'a>(value: &'a Value, list: &str, id: &'static str) -> impl Iterator<Item = (String, &'a Value)> {
+    items(value, list).filter_map(move |item| Some((text(item, id)?, item)))
 }
 
 /// The names of resources by their ids.
@@ -119,9 +120,8 @@ impl Names {
     /// gateway, and a listener that of its load balancer.
     fn of_all(shown: &[Shown]) -> Self {
         let mut names = Self::default();
-        for (_, _, wanted) in RESOURCES {
-            let resources = shown.iter().flat_map(|shown| listed(&shown.value));
-            for (id, kind, item) in resources.filter(|(_, kind, _)| *kind == wanted) {
+        for (list, id, kind) in RESOURCES {
+            for (id, item) in shown.iter().flat_map(|shown| listed(&shown.value, list, id)) {
                 names.learn(item, id, kind);
             }
         }
@@ -214,7 +214,7 @@ fn flatten(path: &str, value: &Value, fields: &mut Vec<(String, String)>) {
             fields.push((format!("{kind} {key}"), value));
         }
         Value::Object(object) => {
-            for (field, value) in object.iter().filter(|(field, _)| has_meaning(field)) {
+            for (field, value) in object {
                 let path = [path, field]
                     .into_iter()
                     .filter(|part| !part.is_empty())
@@ -235,13 +235,9 @@ fn flatten_item(path: &str, item: &Value, fields: &mut Vec<(String, String)>) {
             let kind = if path == "ipPermissions" { "rule" } else { "egress rule" };
             fields.extend(rules(object).into_iter().map(|rule| (kind.to_owned(), rule)));
         }
-        Value::Object(object) if !is_pair(object) => fields.push((path.to_owned(), meaningful(item).to_string())),
+        Value::Object(object) if !is_pair(object) => fields.push((path.to_owned(), item.to_string())),
         _ => flatten(path, item, fields),
     }
-}
-
-fn has_meaning(field: &str) -> bool {
-    !WITHOUT_MEANING.contains(&field)
 }
 
 /// Whether an object is a tag or an attribute: a key and its value.
@@ -289,7 +285,7 @@ fn meaningful(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
-            .filter(|(field, _)| has_meaning(field))
+            .filter(|(field, _)| !WITHOUT_MEANING.contains(&field.as_str()))
             .map(|(field, value)| (field.clone(), meaningful(value)))
             .collect(),
         Value::Array(items) => items.iter().map(meaningful).collect(),

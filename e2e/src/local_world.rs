@@ -216,8 +216,8 @@ impl LocalWorld {
     /// Starts the kubeadm providers and the nodes behind instances, for stories about whole clusters, unless they run.
     pub async fn start_kubeadm(&self) -> anyhow::Result<()> {
         let start = async || {
+            let variables = through(self.endpoints);
             for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
-                let variables = through(self.endpoints);
                 self.start_provider(provider, provider.manifests()?, &variables).await?;
             }
             self.start_nodes()
