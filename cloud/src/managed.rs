@@ -18,13 +18,17 @@ pub struct Scope {
     pub cluster: String,
     /// Id of the VPC, where it is known: AWS may show the tags of a new VPC later than the VPC.
     pub vpc: Option<String>,
-    /// Whether the VPC is the user's. Then the look does not ask for its DNS attributes, and for no internet gateway and no
-    /// Elastic IPs: the cluster has none of its own.
+    /// Whether the VPC is the user's. Then the look does not ask for its DNS attributes, and for no internet gateway: the
+    /// cluster has none of its own.
     pub is_vpc_of_user: bool,
+    /// Whether the cluster may have Elastic IPs. Otherwise the look does not ask for any.
+    pub has_addresses: bool,
     /// Id of the internet gateway, where it is known.
     pub internet_gateway: Option<String>,
     /// Ids of the Elastic IPs that are known.
     pub addresses: Vec<String>,
+    /// The public IPv4 pool that new Elastic IPs are taken from. Without one, the look does not ask for free addresses.
+    pub public_ipv4_pool: Option<String>,
     /// Names of the load balancers of the second generation. Without any, the look does not ask for these.
     pub load_balancers: Vec<String>,
     /// Names of the target groups of the cluster.

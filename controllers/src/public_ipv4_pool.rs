@@ -25,7 +25,7 @@ pub(crate) fn to_allocate_from(pool: &ElasticIpPool, free: u32) -> Result<Option
         Some(ElasticIpPoolFallback::None) | None => {
             let message = format!(
                 "public IPv4 pool {id} has no free address: add addresses to the pool, or set \
-                 publicIpv4PoolFallbackOrder to amazon-pool in a new template"
+                 publicIpv4PoolFallbackOrder to amazon-pool (for machines in a new template)"
             );
             Err(Problem::new(Reason::QuotaExceeded, message))
         }

@@ -152,6 +152,11 @@ impl FakeAccount {
         self.state.lock().ec2.all_internet_gateways()
     }
 
+    /// Adds a public IPv4 pool with so many free addresses, or replaces it.
+    pub fn add_pool(&self, id: &str, free: u32) {
+        self.state.lock().ec2.add_pool(id, free);
+    }
+
     /// All Elastic IPs, hidden ones too, oldest first.
     pub fn addresses(&self) -> Vec<ElasticIp> {
         self.state.lock().ec2.all_addresses()

@@ -91,7 +91,7 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.availabilityZoneUsageLimit").but(&["3"]).works(),
     managed("network.vpc.carrierGatewayId"),
     managed("network.vpc.cidrBlock").works(),
-    managed("network.vpc.elasticIpPool"),
+    managed("network.vpc.elasticIpPool").works(),
     managed("network.vpc.emptyRoutesDefaultVPCSecurityGroup").but(&["false"]),
     managed("network.vpc.internetGatewayId").works(),
     managed("network.vpc.ipamPool"),

@@ -117,12 +117,14 @@ const CHANGE_TAGS: Grant = Grant {
     condition: Condition::NetworkForOtherTags,
 };
 
-/// The role with which Elastic Load Balancing works in an account. AWS gives it this name in each account, and makes it
-/// with the first load balancer.
-const CREATE_BALANCING_ROLE: Grant = Grant {
-    name: "CreateLoadBalancingRole",
+/// What the cluster uses of the account. The role is the one with which Elastic Load Balancing works: AWS gives it this name
+/// in each account, and makes it with the first load balancer. Addresses come from public IPv4 pools of the user. One
+/// statement for both, because IAM limits the length of a policy; each action applies to one of the two.
+const USE_OF_ACCOUNT: Grant = Grant {
+    name: "UseOfAccount",
     resources: Resources::Arns(&[
         "iam::*:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing",
+        "ec2:*:*:ipv4pool-ec2/*",
     ]),
     condition: Condition::Always,
 };
@@ -146,7 +148,14 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "finds the internet gateway of the VPC, and one that is not attached yet",
     ),
     describe("DescribeVpcAttribute", "sees the DNS settings of the VPC"),
-    describe("DescribeAddresses", "finds the addresses of the NAT gateways"),
+    describe(
+        "DescribeAddresses",
+        "finds the addresses of NAT gateways and load balancers",
+    ),
+    describe(
+        "DescribePublicIpv4Pools",
+        "sees whether the pool of the cluster has free addresses",
+    ),
     describe("DescribeNatGateways", "finds the NAT gateways of the VPC"),
     describe("DescribeRouteTables", "finds the route tables of the VPC"),
     describe("DescribeSecurityGroups", "finds the security groups of the VPC"),
@@ -179,8 +188,8 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     change("DeleteInternetGateway", &[CHANGE], "deletes it with the cluster"),
     change(
         "AllocateAddress",
-        &[CREATE],
-        "allocates the addresses of the NAT gateways",
+        &[CREATE, USE_OF_ACCOUNT],
+        "allocates the addresses of NAT gateways, and of load balancers whose addresses are from a pool",
     ),
     change("ReleaseAddress", &[CHANGE], "releases them when the cluster is deleted"),
     change(
@@ -337,7 +346,7 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         name: "CreateServiceLinkedRole",
         access: AccessLevel::Write,
         asked: Asked::Within(&["CreateLoadBalancer"]),
-        grants: &[CREATE_BALANCING_ROLE],
+        grants: &[USE_OF_ACCOUNT],
         why: "makes the role of Elastic Load Balancing with the first load balancer of an account",
     },
 ];

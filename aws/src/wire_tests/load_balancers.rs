@@ -38,6 +38,7 @@ pub(super) fn calls() -> [managed::Call<String>; 12] {
         name: "dev-apiserver".to_owned(),
         scheme: LoadBalancerScheme::InternetFacing,
         subnets: subnets(),
+        addresses: Vec::new(),
         security_groups: vec!["sg-1".to_owned()],
         tags: tags(),
     };
@@ -214,12 +215,36 @@ async fn an_internal_load_balancer_without_groups_names_none() {
         name: "dev-apiserver".to_owned(),
         scheme: LoadBalancerScheme::Internal,
         subnets: vec!["subnet-1".to_owned()],
+        addresses: Vec::new(),
         security_groups: Vec::new(),
         tags: tags(),
     };
     let sent = sent_of(&[create.into()]).await;
     assert_eq!(sent[0].field("Scheme"), "internal");
     assert!(!sent[0].form.keys().any(|name| name.starts_with("SecurityGroups")));
+}
+
+#[tokio::test]
+async fn a_load_balancer_with_addresses_maps_each_subnet_to_one() {
+    let create = load_balancer::Call::CreateLoadBalancer {
+        name: "dev-apiserver".to_owned(),
+        scheme: LoadBalancerScheme::InternetFacing,
+        subnets: ["subnet-1", "subnet-2"].map(str::to_owned).to_vec(),
+        addresses: ["eipalloc-1", "eipalloc-2"].map(str::to_owned).to_vec(),
+        security_groups: Vec::new(),
+        tags: tags(),
+    };
+    let sent = sent_of(&[create.into()]).await;
+    for number in ["1", "2"] {
+        let field = |name: &str| {
+            sent[0]
+                .field(&format!("SubnetMappings.member.{number}.{name}"))
+                .to_owned()
+        };
+        assert_eq!(field("SubnetId"), format!("subnet-{number}"));
+        assert_eq!(field("AllocationId"), format!("eipalloc-{number}"));
+    }
+    assert!(!sent[0].form.keys().any(|name| name.starts_with("Subnets")));
 }
 
 fn balancer_xml(arn: &str, name: &str, vpc: &str, rest: &str) -> String {

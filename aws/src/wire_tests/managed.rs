@@ -118,6 +118,7 @@ pub(super) fn scope(vpc: Option<&str>) -> Scope {
     Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
+        has_addresses: true,
         ..Scope::default()
     }
 }
@@ -399,6 +400,7 @@ fn expected() -> Observed {
         ]),
         nat_gateways: Seen::Got(Vec::new()),
         addresses: Seen::Got(Vec::new()),
+        free_addresses: Seen::NotAsked,
         route_tables: Seen::Got(Vec::new()),
         security_groups: Seen::Got(Vec::new()),
     }

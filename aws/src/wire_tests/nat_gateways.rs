@@ -15,10 +15,14 @@ pub(super) fn calls() -> [managed::Call<String>; 4] {
         client_token: "token-1".to_owned(),
         tags: tags(),
     };
+    let allocate = nat_gateway::Call::AllocateAddress {
+        public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()),
+        tags: tags(),
+    };
     let address = "eipalloc-1".to_owned();
     let gateway = "nat-1".to_owned();
     [
-        nat_gateway::Call::AllocateAddress { tags: tags() }.into(),
+        allocate.into(),
         create.into(),
         nat_gateway::Call::DeleteNatGateway { gateway }.into(),
         nat_gateway::Call::ReleaseAddress { address }.into(),
@@ -42,7 +46,11 @@ async fn every_field_of_a_call_about_a_nat_gateway_is_sent() {
         &[
             (
                 "AllocateAddress",
-                &[("Domain", "vpc"), ("TagSpecification.1.ResourceType", "elastic-ip")],
+                &[
+                    ("Domain", "vpc"),
+                    ("PublicIpv4Pool", "ipv4pool-ec2-1"),
+                    ("TagSpecification.1.ResourceType", "elastic-ip"),
+                ],
             ),
             (
                 "CreateNatGateway",
@@ -176,6 +184,20 @@ fn address(id: &str) -> ElasticIp {
         instance_id: None,
         tags: tags(),
     }
+}
+
+#[tokio::test]
+async fn a_look_shows_the_free_addresses_of_the_pool_of_the_cluster() {
+    let of_pool = Scope {
+        public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()),
+        ..scope(Some("vpc-1"))
+    };
+    let (fake, seen) = look_as(&of_pool, super::elastic_ip::serve).await;
+    assert_eq!(seen.free_addresses.got(), Some(&3));
+    assert_eq!(
+        fake.calls_of("DescribePublicIpv4Pools").remove(0).field("PoolId.1"),
+        "ipv4pool-ec2-1"
+    );
 }
 
 fn naming(ids: &[&str]) -> Scope {

@@ -59,6 +59,8 @@ pub struct Observed {
     pub nat_gateways: Seen<Vec<NatGateway>>,
     /// The Elastic IPs that the cluster owns by their tags, and those whose ids the look named.
     pub addresses: Seen<Vec<ElasticIp>>,
+    /// The number of free addresses in the public IPv4 pool of the cluster.
+    pub free_addresses: Seen<u32>,
     /// All route tables of the VPC.
     pub route_tables: Seen<Vec<RouteTable>>,
     /// All security groups of the VPC, the default one among them.
@@ -75,6 +77,7 @@ impl Observed {
             self.internet_gateways.answer(),
             self.nat_gateways.answer(),
             self.addresses.answer(),
+            self.free_addresses.answer(),
             self.route_tables.answer(),
             self.security_groups.answer(),
         ];

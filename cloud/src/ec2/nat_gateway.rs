@@ -52,6 +52,9 @@ pub enum NatGatewayState {
 #[allow(missing_docs)]
 pub enum Call<I> {
     AllocateAddress {
+        /// The public IPv4 pool that the address is taken from. `None`: Amazon's addresses.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        public_ipv4_pool: Option<String>,
         tags: Tags,
     },
     CreateNatGateway {
@@ -86,7 +89,10 @@ impl<I> Call<I> {
 
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::AllocateAddress { tags } => Call::AllocateAddress { tags: tags.clone() },
+            Self::AllocateAddress { public_ipv4_pool, tags } => Call::AllocateAddress {
+                public_ipv4_pool: public_ipv4_pool.clone(),
+                tags: tags.clone(),
+            },
             Self::CreateNatGateway {
                 subnet,
                 address,

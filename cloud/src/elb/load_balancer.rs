@@ -57,6 +57,9 @@ pub enum Call<I> {
         name: String,
         scheme: LoadBalancerScheme,
         subnets: Vec<I>,
+        /// The Elastic IP in each subnet. Empty: addresses of Amazon.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        addresses: Vec<I>,
         security_groups: Vec<I>,
         tags: Tags,
     },
@@ -95,12 +98,14 @@ impl<I> Call<I> {
                 name,
                 scheme,
                 subnets,
+                addresses,
                 security_groups,
                 tags,
             } => Call::CreateLoadBalancer {
                 name: name.clone(),
                 scheme: *scheme,
                 subnets: all(subnets)?,
+                addresses: all(addresses)?,
                 security_groups: all(security_groups)?,
                 tags: tags.clone(),
             },

@@ -12,10 +12,18 @@ use super::{Ec2, Resource};
 const BEFORE_FIRST: u32 = 0xc612_0000;
 
 impl Ec2 {
-    pub(super) fn allocate_address(&mut self, action: &'static str, tags: &Tags) -> Result<Answer, CloudError> {
+    pub(super) fn allocate_address(
+        &mut self,
+        action: &'static str,
+        pool: Option<&str>,
+        tags: &Tags,
+    ) -> Result<Answer, CloudError> {
         if self.addresses.len() >= self.behaviour.address_quota {
             let message = "The maximum number of addresses has been reached.";
             return Err(CloudError::answered(action, "AddressLimitExceeded", message));
+        }
+        if let Some(pool) = pool {
+            self.take_from_pool(action, pool)?;
         }
         let body = self.new_address(tags.clone());
         let id = body.allocation_id.clone();
@@ -32,6 +40,49 @@ impl Ec2 {
         }
         self.addresses.remove(id);
         Ok(Answer::Done)
+    }
+
+    fn take_from_pool(&mut self, action: &'static str, pool: &str) -> Result<(), CloudError> {
+        let free = self.pools.get_mut(pool).ok_or_else(|| no_pool(action, pool))?;
+        *free = free.checked_sub(1).ok_or_else(|| {
+            let message = format!("There are not enough addresses in {pool}.");
+            CloudError::answered(action, "InsufficientAddressCapacity", &message)
+        })?;
+        Ok(())
+    }
+
+    /// Associates addresses with the interfaces of a load balancer.
+    pub(crate) fn give_addresses(&mut self, action: &'static str, ids: &[String]) -> Result<(), CloudError> {
+        for id in ids {
+            if self.known_address(action, id)?.association_id.is_some() {
+                let message = format!("Elastic IP address [{id}] is already associated");
+                return Err(CloudError::answered(action, "ResourceInUse", &message));
+            }
+        }
+        for id in ids {
+            let association = self.next_id("eipassoc");
+            if let Some(address) = self.address_mut(id) {
+                address.association_id = Some(association);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the addresses of a load balancer back.
+    pub(crate) fn take_addresses(&mut self, ids: &[String]) {
+        for id in ids {
+            if let Some(address) = self.address_mut(id) {
+                address.association_id = None;
+            }
+        }
+    }
+
+    /// The free addresses of a public IPv4 pool.
+    pub(super) fn describe_pool(&mut self, pool: &str) -> Result<u32, CloudError> {
+        const ACTION: &str = "DescribePublicIpv4Pools";
+        self.describe(ACTION, |ec2| {
+            ec2.pools.get(pool).copied().ok_or_else(|| no_pool(ACTION, pool))
+        })
     }
 
     /// The address that a call names.
@@ -92,11 +143,21 @@ impl Ec2 {
     }
 }
 
+fn no_pool(action: &'static str, pool: &str) -> CloudError {
+    let message = format!("The pool ID '{pool}' does not exist");
+    CloudError::answered(action, "InvalidPublicIpv4PoolID.NotFound", &message)
+}
+
 /// What tests see and change by hand.
 impl Ec2 {
     pub(crate) fn all_addresses(&self) -> Vec<ElasticIp> {
         let resources = self.addresses.values();
         resources.map(|resource| self.view_address(&resource.body)).collect()
+    }
+
+    /// Adds a public IPv4 pool with so many free addresses, or replaces it.
+    pub(crate) fn add_pool(&mut self, id: &str, free: u32) {
+        self.pools.insert(id.to_owned(), free);
     }
 
     pub(crate) fn add_address(&mut self, tags: Tags) -> String {

@@ -43,6 +43,8 @@ pub(crate) struct Ec2 {
     subnets: BTreeMap<String, Resource<Subnet>>,
     internet_gateways: BTreeMap<String, Resource<InternetGateway>>,
     addresses: BTreeMap<String, Resource<ElasticIp>>,
+    /// The number of free addresses in each public IPv4 pool.
+    pools: BTreeMap<String, u32>,
     nat_gateways: BTreeMap<String, Resource<nat_gateway::Body>>,
     /// Without their local routes, which follow from the ranges of the VPC.
     route_tables: BTreeMap<String, Resource<RouteTable>>,
@@ -167,12 +169,19 @@ impl Ec2 {
             let groups = self.describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(vpc)));
             observed.security_groups = groups.into();
         }
+        if let Some(known) = &scope.known {
+            observed.addresses = known.addresses.clone();
+        } else if scope.has_addresses {
+            observed.addresses = self.describe_addresses(&scope.addresses, is_owned).into();
+            if let Some(pool) = &scope.public_ipv4_pool {
+                observed.free_addresses = self.describe_pool(pool).into();
+            }
+        }
         if scope.is_vpc_of_user {
             return observed;
         }
         if let Some(known) = &scope.known {
             observed.dns = known.dns.clone();
-            observed.addresses = known.addresses.clone();
             let unattached = known.unattached_gateways.clone();
             let attached = vpc.map(|vpc| self.describe_gateways(None, Some(&vpc), None));
             observed.internet_gateways = match attached {
@@ -189,7 +198,6 @@ impl Ec2 {
                 answer => answer.into(),
             };
         }
-        observed.addresses = self.describe_addresses(&scope.addresses, is_owned).into();
         observed.internet_gateways =
             self.describe_gateways(scope.internet_gateway.as_deref(), vpc.as_deref(), Some(&is_owned));
         observed

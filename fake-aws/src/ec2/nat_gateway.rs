@@ -35,7 +35,9 @@ pub(super) struct Body {
 impl Ec2 {
     pub(super) fn call_nat_gateway(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
         match call {
-            Call::AllocateAddress { tags } => self.allocate_address(action, tags),
+            Call::AllocateAddress { public_ipv4_pool, tags } => {
+                self.allocate_address(action, public_ipv4_pool.as_deref(), tags)
+            }
             Call::CreateNatGateway {
                 subnet, address, tags, ..
             } => self.create_nat_gateway(action, subnet, address, tags),

@@ -21,6 +21,8 @@ pub(super) struct Body {
     /// The load balancer as it is if nothing fails, without its attributes.
     pub(super) load_balancer: LoadBalancer,
     attributes: BTreeMap<String, String>,
+    /// The Elastic IPs of the load balancer.
+    addresses: Vec<String>,
     /// Why the load balancer fails at the end of provisioning.
     failure: Option<String>,
 }
@@ -37,6 +39,7 @@ impl Elb {
                 name,
                 scheme,
                 subnets,
+                addresses,
                 security_groups,
                 tags,
             } => match self.load_balancer_named(name) {
@@ -50,8 +53,10 @@ impl Elb {
                     let place = place(ec2, action, *scheme, subnets)?;
                     are_of_vpc(ec2, action, security_groups, &place.vpc)?;
                     self.has_quota(ec2, action)?;
+                    ec2.give_addresses(action, addresses)?;
                     let mut body = new_load_balancer(ec2, name, *scheme, place, tags.clone());
                     body.load_balancer.security_group_ids.clone_from(security_groups);
+                    body.addresses.clone_from(addresses);
                     body.failure = self.take_planned_failure();
                     let resource = ec2.new_resource(body);
                     Ok(Answer::Made(self.insert_load_balancer(ec2, resource)))
@@ -249,7 +254,10 @@ impl Elb {
         self.listeners
             .retain(|_, listener| listener.body.load_balancer_arn != arn);
         ec2.end_interfaces(arn);
-        self.load_balancers.remove(arn).is_some()
+        let known = self.load_balancers.remove(arn);
+        known
+            .map(|resource| ec2.take_addresses(&resource.body.addresses))
+            .is_some()
     }
 
     /// Removes the load balancers of a VPC with their listeners.
@@ -292,6 +300,7 @@ fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, plac
             (DELETION_PROTECTION, "false"),
             ("load_balancing.cross_zone.enabled", "false"),
         ]),
+        addresses: Vec::new(),
         failure: None,
     }
 }

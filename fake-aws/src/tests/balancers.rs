@@ -25,6 +25,7 @@ pub(super) fn create_balancer_as(
         name: name.to_owned(),
         scheme,
         subnets: texts(subnets),
+        addresses: vec![],
         security_groups: texts(groups),
         tags: owned(),
     }

@@ -76,6 +76,7 @@ fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
+        has_addresses: true,
         addresses: addresses.iter().map(|id| (*id).to_owned()).collect(),
         ..Scope::default()
     };
@@ -142,7 +143,10 @@ fn delete_gateway(gateway: &str) -> gateways::Call<String> {
 }
 
 fn allocate() -> nat_gateways::Call<String> {
-    nat_gateways::Call::AllocateAddress { tags: owned() }
+    nat_gateways::Call::AllocateAddress {
+        public_ipv4_pool: None,
+        tags: owned(),
+    }
 }
 
 fn create_nat_gateway(subnet: &str, address: &str, token: &str) -> nat_gateways::Call<String> {

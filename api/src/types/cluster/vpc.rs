@@ -115,7 +115,8 @@ pub struct VpcSpec {
     pub private_dns_hostname_type_on_launch: Option<HostnameType>,
 
     /// Pool of your own public IPv4 addresses for the Elastic IPs of a managed cluster, that is, of NAT gateways and of
-    /// the load balancer of the Kubernetes API. Absent: Amazon's addresses.
+    /// internet-facing network load balancers of the Kubernetes API. The provider reads the field when it allocates an
+    /// address. Absent: Amazon's addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic_ip_pool: Option<ElasticIpPool>,
 

@@ -16,7 +16,7 @@ use capa_cloud::managed::{Answer, Scope, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass, Query};
 use futures::FutureExt;
-use futures::future::{OptionFuture, join, join5, ready};
+use futures::future::{OptionFuture, join, join3, join5, ready};
 
 use super::updates::sdk_tags;
 use super::{Ec2Calls, some_text};
@@ -56,11 +56,15 @@ impl Ec2Calls {
         let internet_gateways = OptionFuture::from(internet_gateways);
         let nat_gateways = OptionFuture::from(id.map(|id| self.nat_gateways_in(id).boxed()));
         let route_tables = OptionFuture::from(id.map(|id| self.route_tables_in(id).boxed()));
-        let addresses = asks_details.then(|| self.addresses(tag, &scope.addresses).boxed());
+        let asks_addresses = scope.has_addresses && known.is_none();
+        let addresses = asks_addresses.then(|| self.addresses(tag, &scope.addresses).boxed());
         let addresses = OptionFuture::from(addresses);
+        let pool = scope.public_ipv4_pool.as_deref().filter(|_| asks_addresses);
+        let free_addresses = OptionFuture::from(pool.map(|pool| self.free_addresses(pool).boxed()));
         let security_groups = OptionFuture::from(id.map(|id| self.security_groups_in(id).boxed()));
         let inside = join5(vpcs, dns, subnets, nat_gateways, join(route_tables, security_groups));
-        let (inside, (internet_gateways, addresses)) = join(inside, join(internet_gateways, addresses)).await;
+        let (inside, (internet_gateways, addresses, free_addresses)) =
+            join(inside, join3(internet_gateways, addresses, free_addresses)).await;
         let (vpcs, dns, subnets, nat_gateways, (route_tables, security_groups)) = inside;
         Observed {
             dns: known.map_or_else(|| dns_of(&vpcs, asked(dns)), |known| known.dns.clone()),
@@ -69,6 +73,7 @@ impl Ec2Calls {
             internet_gateways: asked(internet_gateways),
             nat_gateways: asked(nat_gateways),
             addresses: known.map_or_else(|| asked(addresses), |known| known.addresses.clone()),
+            free_addresses: asked(free_addresses),
             route_tables: asked(route_tables),
             security_groups: asked(security_groups),
         }

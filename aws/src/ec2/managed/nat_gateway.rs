@@ -54,8 +54,8 @@ impl Ec2Calls {
     pub(super) async fn nat_gateway_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = permit.action;
         match call {
-            Call::AllocateAddress { tags } => {
-                let answer = self.allocate_address(permit, None, tags).await?;
+            Call::AllocateAddress { public_ipv4_pool, tags } => {
+                let answer = self.allocate_address(permit, public_ipv4_pool.clone(), tags).await?;
                 return made(action, answer.allocation_id());
             }
             Call::CreateNatGateway {

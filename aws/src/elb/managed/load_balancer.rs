@@ -2,6 +2,7 @@
 
 use aws_sdk_elasticloadbalancingv2::types::{
     self, IpAddressType, LoadBalancerAttribute, LoadBalancerSchemeEnum, LoadBalancerStateEnum, LoadBalancerTypeEnum,
+    SubnetMapping,
 };
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::elb::load_balancer::Call;
@@ -91,16 +92,25 @@ impl ElbCalls {
                 name,
                 scheme,
                 subnets,
+                addresses,
                 security_groups,
                 tags,
             } => {
+                // A request has one of the two.
+                let mappings = subnets.iter().zip(addresses).map(|(subnet, address)| {
+                    let mapping = SubnetMapping::builder().subnet_id(subnet);
+                    mapping.allocation_id(address).build()
+                });
+                let mappings: Vec<SubnetMapping> = mappings.collect();
+                let subnets = Some(subnets.clone()).filter(|_| mappings.is_empty());
                 let groups = Some(security_groups.clone()).filter(|groups| !groups.is_empty());
                 let request = self.client.create_load_balancer().name(name);
                 let request = request
                     .r#type(LoadBalancerTypeEnum::Network)
                     .ip_address_type(IpAddressType::Ipv4)
                     .scheme(sdk_scheme(*scheme))
-                    .set_subnets(Some(subnets.clone()))
+                    .set_subnets(subnets)
+                    .set_subnet_mappings(Some(mappings).filter(|mappings| !mappings.is_empty()))
                     .set_security_groups(groups)
                     .set_tags(Some(sdk_tags(tags)));
                 let answer = self.runner.call(permit, request.send()).await?;

@@ -31,6 +31,8 @@ pub(crate) struct WantedLoadBalancer {
     pub(crate) target: Ref,
     pub(crate) scheme: LoadBalancerScheme,
     pub(crate) places: Vec<Place>,
+    /// The Elastic IP in each place, if they are from a pool of the user.
+    pub(crate) addresses: Vec<Ref>,
     pub(crate) additional_security_groups: Vec<String>,
     pub(crate) is_cross_zone: bool,
     pub(crate) listeners: Vec<WantedListener>,
@@ -39,6 +41,18 @@ pub(crate) struct WantedLoadBalancer {
     pub(crate) is_endpoint: bool,
     /// Whether its address has to resolve before it becomes the endpoint.
     pub(crate) has_to_resolve: bool,
+}
+
+impl WantedLoadBalancer {
+    /// Adds an Elastic IP for each place, where people reach the load balancer from the internet.
+    pub(super) fn want_addresses(&mut self) {
+        if self.scheme == LoadBalancerScheme::InternetFacing {
+            let numbers = 1..=self.places.len();
+            let addresses =
+                numbers.map(|number| Ref::new(Kind::LoadBalancerAddress, format!("{}/{number}", self.target.name)));
+            self.addresses = addresses.collect();
+        }
+    }
 }
 
 /// A subnet of a load balancer.
@@ -262,6 +276,7 @@ fn load_balancer(
     WantedLoadBalancer {
         scheme: spec.scheme,
         places: places.of(spec),
+        addresses: vec![],
         additional_security_groups: spec.additional_security_groups.clone(),
         is_cross_zone: spec.cross_zone_load_balancing,
         listeners: std::iter::once(api).chain(additional).collect(),

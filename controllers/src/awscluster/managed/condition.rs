@@ -124,6 +124,7 @@ fn waiting_for(kind: Kind) -> Reason {
         | Kind::SecurityGroup
         | Kind::SecurityGroupRules
         | Kind::LoadBalancer
+        | Kind::LoadBalancerAddress
         | Kind::LoadBalancerAttributes
         | Kind::TargetGroup
         | Kind::TargetGroupAttributes

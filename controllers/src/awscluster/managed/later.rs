@@ -27,7 +27,6 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
         ),
         ("network.vpc.ipv6", vpc.ipv6.is_some()),
         ("network.vpc.ipamPool", vpc.ipam_pool.is_some()),
-        ("network.vpc.elasticIpPool", vpc.elastic_ip_pool.is_some()),
         (
             "network.vpc.secondaryCidrBlocks in a VPC of yours",
             is_brought && !vpc.secondary_cidr_blocks.is_empty(),

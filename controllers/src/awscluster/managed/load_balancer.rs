@@ -17,7 +17,7 @@ use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
-use super::{listener, target_group};
+use super::{listener, load_balancer_address, target_group};
 
 /// The type of a network load balancer in AWS's words.
 const NETWORK: &str = "network";
@@ -29,6 +29,7 @@ pub(super) const PLANNER: Planner = Planner {
     kinds: &[
         Kind::LoadBalancer,
         Kind::LoadBalancerAttributes,
+        Kind::LoadBalancerAddress,
         Kind::TargetGroup,
         Kind::TargetGroupAttributes,
         Kind::Listener,
@@ -42,7 +43,8 @@ pub(super) const PLANNER: Planner = Planner {
     tags_shown: |seen| {
         let balancers = tags_by_id(&seen.elb.load_balancers, |balancer| (&balancer.arn, &balancer.tags));
         let groups = tags_by_id(&seen.elb.target_groups, |group| (&group.arn, &group.tags));
-        [balancers, groups].concat()
+        let addresses = tags_by_id(&seen.ec2.addresses, |address| (&address.allocation_id, &address.tags));
+        [balancers, groups, addresses].concat()
     },
     look: |seen| {
         seen.elb.load_balancers.answer()?;
@@ -55,17 +57,19 @@ pub(super) const PLANNER: Planner = Planner {
 
 fn wanted(inputs: &Inputs) -> Vec<Ref> {
     let balancers = inputs.load_balancers.iter().map(|balancer| &balancer.target);
-    balancers.cloned().chain(target_group::wanted(inputs)).collect()
+    let addresses = load_balancer_address::wanted(inputs);
+    let groups = target_group::wanted(inputs);
+    balancers.cloned().chain(addresses).chain(groups).collect()
 }
 
-/// The tags of the load balancers and of their target groups.
+/// The tags of the load balancers, of their target groups and of their addresses.
 fn tags(inputs: &Inputs) -> Vec<(Ref, Tags)> {
     let pairs = inputs.load_balancers.iter().flat_map(|balancer| {
         let groups = balancer.listeners.iter().map(|listener| &listener.group.target);
         let targets = std::iter::once(&balancer.target).chain(groups);
         targets.map(|target| (target.clone(), balancer.tags.clone()))
     });
-    pairs.collect()
+    pairs.chain(load_balancer_address::tags(inputs)).collect()
 }
 
 /// The names of the load balancers that the spec asks for, that are recorded or may have target groups, and that the
@@ -84,6 +88,7 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
 /// Compares the ledger with the look. A load balancer is the cluster's by its tag, and is the wanted one by its name,
 /// which is unique.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    load_balancer_address::settle(inputs, seen, ledger);
     let Some(balancers) = seen.elb.load_balancers.got() else {
         return;
     };
@@ -105,6 +110,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
     if scene.is_deleted {
         delete(scene, plan);
+        load_balancer_address::delete(scene, plan);
         return target_group::delete(scene, plan);
     }
     for wanted in &scene.inputs.load_balancers {
@@ -179,10 +185,12 @@ fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
     let Some(subnets) = attachments::subnets(scene, target, &wanted.places, plan) else {
         return;
     };
+    load_balancer_address::allocate(scene, wanted, plan);
     let call = Call::CreateLoadBalancer {
         name: name.clone(),
         scheme: wanted.scheme,
         subnets,
+        addresses: wanted.addresses.iter().map(Id::from).collect(),
         security_groups: attachments::security_groups(&wanted.additional_security_groups),
         tags: wanted.tags.clone(),
     };

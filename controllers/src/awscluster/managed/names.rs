@@ -20,6 +20,8 @@ const INTERNAL_LOAD_BALANCERS: &str = "kubernetes.io/role/internal-elb";
 const COMMON: &str = "common";
 /// The value of the role tag on load balancers of the API server, and on their target groups and listeners.
 const API_SERVER: &str = "apiserver";
+/// The value of the role tag on Elastic IPs of load balancers of the API server.
+const LOAD_BALANCER_ADDRESS: &str = "lb-apiserver";
 /// The most characters of the name of a load balancer.
 const MOST_CHARACTERS: usize = 32;
 /// The most tags that AWS allows on a resource.
@@ -56,8 +58,16 @@ impl Names {
         format!("{}-nat", self.cluster)
     }
 
-    pub(crate) fn elastic_ip(&self) -> String {
-        format!("{}-eip-{COMMON}", self.cluster)
+    pub(crate) fn nat_gateway_address_tags(&self) -> Tags {
+        self.address_tags(COMMON)
+    }
+
+    pub(crate) fn load_balancer_address_tags(&self) -> Tags {
+        self.address_tags(LOAD_BALANCER_ADDRESS)
+    }
+
+    fn address_tags(&self, role: &str) -> Tags {
+        self.tags(&format!("{}-eip-{role}", self.cluster), role, &Tags::new())
     }
 
     /// The name of a route table. Those of several subnets of one class and zone have the same name.
@@ -134,7 +144,16 @@ impl Names {
 
     /// Whether the tags are those of what all parts of the cluster share.
     pub(crate) fn owns_common(&self, tags: &Tags) -> bool {
-        self.owns(tags) && tags.get(meta::ROLE_TAG).is_some_and(|role| role == COMMON)
+        self.owns_with_role(tags, COMMON)
+    }
+
+    /// Whether the tags are those of an Elastic IP of a load balancer.
+    pub(crate) fn owns_load_balancer_address(&self, tags: &Tags) -> bool {
+        self.owns_with_role(tags, LOAD_BALANCER_ADDRESS)
+    }
+
+    fn owns_with_role(&self, tags: &Tags, role: &str) -> bool {
+        self.owns(tags) && tags.get(meta::ROLE_TAG).is_some_and(|shown| shown == role)
     }
 
     /// The tags of a subnet.

@@ -1,14 +1,15 @@
-//! NAT gateways, and the Elastic IPs that they use. Pure.
+//! NAT gateways. Pure.
 
 use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
-use capa_cloud::CloudError;
+use capa_cloud::ElasticIp;
 use capa_cloud::ec2::nat_gateway::Call;
 use capa_cloud::ec2::{NatGateway, NatGatewayState};
 use capa_cloud::managed::Observed;
 
+use super::elastic_ip;
 use super::inputs::{Inputs, WantedNatGateway};
 use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
@@ -42,10 +43,7 @@ pub(super) const PLANNER: Planner = Planner {
 };
 
 fn wanted(inputs: &Inputs) -> Vec<Ref> {
-    let pairs = inputs.nat_gateways.iter();
-    pairs
-        .flat_map(|wanted| [wanted.address.clone(), wanted.target.clone()])
-        .collect()
+    tags(inputs).into_iter().map(|(target, _)| target).collect()
 }
 
 /// The tags of the gateways and of their addresses.
@@ -53,7 +51,7 @@ fn tags(inputs: &Inputs) -> Vec<(Ref, Tags)> {
     let wanted = inputs.nat_gateways.iter();
     let pairs = wanted.flat_map(|wanted| {
         [
-            (wanted.address.clone(), address_tags(inputs)),
+            (wanted.address.clone(), inputs.names.nat_gateway_address_tags()),
             (wanted.target.clone(), gateway_tags(inputs)),
         ]
     });
@@ -62,10 +60,6 @@ fn tags(inputs: &Inputs) -> Vec<(Ref, Tags)> {
 
 fn gateway_tags(inputs: &Inputs) -> Tags {
     inputs.names.common_tags(&inputs.names.nat_gateway(), &Tags::new())
-}
-
-fn address_tags(inputs: &Inputs) -> Tags {
-    inputs.names.common_tags(&inputs.names.elastic_ip(), &Tags::new())
 }
 
 /// The gateways that AWS has not deleted. It lists others for an hour.
@@ -139,36 +133,29 @@ fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.got() else {
         return;
     };
-    let owned = addresses
-        .iter()
-        .filter(|address| inputs.names.owns_common(&address.tags));
-    let names = wanted(inputs);
+    let owned = addresses.iter();
+    let owned = owned.filter(|address| inputs.names.owns_common(&address.tags));
+    let owned: Vec<&ElasticIp> = owned.collect();
     for wanted in &inputs.nat_gateways {
         let gateway = ledger.id(&wanted.target);
-        let mut of_gateway = owned.clone().filter(|address| {
+        let mut of_gateway = owned.iter().filter(|address| {
             gateway.is_some() && user_of(seen, &address.allocation_id).map(|user| user.id.as_str()) == gateway
         });
         if let Some(address) = of_gateway.next() {
             ledger.assign(&wanted.address, &address.allocation_id);
         }
     }
-    for wanted in &inputs.nat_gateways {
-        let mut free = owned.clone().filter(|address| {
-            // AWS may show an association later than the gateway.
-            let is_used = address.association_id.is_some() || user_of(seen, &address.allocation_id).is_some();
-            !is_used && ledger.is_free(&address.allocation_id, &names)
-        });
-        if let Some(address) = free.next() {
-            ledger.found(&wanted.address, &address.allocation_id, &names);
-        }
-    }
-    for address in owned {
-        ledger.surplus(Kind::ElasticIp, &address.allocation_id);
-    }
-    ledger.settle(Kind::ElasticIp, |id| {
-        let shown = addresses.iter().find(|address| address.allocation_id == id);
-        shown.map(|address| inputs.names.ownership(&address.tags))
-    });
+    // AWS may show an association later than the gateway.
+    let is_used =
+        |address: &ElasticIp| address.association_id.is_some() || user_of(seen, &address.allocation_id).is_some();
+    let unused: Vec<&ElasticIp> = owned.iter().copied().filter(|address| !is_used(address)).collect();
+    let wanted: Vec<Ref> = inputs
+        .nat_gateways
+        .iter()
+        .map(|wanted| wanted.address.clone())
+        .collect();
+    elastic_ip::assign_free(&wanted, &unused, ledger);
+    elastic_ip::settle(Kind::ElasticIp, inputs, addresses, &owned, ledger);
 }
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
@@ -282,28 +269,15 @@ fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
 }
 
 fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
-    let target = &wanted.address;
-    match scene.standing(target) {
-        Standing::Shown(_) => {}
-        Standing::Open | Standing::Hidden(_) => {
-            plan.wait(target, Reason::Creating, "AWS does not show the address");
-        }
-        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Standing::Absent | Standing::Vanished(_) => {
-            if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
-                return plan.problem(target, error.class.reason(), not_shown(error));
-            }
-            let tags = address_tags(scene.inputs);
-            let call = Call::<Id>::AllocateAddress { tags };
-            let mut after = vec![scene.inputs.vpc.target.clone(), wanted.subnet.clone()];
-            after.extend(wanted.private_subnets.iter().cloned());
-            plan.step_after(target, Why::Missing, call, after);
-        }
-    }
-}
-
-fn not_shown(error: &CloudError) -> String {
-    format!("AWS does not show the Elastic IPs, so that nobody knows which ones the cluster has: {error}")
+    let mut after = vec![scene.inputs.vpc.target.clone(), wanted.subnet.clone()];
+    after.extend(wanted.private_subnets.iter().cloned());
+    elastic_ip::allocate(
+        scene,
+        &wanted.address,
+        scene.inputs.names.nat_gateway_address_tags(),
+        after,
+        plan,
+    );
 }
 
 /// A gateway that failed is followed by another one later and later: failed ones stay listed for about an hour.
@@ -354,12 +328,8 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
             plan.step(target, Why::Unwanted, call);
         }
     }
-    for target in scene.ledger.of_kind(Kind::ElasticIp) {
-        if let (Err(Some(error)), Some(_)) = (scene.seen.ec2.addresses.answer(), scene.ledger.id(target)) {
-            plan.problem(target, error.class.reason(), not_shown(error));
-        } else if let Some(id) = scene.deletable(target, plan) {
-            let call = Call::ReleaseAddress { address: Id::from(id) };
-            plan.step_after(target, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
-        }
+    for (target, id) in elastic_ip::deletable(scene, Kind::ElasticIp, plan) {
+        let call = Call::ReleaseAddress { address: Id::from(id) };
+        plan.step_after(target, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
     }
 }

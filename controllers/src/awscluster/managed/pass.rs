@@ -209,12 +209,24 @@ pub(super) fn scope(inputs: &Inputs, ledger: &Ledger, is_deleted: bool) -> Scope
         load_balancers.push(network.name.clone());
         classic_load_balancers.push(classic.name.clone());
     }
+    // In a VPC of the user only load balancers have addresses of the cluster.
+    let has_addresses = inputs.vpc.brought.is_none()
+        || inputs.elastic_ip_pool.is_some()
+        || ledger.of_kind(Kind::LoadBalancerAddress).next().is_some();
+    let addresses = [Kind::ElasticIp, Kind::LoadBalancerAddress];
+    let addresses = addresses.map(|kind| recorded_ids(ledger, kind)).concat();
     Scope {
         cluster: inputs.names.cluster.clone(),
         vpc: inputs.vpc.id().map(str::to_owned).or_else(|| id(&inputs.vpc.target)),
         is_vpc_of_user: inputs.vpc.brought.is_some(),
         internet_gateway: id(&inputs.internet_gateway),
-        addresses: recorded_ids(ledger, Kind::ElasticIp),
+        has_addresses,
+        addresses,
+        public_ipv4_pool: inputs
+            .elastic_ip_pool
+            .as_ref()
+            .filter(|_| !is_deleted)
+            .and_then(|pool| pool.public_ipv4_pool.clone()),
         load_balancers,
         target_groups: target_group::wanted(inputs).map(|target| target.name).collect(),
         classic_load_balancers,

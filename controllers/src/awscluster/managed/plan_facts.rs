@@ -53,6 +53,13 @@ impl PlanFacts {
         if (asked.is_vpc_of_user || scope.is_vpc_of_user) && asked.vpc != scope.vpc {
             return Some("the facts are of another VPC".to_owned());
         }
+        if scope.has_addresses && !asked.has_addresses {
+            return Some("the facts tell nothing of Elastic IPs".to_owned());
+        }
+        let pool = scope.public_ipv4_pool.as_ref();
+        if let Some(pool) = pool.filter(|_| asked.public_ipv4_pool != scope.public_ipv4_pool) {
+            return Some(format!("the facts tell nothing of the public IPv4 pool {pool}"));
+        }
         let of_both = [
             (&asked.load_balancers, &scope.load_balancers),
             (&asked.classic_load_balancers, &scope.classic_load_balancers),

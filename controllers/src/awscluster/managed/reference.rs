@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     SecurityGroupRules,
     /// A network load balancer.
     LoadBalancer,
+    /// An Elastic IP of a network load balancer.
+    LoadBalancerAddress,
     /// Attributes, subnets and security groups of a load balancer.
     LoadBalancerAttributes,
     /// A target group.
@@ -69,6 +71,7 @@ impl Kind {
             | Self::RouteTable
             | Self::SecurityGroup
             | Self::LoadBalancer
+            | Self::LoadBalancerAddress
             | Self::TargetGroup
             | Self::ClassicLoadBalancer => true,
             Self::VpcAttributes
@@ -103,6 +106,7 @@ impl Kind {
             Self::SecurityGroup => "security group",
             Self::SecurityGroupRules => "rules of security group",
             Self::LoadBalancer => "load balancer",
+            Self::LoadBalancerAddress => "Elastic IP of load balancer",
             Self::LoadBalancerAttributes => "attributes of load balancer",
             Self::TargetGroup => "target group",
             Self::TargetGroupAttributes => "attributes of target group",

@@ -18,7 +18,7 @@ mod long_stories {
     use capa_e2e::{LocalWorld, Story, eventually, mostly_waits};
     use serde_json::{Value, json};
 
-    use super::specs::{CLUSTER, aws_clusters};
+    use super::specs::{CLUSTER, POOL, aws_clusters};
     use super::table::{Difference, differences, rows};
     use crate::stories::scenario::{CORE, OURS, REGION, Scenario, WITHIN, settled, tell};
 
@@ -168,6 +168,10 @@ mod long_stories {
             let capa = Scenario::new(Arc::new(world.test("compared").await?), "compared").await?;
             world.start_capa(capa.aws()).await?;
             s.new_manager().start().await?;
+            // One address for each of three NAT gateways, and as many for the load balancer.
+            for account in [s.aws(), capa.aws()] {
+                account.add_address_pool(POOL, 6);
+            }
             let second = NetworkPlan::new("second", REGION, 3);
             let (of_capa, ours) = tokio::try_join!(capa.user.create_network(&second), s.user.create_network(&second))?;
             let of_capa = aws_clusters([&capa.network, &of_capa]);

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::stories::scenario::{OURS, REGION};
 
+/// The public IPv4 pool of the user in each account.
+pub(super) const POOL: &str = "ipv4pool-ec2-0123456789abcdef0";
+
 /// The cluster of each spec.
 pub(super) const CLUSTER: &str = "dev";
 
@@ -83,6 +86,13 @@ fn of_own_networks() -> Vec<(&'static str, Value)> {
             json!({
                 "controlPlaneLoadBalancer": nlb(json!({})),
                 "secondaryControlPlaneLoadBalancer": nlb(json!({"name": "inside", "scheme": "internal"})),
+            }),
+        ),
+        (
+            "addresses of a pool",
+            json!({
+                "controlPlaneLoadBalancer": nlb(json!({})),
+                "network": {"vpc": {"elasticIpPool": {"publicIpv4Pool": POOL, "publicIpv4PoolFallbackOrder": "none"}}},
             }),
         ),
         (

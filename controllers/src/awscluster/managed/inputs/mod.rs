@@ -9,7 +9,7 @@ use capa_api::cluster::status::ClusterResource;
 use capa_api::cluster::subnet::{ASSOCIATION_TAG, SubnetSpec};
 use capa_api::cluster::vpc::VpcSpec;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
-use capa_api::common::{HostnameType, Tags};
+use capa_api::common::{ElasticIpPool, HostnameType, Tags};
 use capa_api::conditions::Reason;
 use capa_api::meta;
 use capa_cloud::ec2;
@@ -23,7 +23,7 @@ use super::names::{MOST_TAGS, Names};
 use super::problem::Problem;
 use super::reference::{Id, Kind, Ref};
 use crate::awscluster::resolve::too_long;
-use crate::tags;
+use crate::{public_ipv4_pool, tags};
 
 /// The prefixes that AWS accepts for a VPC and for a subnet.
 const PREFIXES: std::ops::RangeInclusive<u8> = 16..=28;
@@ -97,6 +97,8 @@ pub(crate) struct Inputs {
     /// One for each zone with private subnets.
     pub(crate) nat_gateways: Vec<WantedNatGateway>,
     pub(crate) security_groups: Vec<WantedSecurityGroup>,
+    /// The pool of the user that new Elastic IPs are taken from.
+    pub(crate) elastic_ip_pool: Option<ElasticIpPool>,
     /// The network load balancers.
     pub(crate) load_balancers: Vec<WantedLoadBalancer>,
     pub(crate) classic_load_balancer: Option<WantedClassicLoadBalancer>,
@@ -160,6 +162,10 @@ impl Inputs {
             secondary_cidr_blocks: vec![],
             subnets: vec![],
             nat_gateways: vec![],
+            elastic_ip_pool: vpc_spec
+                .elastic_ip_pool
+                .clone()
+                .filter(|pool| public_ipv4_pool::named(pool).is_some()),
             security_groups: vec![],
             load_balancers: vec![],
             classic_load_balancer: None,
@@ -469,6 +475,11 @@ impl Inputs {
         let of_servers = classic_balancer::instance_port(spec, port);
         let (balancers, problems) = balancers::wanted(spec, &self.names, of_servers, &places);
         self.load_balancers = balancers;
+        if self.elastic_ip_pool.is_some() {
+            self.load_balancers
+                .iter_mut()
+                .for_each(WantedLoadBalancer::want_addresses);
+        }
         self.problems.extend(problems);
         if let Some((balancer, problems)) = classic_balancer::wanted(spec, &self.names, port, &places) {
             self.classic_load_balancer = Some(balancer);

@@ -1,5 +1,6 @@
 //! Tests of the reconciler of managed AWSClusters over AWS in memory.
 
+mod address_pools;
 mod balancers;
 mod brought;
 mod brought_changes;

@@ -22,6 +22,10 @@ const CLASSIC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageL
 const SMALL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1}}, controlPlaneLoadBalancer: \
                      {loadBalancerType: nlb}";
 
+/// One zone with a network load balancer, whose addresses are from a pool of the user.
+const POOL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1, elasticIpPool: {publicIpv4Pool: \
+                    ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}}}, controlPlaneLoadBalancer: {loadBalancerType: nlb}";
+
 /// What goes wrong at one call, and what else is the case.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
@@ -182,17 +186,17 @@ fn a_fault_at_any_call_of_creation_changes_nothing_in_the_end() {
     }
 }
 
-#[test]
-fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
-    let built = World::built(CLASSIC);
+/// Lets every trouble happen at each of these calls of creation and of deletion.
+fn sweep(start: &World, is_about: impl Fn(&Call<String>) -> bool) {
+    let mut built = start.fork();
+    built.rest();
     let (expected, made) = (built.account.contents(), built.account.calls());
     let mut whole = built.fork();
     whole.delete();
-    let (creation, deletion) = (Checkpoints::of(&World::new(CLASSIC)), Checkpoints::of(&whole));
+    let (creation, deletion) = (Checkpoints::of(start), Checkpoints::of(&whole));
     whole.rest();
     let journal = whole.account.journal();
-    let is_about_them = |call: &usize| matches!(journal[*call].call, Call::Elb(_));
-    for call in (0..journal.len()).filter(is_about_them) {
+    for call in (0..journal.len()).filter(|call| is_about(&journal[*call].call)) {
         for trouble in troubles() {
             if call < made {
                 let mut world = creation.before(call, trouble.hidden);
@@ -206,6 +210,25 @@ fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
+    sweep(&World::new(CLASSIC), |call| matches!(call, Call::Elb(_)));
+}
+
+/// The pool has no address beyond those that the cluster needs.
+#[test]
+fn a_fault_at_any_call_about_addresses_of_a_pool_changes_nothing() {
+    let start = World::new(POOL);
+    start.account.add_pool("ipv4pool-ec2-1", 2);
+    let actions = [
+        "AllocateAddress",
+        "CreateLoadBalancer",
+        "DeleteLoadBalancer",
+        "ReleaseAddress",
+    ];
+    sweep(&start, |call| actions.contains(&call.action()));
 }
 
 #[test]

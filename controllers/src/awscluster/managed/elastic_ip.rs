@@ -1,0 +1,115 @@
+//! The Elastic IPs of NAT gateways, and of load balancers whose addresses are from a pool of the user. Pure.
+
+use capa_api::common::Tags;
+use capa_api::conditions::Reason;
+use capa_cloud::ec2::nat_gateway::Call;
+use capa_cloud::managed::{self, Seen};
+use capa_cloud::{CloudError, ElasticIp, ec2};
+use capa_network::Problem;
+
+use super::inputs::Inputs;
+use super::ledger::{Ledger, Standing};
+use super::plan::{Plan, Scene, Why};
+use super::reference::{Id, Kind, Ref};
+use crate::public_ipv4_pool;
+
+/// Gives the addresses that nothing uses to what the spec asks for.
+pub(super) fn assign_free(wanted: &[Ref], unused: &[&ElasticIp], ledger: &mut Ledger) {
+    for target in wanted {
+        let mut free = unused
+            .iter()
+            .filter(|address| ledger.is_free(&address.allocation_id, wanted));
+        if let Some(address) = free.next() {
+            ledger.found(target, &address.allocation_id, wanted);
+        }
+    }
+}
+
+/// Compares the ledger with a look at all addresses, `owned` ones of this kind among them.
+pub(super) fn settle(kind: Kind, inputs: &Inputs, addresses: &[ElasticIp], owned: &[&ElasticIp], ledger: &mut Ledger) {
+    for address in owned {
+        ledger.surplus(kind, &address.allocation_id);
+    }
+    ledger.settle(kind, |id| {
+        let shown = addresses.iter().find(|address| address.allocation_id == id);
+        shown.map(|address| inputs.names.ownership(&address.tags))
+    });
+}
+
+/// Allocates an address unless it is there.
+pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<Ref>, plan: &mut Plan) {
+    match scene.standing(target) {
+        Standing::Shown(_) => {}
+        Standing::Open | Standing::Hidden(_) => {
+            plan.wait(target, Reason::Creating, "AWS does not show the address");
+        }
+        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
+        Standing::Absent | Standing::Vanished(_) => {
+            if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
+                return plan.problem(target, error.class.reason(), not_shown(error));
+            }
+            match pool(scene, plan) {
+                Ok(public_ipv4_pool) => {
+                    let call = Call::<Id>::AllocateAddress { public_ipv4_pool, tags };
+                    plan.step_after(target, Why::Missing, call, after);
+                }
+                Err(problem) => plan.problem(target, problem.reason, problem.message),
+            }
+        }
+    }
+}
+
+/// The pool of the next address. `None`: Amazon's addresses.
+fn pool(scene: &Scene<'_>, plan: &Plan) -> Result<Option<String>, Problem> {
+    let Some(pool) = &scene.inputs.elastic_ip_pool else {
+        return Ok(None);
+    };
+    let free = match &scene.seen.ec2.free_addresses {
+        Seen::Got(free) => *free,
+        Seen::Failed(error) => {
+            let message = format!("the free addresses of the public IPv4 pool cannot be looked up: {error}");
+            return Err(Problem::new(error.class.reason(), message));
+        }
+        // A look at a cluster at rest does not ask.
+        Seen::NotAsked => {
+            return Err(Problem::new(
+                Reason::Creating,
+                "the next look asks for the public IPv4 pool",
+            ));
+        }
+    };
+    let planned = plan.steps.iter().filter(|step| takes_from_pool(&step.call)).count();
+    let planned = u32::try_from(planned).unwrap_or(u32::MAX);
+    let pool = public_ipv4_pool::to_allocate_from(pool, free.saturating_sub(planned))?;
+    Ok(pool.map(str::to_owned))
+}
+
+fn takes_from_pool(call: &managed::Call<Id>) -> bool {
+    let managed::Call::Ec2(ec2::Call::NatGateway(call)) = call else {
+        return false;
+    };
+    matches!(
+        call,
+        Call::AllocateAddress {
+            public_ipv4_pool: Some(_),
+            ..
+        }
+    )
+}
+
+fn not_shown(error: &CloudError) -> String {
+    format!("AWS does not show the Elastic IPs, so that nobody knows which ones the cluster has: {error}")
+}
+
+/// The addresses of a kind that may be released, with their ids.
+pub(super) fn deletable<'a>(scene: &'a Scene<'_>, kind: Kind, plan: &mut Plan) -> Vec<(&'a Ref, &'a str)> {
+    let mut deletable = vec![];
+    for target in scene.ledger.of_kind(kind) {
+        if let (Err(Some(error)), Some(_)) = (scene.seen.ec2.addresses.answer(), scene.ledger.id(target)) {
+            plan.problem(target, error.class.reason(), not_shown(error));
+        } else if let Some(id) = scene.deletable(target, plan) {
+            deletable.push((target, id));
+        }
+    }
+    deletable
+}
