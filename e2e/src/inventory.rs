@@ -153,8 +153,11 @@ impl Names {
         if kind == "NAT gateway" {
             self.learn_addresses(item, &name);
         }
-        if let Some(name_of_group) = text(item, "TargetGroupName") {
-            self.0.insert(name_of_group, name.clone());
+        for other_id in ["TargetGroupName", "publicIp"]
+            .iter()
+            .filter_map(|field| text(item, field))
+        {
+            self.0.entry(other_id).or_insert_with(|| name.clone());
         }
         self.0.entry(id).or_insert(name);
     }
@@ -318,7 +321,11 @@ mod tests {
             "natGatewayAddressSet": [{"allocationId": id("eipalloc"), "publicIp": address}],
         });
         let subnet = json!({"subnetId": id("subnet"), "tagSet": named("front")});
+        let of_balancer = json!({
+            "allocationId": id("eipalloc-of-balancer"), "publicIp": format!("198.51.100.{}", suffix.len()), "tagSet": named("balancer"),
+        });
         let lists = [
+            ("addressesSet", of_balancer),
             ("natGatewaySet", gateway),
             ("securityGroupInfo", group),
             ("subnetSet", subnet),
@@ -348,6 +355,7 @@ mod tests {
             "security group api: rule: tcp 6443-6443 from Elastic IP of NAT gateway subnet front/32 ()",
             "security group api: rule: tcp 6443-6443 from security group api (itself)",
             "NAT gateway subnet front: subnetId: subnet front",
+            "Elastic IP balancer: publicIp: Elastic IP balancer",
             "subnet front: tag Name: front",
             "subnet front: enabled: false",
         ] {

@@ -92,7 +92,9 @@ pub(super) const FIELDS: &[Field] = &[
     managed("network.vpc.carrierGatewayId"),
     managed("network.vpc.cidrBlock").works(),
     managed("network.vpc.elasticIpPool").works(),
-    managed("network.vpc.emptyRoutesDefaultVPCSecurityGroup").but(&["false"]),
+    managed("network.vpc.emptyRoutesDefaultVPCSecurityGroup")
+        .but(&["false"])
+        .works(),
     managed("network.vpc.internetGatewayId").works(),
     managed("network.vpc.ipamPool"),
     managed("network.vpc.ipv6"),

@@ -241,6 +241,11 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "removes other rules, and those that keep groups from being deleted",
     ),
     change(
+        "RevokeSecurityGroupEgress",
+        &[CHANGE],
+        "empties the default security group, where the spec asks for it",
+    ),
+    change(
         "DeleteSecurityGroup",
         &[CHANGE],
         "deletes the security groups with the cluster",

@@ -52,7 +52,7 @@ fn all_rules() -> Vec<Rule<String>> {
 }
 
 /// A call of each kind.
-pub(super) fn calls() -> [managed::Call<String>; 4] {
+pub(super) fn calls() -> [managed::Call<String>; 5] {
     let group = || "sg-1".to_owned();
     let create = security_group::Call::CreateSecurityGroup {
         vpc: "vpc-1".to_owned(),
@@ -68,10 +68,15 @@ pub(super) fn calls() -> [managed::Call<String>; 4] {
         group: group(),
         rules: all_rules(),
     };
+    let revoke_egress = security_group::Call::RevokeSecurityGroupEgress {
+        group: group(),
+        rules: all_rules(),
+    };
     [
         create.into(),
         authorize.into(),
         revoke.into(),
+        revoke_egress.into(),
         security_group::Call::DeleteSecurityGroup { group: group() }.into(),
     ]
 }
@@ -149,6 +154,7 @@ async fn groups_and_ranges_are_sent_apart_for_each_kind_of_traffic() {
     for (action, has_descriptions) in [
         ("AuthorizeSecurityGroupIngress", true),
         ("RevokeSecurityGroupIngress", false),
+        ("RevokeSecurityGroupEgress", false),
     ] {
         let calls: Vec<_> = sent.iter().filter(|call| call.action == action).collect();
         assert_eq!(calls.len(), 1, "{action}");
@@ -238,6 +244,7 @@ async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
             rule(&Traffic::new("icmp", 8, -1), any(), ""),
             rule(&Traffic::new("icmpv6", -1, -1), any(), ""),
         ],
+        egress: vec![rule(&Traffic::new("-1", -1, -1), any(), "")],
         tags: tags(),
     };
     let default = SecurityGroup {
@@ -245,6 +252,7 @@ async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
         vpc_id: "vpc-1".to_owned(),
         name: "default".to_owned(),
         ingress: vec![rule(&Traffic::new("-1", -1, -1), group("sg-5"), "")],
+        egress: vec![rule(&Traffic::new("-1", -1, -1), any(), "")],
         tags: Tags::new(),
     };
     assert_eq!(seen.security_groups.got(), Some(&vec![own, default]));

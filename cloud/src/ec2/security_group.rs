@@ -1,4 +1,4 @@
-//! Security groups of managed clusters, with the rules for incoming traffic.
+//! Security groups of managed clusters, with their rules.
 
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
@@ -18,18 +18,20 @@ pub struct SecurityGroup {
     pub name: String,
     /// The rules for incoming traffic, with one source each.
     pub ingress: Vec<Rule<String>>,
+    /// The rules for outgoing traffic, with one destination each.
+    pub egress: Vec<Rule<String>>,
     /// Tags.
     pub tags: Tags,
 }
 
-/// A rule for incoming traffic. Protocol, ports and source make the rule: a security group has each combination once,
-/// whatever the descriptions are. `I` is the form of the ids of groups.
+/// A rule for traffic in one direction. Protocol, ports and source make the rule: a security group has each combination
+/// once, whatever the descriptions are. `I` is the form of the ids of groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule<I> {
     /// What the rule admits.
     pub traffic: Traffic,
-    /// Where the traffic comes from.
+    /// Where the traffic comes from, or goes to.
     pub source: Source<I>,
     /// Description in AWS; empty for none.
     pub description: String,
@@ -45,7 +47,7 @@ pub struct Traffic {
     pub ports: Option<(i32, i32)>,
 }
 
-/// The source of traffic.
+/// The source of incoming traffic, or the destination of outgoing traffic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source<I> {
@@ -78,12 +80,21 @@ pub enum Call<I> {
         group: I,
         rules: Vec<Rule<I>>,
     },
+    RevokeSecurityGroupEgress {
+        group: I,
+        rules: Vec<Rule<I>>,
+    },
     DeleteSecurityGroup {
         group: I,
     },
 }
 
 impl Traffic {
+    /// Whether it is all traffic.
+    pub fn is_all(&self) -> bool {
+        self.protocol == "-1"
+    }
+
     /// Traffic in the one form in which AWS shows it: by the names of protocols that have one, and without ports for
     /// protocols that have none.
     pub fn new(protocol: &str, first_port: i64, last_port: i64) -> Self {
@@ -127,7 +138,9 @@ impl<I> Call<I> {
     pub(super) fn effect(&self) -> Effect {
         match self {
             Self::CreateSecurityGroup { .. } => Effect::Create,
-            Self::AuthorizeSecurityGroupIngress { .. } | Self::RevokeSecurityGroupIngress { .. } => Effect::Change,
+            Self::AuthorizeSecurityGroupIngress { .. }
+            | Self::RevokeSecurityGroupIngress { .. }
+            | Self::RevokeSecurityGroupEgress { .. } => Effect::Change,
             Self::DeleteSecurityGroup { .. } => Effect::Delete,
         }
     }
@@ -154,6 +167,10 @@ impl<I> Call<I> {
                 rules: mapped(rules, id)?,
             },
             Self::RevokeSecurityGroupIngress { group, rules } => Call::RevokeSecurityGroupIngress {
+                group: id(group)?,
+                rules: mapped(rules, id)?,
+            },
+            Self::RevokeSecurityGroupEgress { group, rules } => Call::RevokeSecurityGroupEgress {
                 group: id(group)?,
                 rules: mapped(rules, id)?,
             },

@@ -1,4 +1,4 @@
-//! Security groups with their rules for incoming traffic.
+//! Security groups with their rules.
 
 use std::time::Duration;
 
@@ -35,7 +35,12 @@ impl Ec2 {
                 tags,
             } => self.create_security_group(action, vpc, name, description, tags),
             Call::AuthorizeSecurityGroupIngress { group, rules } => self.authorize(action, group, rules),
-            Call::RevokeSecurityGroupIngress { group, rules } => self.revoke(action, group, rules),
+            Call::RevokeSecurityGroupIngress { group, rules } => {
+                self.revoke(action, group, rules, |group| &mut group.ingress)
+            }
+            Call::RevokeSecurityGroupEgress { group, rules } => {
+                self.revoke(action, group, rules, |group| &mut group.egress)
+            }
             Call::DeleteSecurityGroup { group } => self.delete_security_group(action, group),
         }
     }
@@ -103,16 +108,24 @@ impl Ec2 {
         Ok(Answer::Done)
     }
 
-    /// Removes all rules, or none.
-    fn revoke(&mut self, action: &'static str, id: &str, rules: &[Rule<String>]) -> Result<Answer, CloudError> {
-        let group = self.known_security_group(action, id)?;
+    /// Removes all rules of a direction, or none.
+    fn revoke(
+        &mut self,
+        action: &'static str,
+        id: &str,
+        rules: &[Rule<String>],
+        of: fn(&mut SecurityGroup) -> &mut Vec<Rule<String>>,
+    ) -> Result<Answer, CloudError> {
+        self.known_security_group(action, id)?;
         let rules = stored(action, rules)?;
-        if !rules.iter().all(|rule| contains(&group.ingress, rule)) {
+        let mut known = self.security_group_mut(id).map(of);
+        let is_there = |rule| known.as_ref().is_some_and(|known| contains(known, rule));
+        if !rules.iter().all(is_there) {
             let message = "The specified rule does not exist in this security group.";
             return Err(CloudError::answered(action, "InvalidPermission.NotFound", message));
         }
-        for rule in &rules {
-            self.remove_rule(id, rule);
+        if let Some(known) = &mut known {
+            known.retain(|known| !contains(&rules, known));
         }
         Ok(Answer::Done)
     }
@@ -272,7 +285,8 @@ impl Ec2 {
 
 /// Whether a security group is a default one as EC2 makes it.
 pub(crate) fn is_untouched(group: &SecurityGroup) -> bool {
-    group.name == DEFAULT && group.tags.is_empty() && group.ingress == [from_itself(&group.id)]
+    let has_own_rules = group.ingress == [from_itself(&group.id)] && group.egress == [to_anywhere()];
+    group.name == DEFAULT && group.tags.is_empty() && has_own_rules
 }
 
 fn new_group(id: &str, vpc: &str, name: &str, tags: Tags) -> SecurityGroup {
@@ -281,11 +295,21 @@ fn new_group(id: &str, vpc: &str, name: &str, tags: Tags) -> SecurityGroup {
         vpc_id: vpc.to_owned(),
         name: name.to_owned(),
         ingress: Vec::new(),
+        egress: vec![to_anywhere()],
         tags,
     }
 }
 
-/// The only rule of a new default group.
+/// The rule for outgoing traffic of a new group.
+fn to_anywhere() -> Rule<String> {
+    Rule {
+        traffic: Traffic::new("-1", -1, -1),
+        source: Source::Cidr("0.0.0.0/0".to_owned()),
+        description: String::new(),
+    }
+}
+
+/// The rule for incoming traffic of a new default group.
 fn from_itself(group: &str) -> Rule<String> {
     Rule {
         traffic: Traffic::new("-1", -1, -1),

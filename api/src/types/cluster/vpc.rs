@@ -98,9 +98,9 @@ pub struct VpcSpec {
     #[serde(default)]
     pub availability_zone_selection: AvailabilityZoneSelection,
 
-    /// Whether the provider removes all rules from the security group `default` of the managed VPC, so that an instance
-    /// in this group has no network access. Security benchmarks require this. Default: false. A VPC that you bring
-    /// keeps its rules.
+    /// Whether the provider removes the rules that AWS has made in the security group `default` of the managed VPC, so
+    /// that an instance in this group has no network access. Security benchmarks require this. Rules that you add stay.
+    /// Default: false. A VPC that you bring keeps its rules.
     #[serde(
         rename = "emptyRoutesDefaultVPCSecurityGroup",
         default,

@@ -47,6 +47,12 @@ impl Ec2Calls {
                 let request = request.set_ip_permissions(Some(permissions(&rules)));
                 self.runner.call(permit, request.send()).await?;
             }
+            Call::RevokeSecurityGroupEgress { group, rules } => {
+                let rules: Vec<_> = rules.iter().map(without_description).collect();
+                let request = self.client.revoke_security_group_egress().group_id(group);
+                let request = request.set_ip_permissions(Some(permissions(&rules)));
+                self.runner.call(permit, request.send()).await?;
+            }
             Call::DeleteSecurityGroup { group } => {
                 let request = self.client.delete_security_group().group_id(group);
                 self.runner.call(permit, request.send()).await?;
@@ -112,6 +118,7 @@ fn security_group(group: &types::SecurityGroup) -> SecurityGroup {
         vpc_id: text(group.vpc_id()),
         name: text(group.group_name()),
         ingress: group.ip_permissions().iter().flat_map(rules).collect(),
+        egress: group.ip_permissions_egress().iter().flat_map(rules).collect(),
         tags: tags(group.tags()),
     }
 }

@@ -123,6 +123,7 @@ fn waiting_for(kind: Kind) -> Reason {
         | Kind::RouteTableAssociation
         | Kind::SecurityGroup
         | Kind::SecurityGroupRules
+        | Kind::DefaultSecurityGroupRules
         | Kind::LoadBalancer
         | Kind::LoadBalancerAddress
         | Kind::LoadBalancerAttributes

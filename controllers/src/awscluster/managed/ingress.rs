@@ -5,10 +5,11 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerScheme, LoadBalancerSpec, LoadBalancerType};
 use capa_api::cluster::network::NetworkSpec;
 use capa_api::cluster::security_group::{IngressProtocol, IngressRule, SecurityGroupRole};
-use capa_cloud::ec2::security_group::Traffic;
+use capa_cloud::ec2::security_group::{Rule, Traffic};
 use ipnet::IpNet;
 
 use super::classic_balancer::instance_port;
+use super::reference::Id;
 
 /// The description of the rules that let network load balancers reach the control plane. In the group `lb`, which the
 /// cluster's cloud controller uses too, the provider removes no other rules. CAPA names the port before the full stop.
@@ -309,4 +310,10 @@ fn load_balancer_traffic(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
 
 fn is_network(spec: &LoadBalancerSpec) -> bool {
     spec.load_balancer_type == LoadBalancerType::Nlb
+}
+
+/// A rule that AWS shows, for a call.
+pub(super) fn known(rule: &Rule<String>) -> Rule<Id> {
+    let Ok(rule) = rule.try_map(&mut |id: &String| Ok::<Id, std::convert::Infallible>(Id::Known(id.clone())));
+    rule
 }

@@ -21,10 +21,6 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
             "s3Bucket in a VPC that CAPA has made",
             brought::vpc_of_capa(spec, cluster, recorded).is_some() && spec.s3_bucket.is_some(),
         ),
-        (
-            "network.vpc.emptyRoutesDefaultVPCSecurityGroup",
-            vpc.empty_routes_default_vpc_security_group,
-        ),
         ("network.vpc.ipv6", vpc.ipv6.is_some()),
         ("network.vpc.ipamPool", vpc.ipam_pool.is_some()),
         (

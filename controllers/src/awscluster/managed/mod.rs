@@ -13,6 +13,7 @@ mod classic_balancer;
 mod classic_load_balancer;
 mod condition;
 mod decided;
+mod default_security_group;
 mod elastic_ip;
 mod endpoint;
 mod ingress;

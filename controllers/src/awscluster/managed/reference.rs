@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     SecurityGroup,
     /// The rules of a security group.
     SecurityGroupRules,
+    /// The rules of the default security group of the VPC.
+    DefaultSecurityGroupRules,
     /// A network load balancer.
     LoadBalancer,
     /// An Elastic IP of a network load balancer.
@@ -81,6 +83,7 @@ impl Kind {
             | Self::Route
             | Self::RouteTableAssociation
             | Self::SecurityGroupRules
+            | Self::DefaultSecurityGroupRules
             | Self::LoadBalancerAttributes
             | Self::TargetGroupAttributes
             | Self::Listener
@@ -105,6 +108,7 @@ impl Kind {
             Self::RouteTableAssociation => "association of subnet",
             Self::SecurityGroup => "security group",
             Self::SecurityGroupRules => "rules of security group",
+            Self::DefaultSecurityGroupRules => "rules of the default security group of VPC",
             Self::LoadBalancer => "load balancer",
             Self::LoadBalancerAddress => "Elastic IP of load balancer",
             Self::LoadBalancerAttributes => "attributes of load balancer",

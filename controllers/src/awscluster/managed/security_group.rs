@@ -9,21 +9,25 @@ use capa_cloud::ec2::{NatGateway, NatGatewayState, SecurityGroup};
 use capa_cloud::managed::Observed;
 use ipnet::IpNet;
 
-use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule};
+use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule, known};
 use super::inputs::brought::table_of;
 use super::inputs::{Inputs, WantedSecurityGroup};
 use super::ledger::{IsOwned, Ledger, Standing};
-use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
+use super::{default_security_group, nat_gateway};
 
 /// The most rules of a group, unless AWS has raised the quota.
 const MOST_RULES: usize = 60;
 
 /// The planner of the security groups.
 pub(super) const PLANNER: Planner = Planner {
-    kinds: &[Kind::SecurityGroup, Kind::SecurityGroupRules],
+    kinds: &[
+        Kind::SecurityGroup,
+        Kind::SecurityGroupRules,
+        Kind::DefaultSecurityGroupRules,
+    ],
     condition: ConditionType::ClusterSecurityGroupsReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
@@ -115,6 +119,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             Standing::Shown(id) => keep_rules(scene, wanted, id, plan),
         }
     }
+    default_security_group::plan(scene, plan);
 }
 
 fn shown<'a>(scene: &Scene<'a>, is: impl Fn(&SecurityGroup) -> bool) -> Option<&'a SecurityGroup> {
@@ -220,12 +225,6 @@ fn is_from(scene: &Scene<'_>, shown: &Rule<String>, wanted: &Rule<Id>) -> bool {
         (Source::Group(is), Source::Group(Id::Of(wanted))) => scene.ledger.id(wanted) == Some(is),
         _ => false,
     }
-}
-
-/// A rule that AWS shows, for a call.
-fn known(rule: &Rule<String>) -> Rule<Id> {
-    let Ok(rule) = rule.try_map(&mut |id: &String| Ok::<Id, std::convert::Infallible>(Id::Known(id.clone())));
-    rule
 }
 
 /// The wanted rules with one source each. What is not known yet is waited for: nothing is opened wider in its place.

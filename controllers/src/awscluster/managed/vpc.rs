@@ -9,13 +9,10 @@ use capa_cloud::managed::{Observed, Seen};
 
 use super::inputs::Inputs;
 use super::ledger::{IsOwned, Ledger, Standing};
-use super::nat_gateway;
 use super::plan::{Plan, Scene, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind};
-
-/// The security group that AWS creates and deletes with a VPC.
-const DEFAULT_GROUP: &str = "default";
+use super::{default_security_group, nat_gateway};
 
 /// The planner of the VPC.
 pub(super) const PLANNER: Planner = Planner {
@@ -244,7 +241,7 @@ fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
     let tables = tables.filter(|table| !table.is_main);
     let tables = tables.map(|table| (table.id.as_str(), &table.tags));
     let groups = scene.seen.ec2.security_groups.got().into_iter().flatten();
-    let groups = groups.filter(|group| group.name != DEFAULT_GROUP);
+    let groups = groups.filter(|group| group.name != default_security_group::NAME);
     let groups = groups.map(|group| (group.id.as_str(), &group.tags));
     let balancers = scene.seen.elb.load_balancers.got().into_iter().flatten();
     let balancers = balancers.filter(|balancer| balancer.vpc_id == vpc);

@@ -47,8 +47,8 @@ fn of_own_networks() -> Vec<(&'static str, Value)> {
             json!({"controlPlaneLoadBalancer": {"scheme": "internal"}}),
         ),
         (
-            "one zone",
-            json!({"network": {"vpc": {"availabilityZoneUsageLimit": 1}}}),
+            "one zone, the default security group emptied",
+            json!({"network": {"vpc": {"availabilityZoneUsageLimit": 1, "emptyRoutesDefaultVPCSecurityGroup": true}}}),
         ),
         (
             "subnets of the spec",

@@ -40,6 +40,8 @@ pub(crate) struct WantedVpc {
     pub(crate) of_capa: Option<String>,
     /// Whether AWS shows that VPC without the tag of the cluster, so that nothing in it is the cluster's.
     pub(crate) is_unproven: bool,
+    /// Whether the rules go that AWS makes in the default security group.
+    pub(crate) empties_default_security_group: bool,
 }
 
 impl WantedVpc {
@@ -144,11 +146,13 @@ impl Inputs {
         let vpc_spec = vpc_spec(spec);
         let of_capa = brought::vpc_of_capa(spec, name, known.recorded);
         let mut foreign = known.vpcs.iter().filter(|vpc| !names.owns(&vpc.tags));
+        let brought = brought::vpc(spec, name, known.recorded);
         let vpc = WantedVpc {
             target: Ref::new(Kind::Vpc, names.vpc()),
             cidr_block: vpc_spec.effective_cidr_block().unwrap_or_default().to_owned(),
             tags: names.common_tags(&names.vpc(), &brought::own_tags_of_vpc(spec, name)),
-            brought: brought::vpc(spec, name, known.recorded),
+            empties_default_security_group: vpc_spec.empty_routes_default_vpc_security_group && brought.is_none(),
+            brought,
             is_unproven: foreign.any(|vpc| Some(&vpc.id) == of_capa.as_ref()),
             of_capa,
         };

@@ -77,10 +77,6 @@ fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
         ("network: {vpc: {ipv6: {}}}", "network.vpc.ipv6"),
         ("bastion: {enabled: true}", "bastion"),
         (
-            "network: {vpc: {emptyRoutesDefaultVPCSecurityGroup: true}}",
-            "emptyRoutesDefaultVPCSecurityGroup",
-        ),
-        (
             "s3Bucket: {name: boot}, network: {vpc: {id: vpc-1, tags: {sigs.k8s.io/cluster-api-provider-aws/cluster/dev: owned}}}",
             "s3Bucket",
         ),

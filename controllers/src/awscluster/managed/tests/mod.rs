@@ -7,6 +7,7 @@ mod brought_changes;
 mod cidr_blocks;
 mod classic_load_balancers;
 mod creation;
+mod default_security_group;
 mod deletion;
 mod drift;
 mod fields;
