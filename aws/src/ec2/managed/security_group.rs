@@ -42,15 +42,13 @@ impl Ec2Calls {
                 self.runner.call(permit, request.send()).await?;
             }
             Call::RevokeSecurityGroupIngress { group, rules } => {
-                let rules: Vec<_> = rules.iter().map(without_description).collect();
                 let request = self.client.revoke_security_group_ingress().group_id(group);
-                let request = request.set_ip_permissions(Some(permissions(&rules)));
+                let request = request.set_ip_permissions(Some(without_descriptions(rules)));
                 self.runner.call(permit, request.send()).await?;
             }
             Call::RevokeSecurityGroupEgress { group, rules } => {
-                let rules: Vec<_> = rules.iter().map(without_description).collect();
                 let request = self.client.revoke_security_group_egress().group_id(group);
-                let request = request.set_ip_permissions(Some(permissions(&rules)));
+                let request = request.set_ip_permissions(Some(without_descriptions(rules)));
                 self.runner.call(permit, request.send()).await?;
             }
             Call::DeleteSecurityGroup { group } => {
@@ -62,12 +60,13 @@ impl Ec2Calls {
     }
 }
 
-/// The rule as a call names it that removes it: its traffic and its source say which one it is.
-fn without_description(rule: &Rule<String>) -> Rule<String> {
-    Rule {
+/// The rules as a call names them that removes them: traffic and source say which ones they are.
+fn without_descriptions(rules: &[Rule<String>]) -> Vec<IpPermission> {
+    let rules = rules.iter().map(|rule| Rule {
         description: String::new(),
         ..rule.clone()
-    }
+    });
+    permissions(&rules.collect::<Vec<_>>())
 }
 
 /// One permission for each kind of traffic with the sources that are groups, and one with the others: EC2 takes no ranges

@@ -1,4 +1,4 @@
-//! The Elastic IPs of NAT gateways, and of load balancers whose addresses are from a pool of the user. Pure.
+//! What Elastic IPs of NAT gateways and those of load balancers have in common. Pure.
 
 use capa_api::common::Tags;
 use capa_api::conditions::Reason;
@@ -85,15 +85,12 @@ fn pool(scene: &Scene<'_>, plan: &Plan) -> Result<Option<String>, Problem> {
 }
 
 fn takes_from_pool(call: &managed::Call<Id>) -> bool {
-    let managed::Call::Ec2(ec2::Call::NatGateway(call)) = call else {
-        return false;
-    };
     matches!(
         call,
-        Call::AllocateAddress {
+        managed::Call::Ec2(ec2::Call::NatGateway(Call::AllocateAddress {
             public_ipv4_pool: Some(_),
             ..
-        }
+        }))
     )
 }
 
