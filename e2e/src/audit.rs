@@ -1,11 +1,20 @@
 //! The audit log of kube-apiserver: every write of a ServiceAccount.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use serde::Deserialize;
 
+use crate::changes::Changes;
 use crate::directory::Directory;
+use crate::growing_log::GrowingLog;
+
+/// The interval between two looks at the log. A look without news is a read from the end of a file.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What kube-apiserver records: who wrote to what, without the content. Users of the tests have certificates, and are
 /// not recorded.
@@ -71,21 +80,82 @@ pub(crate) fn flags(directory: &Directory) -> anyhow::Result<[String; 2]> {
     let policy = directory.write("audit-policy.yaml", POLICY)?;
     Ok([
         format!("--audit-policy-file={}", policy.display()),
-        format!("--audit-log-path={}", log(directory.path()).display()),
+        format!("--audit-log-path={}", path(directory).display()),
     ])
 }
 
-fn log(folder: &Path) -> PathBuf {
-    folder.join("audit.log")
+fn path(directory: &Directory) -> PathBuf {
+    directory.path().join("audit.log")
 }
 
-/// All writes so far, in the order of their answers.
-pub(crate) fn writes(directory: &Directory) -> anyhow::Result<Vec<KubernetesWrite>> {
-    let log = log(directory.path());
-    let text = std::fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
-    // The last line may still be written.
-    let complete = text.rsplit_once('\n').map(|(complete, _)| complete).unwrap_or_default();
-    complete.lines().map(parse).collect()
+/// The audit log of one world. A thread reads it as long as this value exists, and reports the writes to the tests that
+/// they concern: kube-apiserver logs a write before it answers the request.
+pub(crate) struct AuditLog(Mutex<Contents>);
+
+/// What has been read of the log.
+struct Contents {
+    log: GrowingLog,
+    writes: Vec<KubernetesWrite>,
+    /// The tests by their namespaces.
+    tests: BTreeMap<String, Changes>,
+}
+
+impl AuditLog {
+    /// Starts to read the log of the kube-apiserver in this folder.
+    pub(crate) fn follow(directory: &Directory) -> anyhow::Result<Arc<Self>> {
+        let log = Arc::new(Self(Mutex::new(Contents {
+            log: GrowingLog::new(path(directory)),
+            writes: Vec::new(),
+            tests: BTreeMap::new(),
+        })));
+        let followed = Arc::downgrade(&log);
+        // The runtimes of tests end with the tests.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        std::thread::Builder::new()
+            .name("audit-log".into())
+            .spawn(move || runtime.block_on(Self::keep_reading(followed)))
+            .context("start the reader of the audit log")?;
+        Ok(log)
+    }
+
+    async fn keep_reading(followed: Weak<Self>) {
+        while let Some(log) = followed.upgrade() {
+            if let Err(error) = log.0.lock().read_on() {
+                tracing::error!(%error, "the audit log cannot be read");
+            }
+            drop(log);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Reports writes in this namespace, and of objects without a namespace, to the test on this thread.
+    pub(crate) fn report_to_this_test(&self, namespace: &str) {
+        let tests = &mut self.0.lock().tests;
+        tests.insert(namespace.to_owned(), Changes::of_this_test());
+    }
+
+    /// All writes so far, in the order of their answers.
+    pub(crate) fn writes(&self) -> anyhow::Result<Vec<KubernetesWrite>> {
+        let mut contents = self.0.lock();
+        contents.read_on()?;
+        Ok(contents.writes.clone())
+    }
+}
+
+impl Contents {
+    /// Reads what is new, and reports it.
+    fn read_on(&mut self) -> anyhow::Result<()> {
+        for line in self.log.new_lines()?.lines() {
+            let write = parse(line)?;
+            if write.namespace.is_empty() {
+                self.tests.values().for_each(Changes::report);
+            } else if let Some(test) = self.tests.get(&write.namespace) {
+                test.report();
+            }
+            self.writes.push(write);
+        }
+        Ok(())
+    }
 }
 
 fn parse(line: &str) -> anyhow::Result<KubernetesWrite> {

@@ -16,7 +16,7 @@ use crate::{
     ports::free_port,
     programs,
     supervised::Supervised,
-    wait::{eventually, http_get},
+    wait::{eventually_by_polling, http_get},
 };
 
 const START_WITHIN: Duration = Duration::from_mins(3);
@@ -140,7 +140,7 @@ impl Provider {
         };
         let roles: Api<ClusterRole> = Api::all(client.clone());
         let what = format!("kube-controller-manager to fill the ClusterRole of {}", self.program);
-        eventually(START_WITHIN, &what, async || {
+        eventually_by_polling(START_WITHIN, &what, async || {
             let role = roles.get(aggregated_role).await?;
             ensure!(
                 role.rules.is_some_and(|rules| !rules.is_empty()),

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::{
     aws_proxy::Account,
-    evidence, left_behind,
+    eventually_by_polling, evidence, left_behind,
     local_world::LocalWorld,
     manager::{Manager, ManagerBuilder},
     objects, provider,
@@ -59,7 +59,7 @@ pub struct TestEnvironment {
     /// The environments that are finished together with this one.
     companions: Mutex<Vec<Arc<Self>>>,
     finished: AtomicBool,
-    _turn: Turn,
+    turn: Turn,
 }
 
 impl TestEnvironment {
@@ -102,7 +102,7 @@ impl TestEnvironment {
     }
 
     async fn with_account(world: Arc<LocalWorld>, metadata: ObjectMeta, account: Account) -> anyhow::Result<Self> {
-        let turn = turn().await?;
+        let turn = turn().await;
         let client = world.admin().await?;
         let namespace = Api::<Namespace>::all(client.clone())
             .create(
@@ -115,6 +115,7 @@ impl TestEnvironment {
             .await
             .context("create a namespace for a test")?
             .name_any();
+        world.report_to_this_test(&namespace);
         let folder = world.directory.folder(&namespace)?;
         Ok(Self {
             world,
@@ -127,7 +128,7 @@ impl TestEnvironment {
             apis: Mutex::default(),
             companions: Mutex::default(),
             finished: AtomicBool::new(false),
-            _turn: turn,
+            turn,
         })
     }
 
@@ -347,19 +348,16 @@ impl TestEnvironment {
     /// Runs a program for this test, with its log among the test's evidence.
     pub(crate) fn start(&self, name: &str, command: &std::process::Command) -> anyhow::Result<Supervised> {
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        Supervised::start(
-            &self.world.directory,
-            &self.folder,
-            &format!("{name}-{number}"),
-            command,
-        )
+        let name = format!("{name}-{number}");
+        let started = Supervised::start(&self.world.directory, &self.folder, &name, command)?;
+        Ok(started.of_test(&self.turn))
     }
 
     /// Runs a program for this test to its end, which must come within a time and be a success. Otherwise the error
     /// contains the last lines of its log, which is among the test's evidence.
     pub async fn run(&self, name: &str, command: &std::process::Command, within: Duration) -> anyhow::Result<()> {
         let mut process = self.start(name, command)?;
-        let status = eventually(within, &format!("the end of {name}"), async || {
+        let status = eventually_by_polling(within, &format!("the end of {name}"), async || {
             process.try_wait()?.context("it still runs")
         })
         .await?;

@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     api_server::ApiServer,
-    audit::{self, KubernetesWrite},
+    audit::{AuditLog, KubernetesWrite},
     aws_proxy::AwsProxy,
     cloud,
     cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider, Variables, through},
@@ -39,8 +39,9 @@ pub struct LocalWorld {
     /// The processes of the world, in the order of their starts.
     pub(crate) processes: Mutex<Vec<Supervised>>,
     pub(crate) directory: Directory,
+    audit: Arc<AuditLog>,
     /// The turn of the test that owns this world.
-    _turn: Option<Turn>,
+    turn: Option<Turn>,
 }
 
 impl LocalWorld {
@@ -72,7 +73,7 @@ impl LocalWorld {
 
     /// Starts a world for one test, with further flags for Cluster API core, e.g. `--sync-period=20s`.
     pub async fn start_with(core_flags: &[&str]) -> anyhow::Result<Self> {
-        Self::start_for(Some(turn().await?), core_flags).await
+        Self::start_for(Some(turn().await), core_flags).await
     }
 
     async fn start_for(turn: Option<Turn>, core_flags: &[&str]) -> anyhow::Result<Self> {
@@ -86,7 +87,7 @@ impl LocalWorld {
 
     /// Starts another management cluster that shares the AWS of a world, which must not end earlier.
     pub async fn start_beside(world: &Self) -> anyhow::Result<Self> {
-        let turn = turn().await?;
+        let turn = turn().await;
         let directory = Directory::new()?;
         let processes = Self::kubernetes(&directory, &[], world.endpoints).await;
         let processes = processes.map(|(server, processes)| (server, world.aws.clone(), processes));
@@ -96,7 +97,7 @@ impl LocalWorld {
     /// Starts a world without Cluster API, for an installation by clusterctl. The world shares the AWS and the nodes of
     /// the world `beside`, if given, which must not end earlier.
     pub async fn bare(beside: Option<&Self>) -> anyhow::Result<Self> {
-        let turn = turn().await?;
+        let turn = turn().await;
         let directory = Directory::new()?;
         let endpoints = match beside {
             Some(world) => world.endpoints,
@@ -124,14 +125,20 @@ impl LocalWorld {
     ) -> anyhow::Result<Self> {
         match processes {
             Ok((server, aws, processes)) => Ok(Self {
+                audit: AuditLog::follow(&directory)?,
                 server,
                 aws,
                 provider: OnceCell::new(),
                 kubeadm: OnceCell::new(),
                 endpoints,
-                processes: Mutex::new(processes),
+                processes: Mutex::new(
+                    processes
+                        .into_iter()
+                        .map(|process| of_test(process, turn.as_ref()))
+                        .collect(),
+                ),
                 directory,
-                _turn: turn,
+                turn,
             }),
             Err(error) => {
                 let kept = evidence::folder("world")?;
@@ -253,7 +260,7 @@ impl LocalWorld {
 
     fn keep(&self, process: Supervised) {
         let mut processes = self.processes.lock();
-        processes.push(process);
+        processes.push(of_test(process, self.turn.as_ref()));
     }
 
     /// Whether this provider's CustomResourceDefinitions and permissions are installed.
@@ -305,7 +312,12 @@ impl LocalWorld {
 
     /// The writes of all ServiceAccounts so far, in the order of their answers.
     pub fn writes(&self) -> anyhow::Result<Vec<KubernetesWrite>> {
-        audit::writes(&self.directory)
+        self.audit.writes()
+    }
+
+    /// Lets writes of ServiceAccounts in this namespace wake the waits of the test on this thread.
+    pub(crate) fn report_to_this_test(&self, namespace: &str) {
+        self.audit.report_to_this_test(namespace);
     }
 
     /// The memory of each program of the world, by name.
@@ -325,5 +337,13 @@ impl LocalWorld {
             process.end().await.with_context(|| format!("stop {name}"))?;
         }
         Ok(())
+    }
+}
+
+/// Counts a program of a world among those of the test that owns the world; the shared world belongs to no test.
+fn of_test(process: Supervised, turn: Option<&Turn>) -> Supervised {
+    match turn {
+        Some(turn) => process.of_test(turn),
+        None => process,
     }
 }

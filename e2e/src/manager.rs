@@ -23,7 +23,7 @@ use crate::{
     ports::free_port,
     programs, provider,
     supervised::{Memory, Supervised, last_words},
-    wait::{eventually, http_get},
+    wait::{eventually_by_polling, http_get},
 };
 
 /// The limit for the manager to become ready: it fills its caches on a busy computer.
@@ -138,7 +138,7 @@ impl<'a> ManagerBuilder<'a> {
             task: tokio::spawn(cli.manager(key, stop.clone())),
             stop,
         };
-        let ready = eventually(READY_WITHIN, "the manager in the test to be ready", async || {
+        let ready = eventually_by_polling(READY_WITHIN, "the manager in the test to be ready", async || {
             http_get(&format!("http://{health}/readyz")).await
         });
         tokio::select! {
@@ -179,7 +179,7 @@ impl<'a> ManagerBuilder<'a> {
         process.ready(READY_WITHIN, ready).await?;
         let manager = Manager {
             log: process.log().to_owned(),
-            passes: Arc::default(),
+            passes: Arc::new(Mutex::new(Passes::of(process.log().to_owned()))),
             process: Arc::new(Mutex::new(Some(process))),
             health,
             diagnostics,
@@ -247,14 +247,14 @@ impl Manager {
     /// come from the log in its text format at `-v=4` or more, because metrics name no objects.
     pub fn looked_at(&self, controller: &str, name: &str) -> anyhow::Result<Vec<u64>> {
         let mut passes = self.passes.lock();
-        passes.read_on(&self.log)?;
+        passes.read_on()?;
         Ok(passes.versions(controller, name))
     }
 
     /// The number of finished passes over each object, by controller and name, from the same log.
     pub fn passes_by_object(&self) -> anyhow::Result<BTreeMap<(String, String), usize>> {
         let mut passes = self.passes.lock();
-        passes.read_on(&self.log)?;
+        passes.read_on()?;
         Ok(passes.by_object())
     }
 

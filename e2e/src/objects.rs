@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Resource as _, ResourceExt as _,
     api::{DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, TypeMeta},
     discovery::{self, Scope},
+    runtime::wait::{await_condition, conditions},
 };
 use serde_json::Value;
 
-use crate::wait::eventually;
+use crate::wait::eventually_by_polling;
 
 /// The field manager of all objects that a user of the management cluster would apply.
 const FIELD_MANAGER: &str = "capa-e2e";
@@ -80,7 +82,7 @@ pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> 
         .await
         .with_context(|| format!("apply {}", describe(object)))?;
     if is(object, DEFINITION) {
-        established(client, object).await?;
+        Box::pin(established(client, object)).await?;
     }
     Ok(applied)
 }
@@ -106,18 +108,20 @@ pub(crate) fn is(object: &DynamicObject, kind: &str) -> bool {
 }
 
 async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Result<()> {
-    let api = api_for(client, definition, "").await?;
     let name = definition.name_any();
-    eventually(
+    let what = format!("{DEFINITION} {name} to be established");
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let established = await_condition(definitions, &name, conditions::is_crd_established());
+    tokio::time::timeout(ESTABLISHED_WITHIN, established)
+        .await
+        .with_context(|| format!("waited {} s for {what}", ESTABLISHED_WITHIN.as_secs()))??;
+    // The condition becomes true a moment before discovery shows the kind and the API server serves it.
+    let types = defined(definition)?;
+    eventually_by_polling(
         ESTABLISHED_WITHIN,
-        &format!("{DEFINITION} {name} to be established"),
+        &format!("{} to be served", types.kind),
         async || {
-            let seen = api.get(&name).await?;
-            let condition = condition(&seen, "Established").context("no condition Established")?;
-            anyhow::ensure!(condition.status == "True", "{condition:?}");
-            // The condition Established becomes true a moment before discovery shows the kind and the API server serves
-            // it.
-            let served = api_of(client, &defined(definition)?, "default").await?;
+            let served = api_of(client, &types, "default").await?;
             served.list(&ListParams::default().limit(1)).await?;
             Ok(())
         },

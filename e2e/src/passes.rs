@@ -1,16 +1,14 @@
 //! The finished passes of a manager over objects, from its log: metrics name no objects.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::PathBuf;
 
-use anyhow::Context as _;
+use crate::growing_log::GrowingLog;
 
-/// The passes in a log so far. A look reads on where the last one ended, because waits look several times a second.
-#[derive(Debug, Default)]
+/// The passes in a log so far.
+#[derive(Debug)]
 pub(crate) struct Passes {
-    read: u64,
+    log: GrowingLog,
     found: Vec<Pass>,
 }
 
@@ -23,17 +21,18 @@ struct Pass {
 }
 
 impl Passes {
+    /// The passes in this log.
+    pub(crate) fn of(log: PathBuf) -> Self {
+        Self {
+            log: GrowingLog::new(log),
+            found: Vec::new(),
+        }
+    }
+
     /// Reads the lines that the log has got since the last look.
-    pub(crate) fn read_on(&mut self, log: &Path) -> anyhow::Result<()> {
-        let mut file = File::open(log).with_context(|| format!("open {}", log.display()))?;
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        text.truncate(complete);
-        self.read += u64::try_from(complete)?;
-        self.found
-            .extend(String::from_utf8_lossy(&text).lines().filter_map(Pass::parse));
+    pub(crate) fn read_on(&mut self) -> anyhow::Result<()> {
+        let lines = self.log.new_lines()?;
+        self.found.extend(lines.lines().filter_map(Pass::parse));
         Ok(())
     }
 
@@ -78,34 +77,21 @@ fn quoted<'a>(text: &'a str, start: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
 
     #[test]
-    fn a_look_reads_on_where_the_last_one_ended() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("manager.log");
-        let mut log = File::create(&path).unwrap();
-        let mut passes = Passes::default();
+    fn passes_are_told_apart_by_controller_and_name() {
         let line = |name: &str, version: u64| {
             format!(
                 "INFO object{{controller=\"awsmachine\" name=\"{name}\"}}: reconciled version=\"{version}\" took=1\n"
             )
         };
-        let second = line("one", 8);
-        let (begun, rest) = second.split_at(30);
-        write!(
-            log,
-            "a line of another kind\n{}{}{begun}",
-            line("one", 7),
-            line("two", 9)
-        )
-        .unwrap();
-        passes.read_on(&path).unwrap();
-        assert_eq!(passes.versions("awsmachine", "one"), [7]);
-        log.write_all(rest.as_bytes()).unwrap();
-        passes.read_on(&path).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("manager.log");
+        let lines = [line("one", 7), line("two", 9), line("one", 8)].concat();
+        std::fs::write(&path, format!("a line of another kind\n{lines}")).unwrap();
+        let mut passes = Passes::of(path);
+        passes.read_on().unwrap();
         assert_eq!(passes.versions("awsmachine", "one"), [7, 8]);
         assert_eq!(passes.versions("awsmachine", "two"), [9]);
         assert!(passes.versions("awscluster", "one").is_empty());

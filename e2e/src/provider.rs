@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{objects, programs, wait::eventually};
+use crate::{objects, programs, wait::eventually_by_polling};
 
 /// The namespace of the manager's ServiceAccount.
 pub(crate) const NAMESPACE: &str = "capa-rs-system";
@@ -60,7 +60,7 @@ pub(crate) async fn enforced(client: &Client) -> anyhow::Result<()> {
         dry_run: true,
         ..PostParams::default()
     };
-    eventually(
+    eventually_by_polling(
         ENFORCED_WITHIN,
         "our admission policies to be enforced",
         async || match identities.create(&judge, &identity).await {

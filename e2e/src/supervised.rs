@@ -15,7 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     directory::{Directory, ProcessGroup as _},
     programs,
-    wait::eventually,
+    turn::{Program, Turn},
+    wait::eventually_by_polling,
 };
 
 /// The number of log lines in an error.
@@ -35,6 +36,8 @@ pub struct Supervised {
     recipe: Recipe,
     program: Pid,
     supervisor: Child,
+    /// The share of the test that runs the program; `None` for the programs of the shared world.
+    share: Option<Program>,
 }
 
 /// The data for the first and every later start of a program.
@@ -89,14 +92,26 @@ impl Supervised {
             recipe,
             program,
             supervisor,
+            share: None,
         })
     }
 
+    /// Counts the program among those of a test.
+    pub(crate) fn of_test(mut self, turn: &Turn) -> Self {
+        self.share = Some(turn.program());
+        self
+    }
+
     /// Ends the program with SIGKILL, and returns a value that starts it again in the same way and with the same log.
-    pub(crate) async fn kill_to_restart(self) -> anyhow::Result<Stopped> {
-        let (name, log, recipe) = (self.name.clone(), self.log.clone(), self.recipe.clone());
+    pub(crate) async fn kill_to_restart(mut self) -> anyhow::Result<Stopped> {
+        let stopped = Stopped {
+            name: self.name.clone(),
+            log: self.log.clone(),
+            recipe: self.recipe.clone(),
+            share: self.share.take(),
+        };
         self.kill().await?;
-        Ok(Stopped { name, log, recipe })
+        Ok(stopped)
     }
 
     /// The rest of the program's argument that begins with `prefix`.
@@ -140,7 +155,7 @@ impl Supervised {
         mut probe: impl AsyncFnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let what = format!("{} to be ready", self.name);
-        let outcome = eventually(within, &what, async || match self.ensure_running() {
+        let outcome = eventually_by_polling(within, &what, async || match self.ensure_running() {
             Ok(()) => probe().await.map(Ok),
             Err(ended) => Ok(Err(ended)),
         });
@@ -215,7 +230,7 @@ impl Supervised {
     /// Waits for the program to end by itself or by a signal sent to it.
     async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
         let name = self.name.clone();
-        eventually(END_WITHIN, &format!("end of {name}"), async || {
+        eventually_by_polling(END_WITHIN, &format!("end of {name}"), async || {
             self.supervisor.try_wait()?.context("still running")
         })
         .await
@@ -227,11 +242,14 @@ pub(crate) struct Stopped {
     name: String,
     log: PathBuf,
     recipe: Recipe,
+    share: Option<Program>,
 }
 
 impl Stopped {
     pub(crate) fn start(self) -> anyhow::Result<Supervised> {
-        Supervised::run(self.name, self.log, self.recipe)
+        let share = self.share;
+        let started = Supervised::run(self.name, self.log, self.recipe)?;
+        Ok(Supervised { share, ..started })
     }
 }
 

@@ -1,23 +1,113 @@
-//! The limit of concurrent tests in a world. A story uses less than half a core, including the work of the servers that
-//! it calls. A story about whole clusters mostly waits for periodic reconciles of Cluster API.
+//! The limit of concurrent tests, weighed by the programs that they run.
+//!
+//! A test that begins waits until there is room. A program that a test starts later takes room without a wait, because
+//! two tests that each waited for the other's room would wait for ever: no further test begins until enough have ended.
+//! The programs of the world that all tests share belong to no test.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
-/// The turns of tests that work: as many as there are cores, but at least four.
-static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most())));
+/// The tests that work.
+static WORKING: LazyLock<Arc<Load>> = LazyLock::new(|| Arc::new(Load::for_this_computer()));
 
-/// The turns of tests that [mostly wait](mostly_waits): as many as there are cores, but at least four.
-static TURNS_TO_WAIT: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most())));
+/// The tests that [mostly wait](mostly_waits): for periodic reconciles of Cluster API, or for a time to pass.
+static WAITING: LazyLock<Arc<Load>> = LazyLock::new(|| Arc::new(Load::for_this_computer()));
 
-/// The number of turns of each kind.
-fn most() -> usize {
-    let cores = std::thread::available_parallelism();
-    cores.map_or(1, std::num::NonZero::get).max(4)
+/// The programs for each core. Most programs wait most of the time.
+const PROGRAMS_PER_CORE: u32 = 4;
+
+/// The fewest programs at once, on a computer with one core.
+const FEWEST: u32 = 8;
+
+/// The tests that run, as a number of programs.
+struct Load {
+    limit: u32,
+    now: watch::Sender<u32>,
+}
+
+impl Load {
+    fn for_this_computer() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+        Self::up_to(cores.saturating_mul(PROGRAMS_PER_CORE).max(FEWEST))
+    }
+
+    fn up_to(limit: u32) -> Self {
+        let now = watch::Sender::new(0);
+        Self { limit, now }
+    }
+
+    /// Waits for room for one more test.
+    async fn admit(self: &Arc<Self>) -> Turn {
+        let mut changes = self.now.subscribe();
+        while !self.add_a_test() {
+            // The sender lives as long as this value.
+            let _ = changes.changed().await;
+        }
+        Arc::new(Place {
+            load: self.clone(),
+            programs: Mutex::new(0),
+        })
+    }
+
+    fn add_a_test(&self) -> bool {
+        self.now.send_if_modified(|now| {
+            let has_room = *now < self.limit;
+            *now += if has_room { weight(0) } else { 0 };
+            has_room
+        })
+    }
+}
+
+/// The weight of a test with so many programs. The calls of the test itself weigh as much as a program. So does the
+/// manager that nearly every test starts, from the beginning.
+fn weight(programs: u32) -> u32 {
+    1 + programs.max(1)
+}
+
+/// The place of one test among those that run, until its last turn and its last program end.
+pub(crate) struct Place {
+    load: Arc<Load>,
+    /// The number of the test's programs that run.
+    programs: Mutex<u32>,
+}
+
+/// A permit to work in a world, which ends when the last clone is dropped.
+pub(crate) type Turn = Arc<Place>;
+
+impl Place {
+    /// Counts a program among those of the test until the returned value is dropped.
+    pub(crate) fn program(self: &Arc<Self>) -> Program {
+        self.set_programs(|programs| programs + 1);
+        Program(self.clone())
+    }
+
+    fn set_programs(&self, change: impl FnOnce(u32) -> u32) {
+        let mut programs = self.programs.lock();
+        let before = weight(*programs);
+        *programs = change(*programs);
+        let after = weight(*programs);
+        self.load.now.send_modify(|now| *now = *now + after - before);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.load.now.send_modify(|now| *now -= weight(0));
+    }
+}
+
+/// A program of a test.
+pub(crate) struct Program(Turn);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.0.set_programs(|programs| programs - 1);
+    }
 }
 
 thread_local! {
@@ -28,7 +118,7 @@ thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(false) };
 
     /// The turn of the test on this thread: each test runs on a thread of its own.
-    static HELD: RefCell<Weak<OwnedSemaphorePermit>> = const { RefCell::new(Weak::new()) };
+    static HELD: RefCell<Weak<Place>> = const { RefCell::new(Weak::new()) };
 }
 
 /// Starts the clock of the test on this thread, unless the clock runs.
@@ -47,25 +137,21 @@ pub fn mostly_waits() {
     WAITS.set(true);
 }
 
-/// A permit to work in a world, which ends when the last clone is dropped.
-pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
-
 /// Waits for a turn. A test shares one turn among all its worlds and environments: two tests that each held a turn and
 /// waited for another one would wait for ever.
-pub(crate) async fn turn() -> anyhow::Result<Turn> {
-    let turn = take(if WAITS.get() { &TURNS_TO_WAIT } else { &TURNS }).await?;
+pub(crate) async fn turn() -> Turn {
+    let turn = take(if WAITS.get() { &WAITING } else { &WORKING }).await;
     begin();
-    Ok(turn)
+    turn
 }
 
-async fn take(turns: &Arc<Semaphore>) -> anyhow::Result<Turn> {
+async fn take(load: &Arc<Load>) -> Turn {
     if let Some(held) = HELD.with_borrow(Weak::upgrade) {
-        return Ok(held);
+        return held;
     }
-    let turn = turns.clone().acquire_owned().await.context("no more turns are given")?;
-    let turn = Arc::new(turn);
+    let turn = load.admit().await;
     HELD.set(Arc::downgrade(&turn));
-    Ok(turn)
+    turn
 }
 
 #[cfg(test)]
@@ -75,15 +161,15 @@ mod tests {
     use super::*;
 
     /// Whether another test, on its own thread, gets a turn within a moment.
-    fn other_test_gets_a_turn(turns: &Arc<Semaphore>) -> bool {
-        let turns = turns.clone();
+    fn other_test_gets_a_turn(load: &Arc<Load>) -> bool {
+        let load = load.clone();
         let other = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .unwrap();
             runtime.block_on(async {
-                tokio::time::timeout(Duration::from_millis(50), take(&turns))
+                tokio::time::timeout(Duration::from_millis(50), take(&load))
                     .await
                     .is_ok()
             })
@@ -93,13 +179,30 @@ mod tests {
 
     #[tokio::test]
     async fn a_test_shares_its_turn_with_itself_and_with_no_other() {
-        let turns = Arc::new(Semaphore::new(1));
-        let first = take(&turns).await.unwrap();
-        let second = take(&turns).await.unwrap();
-        assert!(!other_test_gets_a_turn(&turns));
+        let load = Arc::new(Load::up_to(1));
+        let first = take(&load).await;
+        let second = take(&load).await;
+        assert!(!other_test_gets_a_turn(&load));
         drop(first);
-        assert!(!other_test_gets_a_turn(&turns), "the second environment still works");
+        assert!(!other_test_gets_a_turn(&load), "the second environment still works");
         drop(second);
-        assert!(other_test_gets_a_turn(&turns));
+        assert!(other_test_gets_a_turn(&load));
+    }
+
+    #[tokio::test]
+    async fn programs_of_one_test_leave_less_room_for_others() {
+        let load = Arc::new(Load::up_to(4));
+        let turn = take(&load).await;
+        let manager = turn.program();
+        assert!(
+            other_test_gets_a_turn(&load),
+            "the first program counts from the beginning"
+        );
+        let further = [turn.program(), turn.program()];
+        assert!(!other_test_gets_a_turn(&load));
+        drop(further);
+        assert!(other_test_gets_a_turn(&load));
+        drop((manager, turn));
+        assert_eq!(*load.now.borrow(), 0);
     }
 }

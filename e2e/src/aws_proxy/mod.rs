@@ -64,6 +64,8 @@ pub use sessions::Session;
 use state::{KeyEntry, Shared};
 use upstream::Moto;
 
+use crate::changes::Changes;
+
 /// The pause after the system had no connection to accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -114,7 +116,7 @@ impl AwsProxy {
         &self.shared.url
     }
 
-    /// A new, empty account.
+    /// A new, empty account. Calls in it wake the waits of the test on this thread.
     pub fn account(&self) -> Account {
         let (id, key, user_key, node_key) = self.shared.with(|state| {
             let id = format!("{:012}", 100_000_000_001 + state.accounts.len());
@@ -123,6 +125,7 @@ impl AwsProxy {
                 ..KeyEntry::of(&id)
             });
             let account = state::AccountState {
+                changes: Some(Changes::of_this_test()),
                 node_key: Some(node_key.clone()),
                 ..state::AccountState::default()
             };

@@ -21,6 +21,7 @@ use super::request::Request;
 use super::sessions::Session;
 use super::tokens::Tokens;
 use super::upstream::Moto;
+use crate::changes::Changes;
 
 /// The only state of a proxy.
 pub(super) struct Shared {
@@ -64,6 +65,8 @@ impl KeyEntry {
 
 #[derive(Debug, Default)]
 pub(super) struct AccountState {
+    /// The changes that concern the account's test; `None` for an account that the proxy did not make.
+    pub(super) changes: Option<Changes>,
     /// The roles that may be assumed, by ARN, with the external id that they require.
     pub(super) roles: BTreeMap<String, Option<String>>,
     pub(super) tokens: Tokens,
@@ -162,14 +165,22 @@ impl Shared {
             })
     }
 
-    /// Records a call, and the unredacted request of a launch.
+    /// Records a call, and the unredacted request of a launch. Reports the call to the account's test, unless the test
+    /// itself made it as the account's user.
     pub(super) fn record(&self, call: Call, launch: Option<RawLaunch>) {
         self.with(|state| {
+            let by_user = state.keys.get(&call.access_key_id).is_some_and(|key| key.is_user);
+            let account = call.account.as_ref().filter(|_| !by_user);
+            let account = account.and_then(|account| state.accounts.get(account));
+            let changes = account.and_then(|account| account.changes.clone());
             if let Some((launch, account)) = launch.zip(call.account.as_ref()) {
                 let account = state.accounts.entry(account.clone()).or_default();
                 account.raw_launches.push(launch);
             }
             state.journal.push(call);
+            if let Some(changes) = changes {
+                changes.report();
+            }
         });
     }
 

@@ -9,7 +9,7 @@ use kube::Api;
 
 use crate::clusterctl::{Clusterctl, Release, Repository};
 use crate::local_world::LocalWorld;
-use crate::wait::eventually;
+use crate::wait::eventually_by_polling;
 
 /// The namespace in which clusterctl tests cert-manager. While the namespace is terminating, another `init` would fail.
 const CERT_MANAGER_TEST: &str = "cert-manager-test";
@@ -62,7 +62,7 @@ impl ManagementCluster {
 
     async fn wait_for_cert_manager_test(&self) -> anyhow::Result<()> {
         let namespaces = Api::<Namespace>::all(self.world.admin().await?);
-        eventually(
+        eventually_by_polling(
             GONE_WITHIN,
             "clusterctl's test of cert-manager to be gone",
             async || match namespaces.get_opt(CERT_MANAGER_TEST).await? {

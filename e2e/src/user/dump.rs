@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{User, query};
 use crate::aws_proxy::xml::Element;
-use crate::wait::eventually;
+use crate::wait::eventually_by_polling;
 
 /// The signing name and the API version of EC2.
 pub(super) const EC2: (&str, &str) = ("ec2", "2016-11-15");
@@ -60,7 +60,7 @@ impl User {
     /// included: an object with the answer to each action, in which lists are sorted. NAT gateways in transit are waited for. Two dumps are
     /// equal exactly if nothing was added, removed or changed between them.
     pub async fn dump(&self) -> anyhow::Result<Value> {
-        eventually(Duration::from_secs(30), "no NAT gateway to be in transit", async || {
+        eventually_by_polling(Duration::from_secs(30), "no NAT gateway to be in transit", async || {
             let listed = self.ask(EC2.0, EC2.1, "DescribeNatGateways", &IN_TRANSIT).await?;
             ensure!(listed.find("natGatewayId").is_none(), "one is");
             Ok(())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use capa_e2e::aws_proxy::xml::Element;
 use capa_e2e::aws_proxy::{Account, Fate, Fault};
-use capa_e2e::eventually;
+use capa_e2e::eventually_by_polling;
 use capa_e2e::moto::IMAGE_ID;
 use capa_e2e::user::{Network, NetworkPlan, User, query};
 
@@ -140,7 +140,7 @@ async fn a_held_answer_shows_as_an_unanswered_launch() {
     assert!(!caller.is_finished());
     // The client of a caller that is killed no longer waits for an answer.
     caller.abort();
-    let gone = eventually(WITHIN, "no caller to wait for an answer", async || {
+    let gone = eventually_by_polling(WITHIN, "no caller to wait for an answer", async || {
         anyhow::ensure!(account.unanswered_launches().is_empty());
         Ok(())
     });
@@ -214,7 +214,7 @@ async fn an_unreachable_endpoint_answers_only_the_user() {
     assert_eq!(answer_of(&account, "DescribeVpcs", &[]).await.0, 200);
     let brief = account.fault(Fault::unreachable().lasting(Duration::from_secs(20)));
     assert!(call(&account, "ec2", "DescribeVpcs", &[]).await.is_err());
-    let over = eventually(WITHIN, "the outage to be over", async || {
+    let over = eventually_by_polling(WITHIN, "the outage to be over", async || {
         call(&account, "ec2", "DescribeVpcs", &[]).await.context("still down")
     });
     assert_eq!(over.await.unwrap().0, 200);

@@ -15,7 +15,7 @@ use capa_controllers::boot_hook::{StoredData, prefix};
 use capa_e2e::aws_proxy::Fault;
 
 use capa_e2e::user::{Network, NetworkPlan, User, json};
-use capa_e2e::{Story, TestEnvironment, aws_cli, cloud_init, cloud_init_boot, eventually, fixtures, moto};
+use capa_e2e::{Story, TestEnvironment, aws_cli, cloud_init, cloud_init_boot, eventually_by_polling, fixtures, moto};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -175,7 +175,7 @@ runcmd:
             let stored = delivery.stored(SecretsBackend::SsmParameterStore, 0);
             let id = delivery.launch(&stored).await?;
             let world = delivery.environment.world();
-            eventually(WITHIN, "the boot to fail", async || {
+            eventually_by_polling(WITHIN, "the boot to fail", async || {
                 let log = world.log("node-simulator")?;
                 let line = log.lines().find(|line| line.contains(&id));
                 let line = line.context("nothing about the instance")?;
@@ -324,7 +324,7 @@ write_files:
     /// Waits until the node looks for the API server that its data names.
     async fn reads_configuration(&self, id: &str) -> anyhow::Result<()> {
         let world = self.environment.world();
-        eventually(WITHIN, "the node to look for its API server", async || {
+        eventually_by_polling(WITHIN, "the node to look for its API server", async || {
             let log = world.log("node-simulator")?;
             let sought = format!("nothing answers at {}", self.endpoint());
             let found = log.lines().any(|line| line.contains(id) && line.contains(&sought));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::AccessKey;
-use capa_e2e::{Story, eventually, objects};
+use capa_e2e::{Story, eventually, eventually_by_polling, objects};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams};
@@ -365,7 +365,7 @@ async fn a_deleted_identity_stays_deleted(s: &Scenario) -> anyhow::Result<()> {
     let again = s.new_manager().leader_election().flag(FASTER).start().await?;
     s.owned("late", &s.unmanaged("late", "")).await?;
     s.says("late", "IdentityReady", "False", "NotFound").await?;
-    eventually(WITHIN, "the manager to recall the identity", async || {
+    eventually_by_polling(WITHIN, "the manager to recall the identity", async || {
         ensure!(again.log()?.contains("it is not created again"), "not yet");
         Ok(())
     })

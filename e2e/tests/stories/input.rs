@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::{CALLER, Fault};
-use capa_e2e::{eventually, fixtures};
+use capa_e2e::{eventually_by_polling, fixtures};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn a_refusal_reaches_tenants_without_the_managers_role() -> anyhow::Result<()> {
             ensure!(message.contains(part), "{part} is not in {message}");
         }
         s.event("AWSMachine", "refused", "Unauthorized").await?;
-        eventually(WITHIN, "AWS's words in the log", async || {
+        eventually_by_polling(WITHIN, "AWS's words in the log", async || {
             ensure!(s.manager().log()?.contains(CALLER), "not yet");
             Ok(())
         })

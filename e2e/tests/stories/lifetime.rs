@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use capa_e2e::{
     Directory, Supervised,
     detached::{self, Part},
-    eventually,
+    eventually, eventually_by_polling,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -62,7 +62,7 @@ async fn a_program_that_ignores_sigterm_is_killed_with_its_children() -> anyhow:
     assert!(is_gone(id) && is_gone(child));
 
     let mut failing = supervised(&directory, "failing", &["sh", "-c", "echo the reason; exit 7"])?;
-    let error = eventually(GONE_WITHIN, "an error that tells the reason", async || {
+    let error = eventually_by_polling(GONE_WITHIN, "an error that tells the reason", async || {
         failing.ensure_running().err().context("the process still runs")
     });
     let error = format!("{:#}", error.await?);
@@ -115,7 +115,7 @@ fn victim() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_kept_world_outlives_the_program_until_its_stop_file() -> anyhow::Result<()> {
     let mut victim = Victim::run("kept_victim", "settle").await?;
-    let status = eventually(GONE_WITHIN, "the program to end", async || {
+    let status = eventually_by_polling(GONE_WITHIN, "the program to end", async || {
         victim.process.try_wait()?.context("the process still runs")
     });
     assert!(status.await?.success());
@@ -206,7 +206,7 @@ impl Victim {
     }
 
     async fn leaves_nothing(&mut self) -> anyhow::Result<()> {
-        eventually(GONE_WITHIN, "all that the victim started to be gone", async || {
+        eventually_by_polling(GONE_WITHIN, "all that the victim started to be gone", async || {
             self.process.try_wait()?.context("the victim still runs")?;
             let left: Vec<_> = self.programs.iter().filter(|id| !is_gone(**id)).collect();
             ensure!(left.is_empty(), "processes {left:?} are left");

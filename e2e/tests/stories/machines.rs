@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{Call, Journal};
-use capa_e2e::{Manager, eventually, fixtures, objects};
+use capa_e2e::{Manager, eventually, eventually_by_polling, fixtures, objects};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -131,7 +131,7 @@ impl Scenario {
         let label = Patch::Merge(json!({"metadata": {"labels": {"seen": before}}}));
         let labelled = api.patch(name, &PatchParams::default(), &label).await?;
         let version: u64 = labelled.resource_version().unwrap_or_default().parse()?;
-        eventually(
+        eventually_by_polling(
             WITHIN,
             &format!("a pass over version {version} of {name}"),
             async || {

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, ensure};
 use capa_api::meta;
-use capa_e2e::{Manager, Story, eventually, moto, objects};
+use capa_e2e::{Manager, Story, eventually, eventually_by_polling, moto, objects};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -148,7 +148,7 @@ mod long_stories {
 
 /// Waits until the metric of unreadable objects counts one of this kind.
 async fn one_is_counted(manager: &Manager, kind: &str) -> anyhow::Result<()> {
-    eventually(WITHIN, &format!("one unreadable {kind} to be counted"), async || {
+    eventually_by_polling(WITHIN, &format!("one unreadable {kind} to be counted"), async || {
         let metrics = manager.metrics().await?;
         let malformed = metrics.sum("capa_malformed_objects", &[("kind", kind)]);
         ensure!(malformed == Some(1.0), "{malformed:?} are");
@@ -159,7 +159,7 @@ async fn one_is_counted(manager: &Manager, kind: &str) -> anyhow::Result<()> {
 
 /// Waits for the log to name each policy, and fails if it names one twice.
 async fn says_that_no_policy_is_in_force(manager: &Manager) -> anyhow::Result<()> {
-    eventually(WITHIN, "a line about each policy", async || {
+    eventually_by_polling(WITHIN, "a line about each policy", async || {
         let log = manager.log()?;
         for policy in meta::ADMISSION_POLICIES {
             let field = format!("policy=\"{policy}\"");

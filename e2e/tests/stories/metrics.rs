@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{Metrics, Story, eventually};
+use capa_e2e::{Metrics, Story, eventually_by_polling};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -30,7 +30,7 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
         s.machine("counted", "dev", INLINE).await?;
         s.machine_ready("counted").await?;
         // Gauges follow the caches of the manager.
-        let text = eventually(WITHIN, "one ready machine in the metrics", async || {
+        let text = eventually_by_polling(WITHIN, "one ready machine in the metrics", async || {
             let text = manager.scrape().await?;
             counts_one_ready_machine(&Metrics::parse(&text))?;
             Ok(text)
@@ -94,7 +94,7 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
 
         let (reader, stranger) = (token(s, "reader").await?, token(s, "stranger").await?);
         let address = manager.diagnostics();
-        let text = eventually(WITHIN, "the reader to be known as one", async || {
+        let text = eventually_by_polling(WITHIN, "the reader to be known as one", async || {
             scrape(address, &reader).await
         })
         .await?;

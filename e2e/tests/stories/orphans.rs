@@ -1,7 +1,7 @@
 //! Orphaned instances: instances without a Machine.
 
 use anyhow::ensure;
-use capa_e2e::eventually;
+use capa_e2e::eventually_by_polling;
 
 use super::claimed_instances::launch_by_hand;
 use super::machines::INLINE;
@@ -26,7 +26,7 @@ fn an_instance_without_machine_is_reported_and_never_touched() -> anyhow::Result
             s.user.tag(id, MANAGEMENT_CLUSTER, &here).await?;
         }
         s.event("Cluster", "dev", "InstancesWithoutMachine").await?;
-        eventually(WITHIN, "the metric to count the instance", async || {
+        eventually_by_polling(WITHIN, "the metric to count the instance", async || {
             let count = s.manager().metrics().await?.sum("capa_instances_without_machine", &[]);
             ensure!(count == Some(1.0), "the metric is {count:?}");
             Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{LocalWorld, Story, eventually, mostly_waits, moto};
+use capa_e2e::{LocalWorld, Story, eventually_by_polling, mostly_waits, moto};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
 use kube::{Api, ResourceExt as _};
@@ -95,7 +95,7 @@ impl Scenario {
 
     /// Waits until the manager has counted exactly so many instances without a machine.
     async fn counts_orphans(&self, expected: f64) -> anyhow::Result<()> {
-        eventually(WITHIN, &format!("{expected} instances without a machine"), async || {
+        eventually_by_polling(WITHIN, &format!("{expected} instances without a machine"), async || {
             let count = self.manager().metrics().await?.sum(ORPHANS, &[]);
             ensure!(count == Some(expected), "it says {count:?}");
             Ok(())

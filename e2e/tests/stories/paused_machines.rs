@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use capa_api::meta::MACHINE_FINALIZER;
 use capa_e2e::aws_proxy::{Journal, Mark};
-use capa_e2e::{Manager, eventually};
+use capa_e2e::{Manager, eventually, eventually_by_polling};
 use serde_json::json;
 
 use super::machines::{INLINE, condition_of, text};
@@ -108,7 +108,7 @@ async fn pause(scenario: &Scenario, name: &str, value: serde_json::Value) -> any
 
 /// Waits until the instance informer of the region follows no instance, and so begins no listing any more.
 async fn no_instance_is_followed(manager: &Manager) -> anyhow::Result<()> {
-    eventually(WITHIN, "the instance informer to follow nothing", async || {
+    eventually_by_polling(WITHIN, "the instance informer to follow nothing", async || {
         let followed = manager
             .metrics()
             .await?

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::ensure;
-use capa_e2e::eventually;
+use capa_e2e::eventually_by_polling;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -82,7 +82,7 @@ mod long_stories {
             let builder = s.new_manager().flag("--instance-poll-interval=1h");
             let manager = builder.start().await?;
             let names = s.names_of_machines(MACHINES).await?;
-            eventually(WITHIN, "a look at everything and a listing", async || {
+            eventually_by_polling(WITHIN, "a look at everything and a listing", async || {
                 let listed = manager
                     .metrics()
                     .await?

@@ -8,7 +8,9 @@ use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{AccessKey, Account};
 use capa_e2e::inventory::{Fact, facts};
 use capa_e2e::user::{Network, NetworkPlan, User};
-use capa_e2e::{Manager, ManagerBuilder, Story, TestEnvironment, eventually, fixtures, moto, objects};
+use capa_e2e::{
+    Manager, ManagerBuilder, Story, TestEnvironment, eventually, eventually_by_polling, fixtures, moto, objects,
+};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -296,7 +298,7 @@ impl Scenario {
             let version = self.aws_cluster(name).await?.resource_version();
             let touch = json!({"metadata": {"labels": {"touch": version}}});
             self.change(name, touch).await?;
-            eventually(WITHIN, "a pass over the touched AWSCluster", async || {
+            eventually_by_polling(WITHIN, "a pass over the touched AWSCluster", async || {
                 let now = manager.passes("awscluster").await?;
                 ensure!(now > finished, "there were {now} passes, as before");
                 Ok(())

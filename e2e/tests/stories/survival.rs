@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::{Fault, Mark};
-use capa_e2e::{Story, eventually};
+use capa_e2e::{Story, eventually, eventually_by_polling};
 use serde_json::json;
 
 use super::machines::{INLINE, text};
@@ -122,7 +122,7 @@ mod long_stories {
                 since.except(&new.access_key_id)
             );
             assert!(since.matching(|call| call.error.is_some()).is_empty(), "{since}");
-            eventually(
+            eventually_by_polling(
                 WITHIN,
                 "one informer with the other and the terminated instance",
                 async || {
@@ -156,7 +156,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
         let replicas = json!({"spec": {"replicas": 2 * machines}});
         s.patch(CORE, "MachineDeployment", "workers", replicas).await?;
         s.begin_deletion(CORE, "Machine", "leaving").await?;
-        eventually(WITHIN, "the outage to be over", async || {
+        eventually_by_polling(WITHIN, "the outage to be over", async || {
             ensure!(began.elapsed() >= lasting, "the outage is not over yet");
             let lost = aws.journal_since(mark).except(&aws.user_key().access_key_id);
             ensure!(!lost.is_empty(), "the outage has lost no call yet");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
-use capa_e2e::{Story, eventually, fixtures, moto, objects};
+use capa_e2e::{Story, eventually, eventually_by_polling, fixtures, moto, objects};
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
@@ -131,7 +131,7 @@ fn templates_show_the_capacity_of_their_nodes() -> anyhow::Result<()> {
         let passes = s.manager().passes("awsmachinetemplate").await?;
         let touch = json!({"metadata": {"labels": {"touched": "true"}}});
         s.patch(OURS, KIND, "workers", touch).await?;
-        eventually(WITHIN, "a pass over the touched template", async || {
+        eventually_by_polling(WITHIN, "a pass over the touched template", async || {
             let now = s.manager().passes("awsmachinetemplate").await?;
             ensure!(now > passes, "there were {now} passes, as before");
             Ok(())

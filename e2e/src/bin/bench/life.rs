@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use capa_e2e::eventually;
+use capa_e2e::{eventually, eventually_by_polling};
 use serde::Serialize;
 
 use crate::field::{Field, Storage};
@@ -132,7 +132,7 @@ async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     field.manager()?.stop().await?;
     let start = meters::start_of_manager(field)?;
     let manager = field.start_manager().await?;
-    eventually(patience(workers), "the new manager to know all instances", async || {
+    eventually_by_polling(patience(workers), "the new manager to know all instances", async || {
         let metrics = manager.metrics().await?;
         let known = metrics.sum("capa_instance_store_instances", &[]).unwrap_or_default();
         let passes = manager.passes("awsmachine").await?;

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use capa_cloud::Timing;
 use capa_e2e::aws_proxy::Fault;
-use capa_e2e::{Story, eventually};
+use capa_e2e::{Story, eventually, eventually_by_polling};
 
 use super::super::manager::leads;
 use super::super::scenario::{WITHIN, tell};
@@ -61,7 +61,7 @@ fn leaders() -> anyhow::Result<()> {
         .await?;
         no_capacity.lift();
         first.resume()?;
-        let ended = eventually(
+        let ended = eventually_by_polling(
             WITHIN,
             "the first to notice that it leads no more, and to end",
             async || first.ended()?.context("it still runs"),

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use capa_e2e::{eventually, fixtures};
+use capa_e2e::{eventually_by_polling, fixtures};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -132,7 +132,7 @@ spec:
                 let machine = scenario.get(CORE, "Machine", name).await?;
                 anyhow::Ok(machine.data["status"]["nodeRef"]["name"].as_str().map(str::to_owned))
             };
-            eventually(NODES_WITHIN, "the worker to be a node", async || {
+            eventually_by_polling(NODES_WITHIN, "the worker to be a node", async || {
                 node_of("by-hand").await?.context("the instance is not a node yet")
             })
             .await?;

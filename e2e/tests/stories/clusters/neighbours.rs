@@ -1,7 +1,7 @@
 //! Two clusters with the same name.
 
 use anyhow::{Context, ensure};
-use capa_e2e::eventually;
+use capa_e2e::eventually_by_polling;
 
 use super::whole::{instance_of, whole_clusters};
 use crate::stories::scenario::{FASTER, WITHIN};
@@ -24,7 +24,7 @@ mod long_stories {
                 assert!(!machines.iter().any(|one| instance_of(one) == instance_of(machine)));
             }
             for s in [s, &neighbour] {
-                eventually(WITHIN, "the manager to have counted orphaned instances", async || {
+                eventually_by_polling(WITHIN, "the manager to have counted orphaned instances", async || {
                     let metrics = s.manager().metrics().await?;
                     let orphans = metrics.sum("capa_instances_without_machine", &[]);
                     let orphans = orphans.context("the manager has not counted orphaned instances yet")?;
