@@ -39,6 +39,11 @@ pub fn aws_cli() -> anyhow::Result<PathBuf> {
     Ok(tool("moto")?.join("bin/aws"))
 }
 
+/// The Python interpreter of moto and the AWS CLI.
+pub(crate) fn python() -> anyhow::Result<PathBuf> {
+    Ok(tool("moto")?.join("bin/python"))
+}
+
 /// The folder with CAPA's manifests: the templates of its releases and of its end-to-end tests.
 pub fn capa_manifests() -> anyhow::Result<PathBuf> {
     tool("capa-manifests")

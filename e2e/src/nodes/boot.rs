@@ -29,8 +29,8 @@ pub(super) async fn boot(simulator: &NodeSimulator, computer: &Computer) -> anyh
     let Some(configuration) = boot_hook::configuration(simulator, computer).await? else {
         return Ok(None);
     };
-    let fetched = ignition::fetched(&configuration, async |url| {
-        sources::fetch(simulator, computer, url).await
+    let fetched = ignition::fetched(&configuration, async |url, transport| {
+        sources::fetch(simulator, computer, url, transport).await
     })
     .await;
     let fetched = match fetched {

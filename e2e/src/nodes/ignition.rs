@@ -18,8 +18,24 @@ use super::user_data::Files;
 /// The versions of configurations that Flatcar reads.
 const VERSIONS: [&str; 6] = ["2.3.0", "3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0"];
 
+/// The beginning of a certificate in PEM.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+
+/// The versions of configurations in which Ignition knows no proxies.
+const WITHOUT_PROXIES: [&str; 2] = ["2.3.0", "3.0.0"];
+
 /// What has been fetched, by URL.
 pub(super) type Fetched = BTreeMap<String, Vec<u8>>;
+
+/// How Ignition fetches what a configuration refers to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Transport {
+    pub(super) http_proxy: Option<String>,
+    pub(super) https_proxy: Option<String>,
+    pub(super) no_proxy: Vec<String>,
+    /// The certificates (PEM) of the authorities that Ignition trusts in addition to those of the operating system.
+    pub(super) authorities: String,
+}
 
 /// Whether user data is an Ignition configuration.
 fn is_configuration(user_data: &[u8]) -> bool {
@@ -29,7 +45,7 @@ fn is_configuration(user_data: &[u8]) -> bool {
 /// Fetches what the configurations in user data refer to, with `fetch`.
 pub(super) async fn fetched(
     user_data: &[u8],
-    fetch: impl AsyncFn(&str) -> anyhow::Result<Vec<u8>>,
+    fetch: impl AsyncFn(&str, &Transport) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Fetched> {
     let mut fetched = Fetched::new();
     if !is_configuration(user_data) {
@@ -38,18 +54,61 @@ pub(super) async fn fetched(
     let mut left = vec![user_data.to_vec()];
     while let Some(configuration) = left.pop() {
         let (configuration, version) = parse(&configuration)?;
+        let mut transport = Transport::with_proxies(&configuration, &version);
+        for resource in items(&configuration, "/ignition/security/tls/certificateAuthorities") {
+            add(&mut fetched, resource, &transport, &fetch).await?;
+            let authority = String::from_utf8(content(resource, &fetched)?)?;
+            ensure!(
+                authority.contains(CERTIFICATE),
+                "a certificate authority has no certificate"
+            );
+            transport.authorities += &authority;
+        }
         for resource in merged(&configuration, &version)? {
-            let source = source_of(resource);
-            if !source.is_empty() && !source.starts_with("data:") && !fetched.contains_key(source) {
-                let content = fetch(source)
-                    .await
-                    .with_context(|| format!("fetch {}", without_query(source)))?;
-                fetched.insert(source.to_owned(), content);
-            }
+            add(&mut fetched, resource, &transport, &fetch).await?;
             left.push(content(resource, &fetched)?);
         }
     }
     Ok(fetched)
+}
+
+/// Fetches a resource, unless its URL contains it.
+async fn add(
+    fetched: &mut Fetched,
+    resource: &Value,
+    transport: &Transport,
+    fetch: impl AsyncFn(&str, &Transport) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<()> {
+    let source = source_of(resource);
+    if source.is_empty() || source.starts_with("data:") || fetched.contains_key(source) {
+        return Ok(());
+    }
+    let content = fetch(source, transport).await;
+    let content = content.with_context(|| format!("fetch {}", without_query(source)))?;
+    fetched.insert(source.to_owned(), content);
+    Ok(())
+}
+
+impl Transport {
+    /// The proxies of a configuration. The proxy for HTTP is also that for HTTPS, unless the configuration names one.
+    fn with_proxies(configuration: &Value, version: &str) -> Self {
+        if WITHOUT_PROXIES.contains(&version) {
+            return Self::default();
+        }
+        let url = |field: &str| {
+            let url = configuration
+                .pointer("/ignition/proxy")
+                .and_then(|proxy| proxy.get(field));
+            url.and_then(Value::as_str).map(str::to_owned)
+        };
+        let hosts = items(configuration, "/ignition/proxy/noProxy");
+        Self {
+            http_proxy: url("httpProxy"),
+            https_proxy: url("httpsProxy").or_else(|| url("httpProxy")),
+            no_proxy: hosts.filter_map(Value::as_str).map(str::to_owned).collect(),
+            authorities: String::new(),
+        }
+    }
 }
 
 /// The files that a configuration writes, by path; `None` for user data that is no Ignition configuration.
@@ -209,8 +268,8 @@ mod tests {
             let resource = format!(r#"{{"source": "s3://b/k", "verification": {{"hash": "sha512-{hash}"}}}}"#);
             format!(r#"{{"ignition": {{"version": "3.4.0", "config": {{"merge": [{resource}]}}}}}}"#)
         };
-        let fetch = async |url: &str| {
-            assert_eq!(url, "s3://b/k");
+        let fetch = async |url: &str, transport: &Transport| {
+            assert_eq!((url, transport), ("s3://b/k", &Transport::default()));
             Ok(FILE.as_bytes().to_vec())
         };
         let good = within(&hash);
@@ -218,6 +277,50 @@ mod tests {
         assert_eq!(files(&good, &sources).unwrap().unwrap().len(), 1);
         assert!(files(&good, &Fetched::new()).is_err());
         assert!(fetched(within("00").as_bytes(), &fetch).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn proxies_and_authorities_are_those_of_the_configuration_that_refers() {
+        let used = async |version: &str, settings: &str| {
+            let text = format!(
+                r#"{{"ignition": {{"version": "{version}", "config": {{"merge": [{{"source": "https://b/k"}}]}}, {settings}}}}}"#
+            );
+            let used = std::cell::RefCell::new(Vec::new());
+            let fetch = async |url: &str, transport: &Transport| {
+                used.borrow_mut().push(transport.clone());
+                let authority = format!("{CERTIFICATE} {url}");
+                Ok(if url.ends_with("/ca.pem") {
+                    authority
+                } else {
+                    FILE.to_owned()
+                }
+                .into_bytes())
+            };
+            fetched(text.as_bytes(), &fetch).await.map(|_| used.take())
+        };
+        let proxy = r#""proxy": {"httpProxy": "http://p", "noProxy": ["c"]}"#;
+        let proxied = Transport {
+            http_proxy: Some("http://p".into()),
+            https_proxy: Some("http://p".into()),
+            no_proxy: vec!["c".into()],
+            authorities: String::new(),
+        };
+        assert_eq!(used("3.1.0", proxy).await.unwrap(), std::slice::from_ref(&proxied));
+        assert_eq!(
+            used("3.0.0", proxy).await.unwrap(),
+            [Transport::default()],
+            "it knows no proxies"
+        );
+
+        let authority = r#""security": {"tls": {"certificateAuthorities": [{"source": "http://a/ca.pem"}]}}"#;
+        let trusting = Transport {
+            authorities: format!("{CERTIFICATE} http://a/ca.pem"),
+            ..proxied.clone()
+        };
+        let both = used("3.4.0", &format!("{proxy}, {authority}")).await;
+        assert_eq!(both.unwrap(), [proxied, trusting], "the authority itself comes first");
+        let none = authority.replace("http://a/ca.pem", "data:,nothing");
+        assert!(used("3.4.0", &none).await.is_err());
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! What Ignition fetches: objects in S3 with the AWS CLI of `make tools` and the credentials of the instance profile,
-//! and what everybody may fetch who has the URL.
+//! and what everybody may fetch who has the URL, with the Python of `make tools`. Both follow proxies and trust certificate
+//! authorities by environment variables.
 
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Bytes;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use tokio::process::Command;
 
+use super::ignition::Transport;
 use super::simulator::NodeSimulator;
 use crate::aws_proxy::computers::Computer;
 use crate::programs;
@@ -18,63 +17,188 @@ use crate::programs;
 /// The limit for one source.
 const WITHIN: Duration = Duration::from_mins(1);
 
+/// The program that writes what is at a URL into a file. Its messages do not contain the URL, which may be a signature.
+const GET: &str = "import sys, urllib.request; urllib.request.urlretrieve(sys.argv[1], sys.argv[2])";
+
 /// The content at a URL. No error names its query, which may be a signature.
-pub(super) async fn fetch(simulator: &NodeSimulator, computer: &Computer, url: &str) -> anyhow::Result<Vec<u8>> {
-    let fetched = async {
-        match url.split_once("://") {
-            Some(("s3", place)) => from_bucket(simulator, computer, place).await,
-            Some(("http", _)) => get(url).await,
-            _ => bail!("Ignition fetches no such URL here"),
-        }
+pub(super) async fn fetch(
+    simulator: &NodeSimulator,
+    computer: &Computer,
+    url: &str,
+    transport: &Transport,
+) -> anyhow::Result<Vec<u8>> {
+    let folder = format!("computers/{}", computer.instance_id);
+    let folder = simulator.directory.folder(&folder)?;
+    let file = folder.join("fetched");
+    let mut command = match url.split_once("://") {
+        Some(("s3", place)) => from_bucket(simulator, computer, place, &file)?,
+        Some(("http" | "https", _)) => get(url, &file)?,
+        _ => bail!("Ignition fetches no such URL here"),
     };
-    tokio::time::timeout(WITHIN, fetched)
-        .await
-        .context("it takes too long")?
+    command.env("HOME", &folder).envs(variables(transport, &folder)?);
+    run(command).await?;
+    std::fs::read(&file).with_context(|| format!("read {}", file.display()))
 }
 
-async fn from_bucket(simulator: &NodeSimulator, computer: &Computer, place: &str) -> anyhow::Result<Vec<u8>> {
+/// The command that writes an object of S3 into a file.
+fn from_bucket(simulator: &NodeSimulator, computer: &Computer, place: &str, file: &Path) -> anyhow::Result<Command> {
     let (bucket, key) = place.split_once('/').context("the URL has no key")?;
     let credentials = computer.key.as_ref().context("the instance has no credentials")?;
-    let folder = simulator
-        .directory
-        .folder(&format!("computers/{}", computer.instance_id))?;
-    let file = folder.join("object");
-    let output = Command::new(programs::aws_cli()?)
+    let mut command = program(&programs::aws_cli()?);
+    command
         .args(["s3api", "get-object", "--bucket", bucket, "--key", key])
-        .arg(&file)
-        .env_clear()
-        .env("PATH", std::env::var("PATH").unwrap_or_default())
-        .env("HOME", &folder)
+        .arg(file)
         .env("AWS_ENDPOINT_URL", &simulator.options.aws)
         .env("AWS_ACCESS_KEY_ID", &credentials.access_key_id)
         .env("AWS_SECRET_ACCESS_KEY", &credentials.secret_access_key)
         .env(
             "AWS_DEFAULT_REGION",
             computer.zone.trim_end_matches(char::is_alphabetic),
-        )
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .context("run the AWS CLI")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the AWS CLI failed: {}", told.trim());
-    std::fs::read(&file).with_context(|| format!("read {}", file.display()))
+        );
+    Ok(command)
 }
 
-async fn get(url: &str) -> anyhow::Result<Vec<u8>> {
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let response = client
-        .get(url.parse().context("parse the URL")?)
+/// The command that writes what is at a URL into a file.
+fn get(url: &str, file: &Path) -> anyhow::Result<Command> {
+    let mut command = program(&programs::python()?);
+    command.args(["-c", GET, url]).arg(file);
+    Ok(command)
+}
+
+/// A program without an environment but its path.
+fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    command
+        .env_clear()
+        .env("PATH", std::env::var("PATH").unwrap_or_default());
+    command
+}
+
+/// The environment variables by which programs follow proxies and trust authorities.
+fn variables(transport: &Transport, folder: &Path) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+    let mut variables = Vec::new();
+    let proxies = [
+        ("http_proxy", &transport.http_proxy),
+        ("https_proxy", &transport.https_proxy),
+    ];
+    for (name, proxy) in proxies {
+        variables.extend(proxy.as_ref().map(|url| (name, url.into())));
+    }
+    variables.push(("no_proxy", transport.no_proxy.join(",").into()));
+    if !transport.authorities.is_empty() {
+        let path = folder.join("authorities.pem");
+        std::fs::write(&path, &transport.authorities).with_context(|| format!("write {}", path.display()))?;
+        variables.extend(["SSL_CERT_FILE", "AWS_CA_BUNDLE"].map(|name| (name, path.clone())));
+    }
+    Ok(variables)
+}
+
+async fn run(mut command: Command) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(WITHIN, output)
         .await
-        .context("call")?;
-    let status = response.status();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .context("read the answer")?
-        .to_bytes();
-    ensure!(status.is_success(), "{status}");
-    Ok(body.to_vec())
+        .context("it takes too long")?;
+    let output = output.context("run the program that fetches")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let told = told.trim().lines().last().unwrap_or_default();
+    ensure!(output.status.success(), "the program that fetches failed: {told}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::Response;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncRead, AsyncWrite};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+
+    use super::*;
+    use crate::directory::Directory;
+    use crate::forward_proxy::ForwardProxy;
+    use crate::pki::Pki;
+
+    /// The content at a URL, as a computer fetches it.
+    async fn fetched(url: &str, transport: &Transport) -> anyhow::Result<String> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("fetched");
+        let mut command = get(url, &file)?;
+        command.envs(variables(transport, folder.path())?);
+        run(command).await?;
+        Ok(std::fs::read_to_string(file)?)
+    }
+
+    /// Answers every request on a free port, over TLS where certificates are given. Returns the address.
+    async fn server(certificates: Option<&Pki>) -> anyhow::Result<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let acceptor = certificates.map(acceptor).transpose()?;
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                match &acceptor {
+                    None => answer(stream).await,
+                    // A client that does not trust the certificate hangs up.
+                    Some(acceptor) => match acceptor.accept(stream).await {
+                        Ok(stream) => answer(stream).await,
+                        Err(_) => continue,
+                    },
+                }
+                .unwrap();
+            }
+        });
+        Ok(address)
+    }
+
+    async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin) -> hyper::Result<()> {
+        let service = service_fn(async |_| anyhow::Ok(Response::new("data".to_owned())));
+        http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .await
+    }
+
+    fn acceptor(pki: &Pki) -> anyhow::Result<TlsAcceptor> {
+        let certificate = CertificateDer::from_pem_file(pki.file("tls.crt"))?;
+        let key = PrivateKeyDer::from_pem_file(pki.file("tls.key"))?;
+        let config = ServerConfig::builder().with_no_client_auth();
+        let config = config.with_single_cert(vec![certificate], key)?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    #[tokio::test]
+    async fn a_computer_fetches_through_the_proxy_but_from_hosts_without_it() {
+        let url = format!("http://{}/boot?signature=1", server(None).await.unwrap());
+        let proxy = ForwardProxy::start().await.unwrap();
+        let mut transport = Transport {
+            http_proxy: Some(proxy.url().to_owned()),
+            ..Transport::default()
+        };
+        assert_eq!(fetched(&url, &transport).await.unwrap(), "data");
+        assert_eq!(proxy.forwarded(), [url.trim_end_matches("?signature=1")]);
+        transport.no_proxy = vec!["127.0.0.1".to_owned()];
+        assert_eq!(fetched(&url, &transport).await.unwrap(), "data");
+        assert_eq!(proxy.forwarded().len(), 1, "nothing more");
+    }
+
+    #[tokio::test]
+    async fn a_computer_trusts_the_authorities_that_it_is_given() {
+        let directory = Directory::new().unwrap();
+        let pki = Pki::generate(&directory).unwrap();
+        let url = format!("https://{}/boot?signature=1", server(Some(&pki)).await.unwrap());
+        let refused = fetched(&url, &Transport::default()).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("CERTIFICATE_VERIFY_FAILED") && !refused.contains("signature"),
+            "{refused}"
+        );
+        let transport = Transport {
+            authorities: pki.ca.clone(),
+            ..Transport::default()
+        };
+        assert_eq!(fetched(&url, &transport).await.unwrap(), "data");
+    }
 }

@@ -1,9 +1,11 @@
 //! Clusters whose nodes get their bootstrap data in other ways than as cloud-init's user data.
 
-use anyhow::ensure;
-use capa_e2e::eventually;
+use anyhow::{Context as _, ensure};
+use capa_e2e::{ForwardProxy, eventually};
+use kube::config::Kubeconfig;
 
 use super::whole::{NODES_WITHIN, whole_clusters};
+use crate::stories::scenario::Scenario;
 
 mod long_stories {
     use super::*;
@@ -14,7 +16,8 @@ mod long_stories {
             let mut cluster = s.kubeadm_cluster("dev").await?;
             // The keys of a control plane fit compressed only.
             cluster.bootstrap =
-                "ignition: {version: '3.4', storageType: UnencryptedUserData}\n      uncompressedUserData: false";
+                "ignition: {version: '3.4', storageType: UnencryptedUserData}\n      uncompressedUserData: false"
+                    .to_owned();
             cluster.control_plane(1).await?;
             cluster.workers(1).await?;
             cluster.ready(1, 1).await?;
@@ -26,7 +29,36 @@ mod long_stories {
 
     #[test]
     fn a_cluster_boots_with_ignition_by_presigned_urls() -> anyhow::Result<()> {
-        boots_from_bucket("presigned", "ignition: {version: '3.4'}", "presignedURLDuration: 30m")
+        whole_clusters("presigned", async |s| {
+            boots_from_bucket(s, ["ignition: {version: '3.4'}"; 2], PRESIGNED).await
+        })
+    }
+
+    #[test]
+    fn a_cluster_boots_with_the_oldest_ignition() -> anyhow::Result<()> {
+        // The user data of a worker has room for what it joins with, and the keys of a control plane do not fit.
+        let bootstraps = [
+            "ignition: {version: '2.3'}",
+            "ignition: {version: '2.3', storageType: UnencryptedUserData}",
+        ];
+        whole_clusters("oldest", async |s| boots_from_bucket(s, bootstraps, PRESIGNED).await)
+    }
+
+    #[test]
+    fn a_cluster_boots_with_ignition_through_a_proxy() -> anyhow::Result<()> {
+        whole_clusters("proxy", async |s| {
+            let proxy = ForwardProxy::start().await?;
+            let authority = authority(s)?;
+            let bootstrap = format!(
+                "ignition: {{version: '3.4', proxy: {{httpProxy: '{}'}}, tls: {{certificateAuthorities: ['{authority}']}}}}",
+                proxy.url()
+            );
+            boots_from_bucket(s, [&bootstrap; 2], PROFILES).await?;
+            let forwarded = proxy.forwarded();
+            let fetched = s.aws().nodes_journal().of("GetObject");
+            ensure!(forwarded.len() >= fetched.len(), "{forwarded:?} of {fetched}");
+            Ok(())
+        })
     }
 
     #[test]
@@ -41,8 +73,9 @@ mod long_stories {
     #[test]
     fn a_cluster_boots_with_ignition_from_a_bucket() -> anyhow::Result<()> {
         // As in CAPA's template for Flatcar: the format alone says that the data is for Ignition.
-        let profiles = "controlPlaneIAMInstanceProfile: control-plane, nodesIAMInstanceProfiles: [nodes]";
-        boots_from_bucket("objects", "# ignition", profiles)
+        whole_clusters("objects", async |s| {
+            boots_from_bucket(s, ["# ignition"; 2], PROFILES).await
+        })
     }
 
     #[test]
@@ -51,47 +84,70 @@ mod long_stories {
     }
 }
 
-/// Tests a cluster whose bootstrap data is in a bucket with these settings.
-fn boots_from_bucket(name: &str, bootstrap: &'static str, settings: &str) -> anyhow::Result<()> {
-    whole_clusters(name, async |s| {
-        let bucket = format!("boot-{}", s.namespace());
-        s.user.create_bucket(&bucket).await?;
-        let mut cluster = s.kubeadm_cluster("dev").await?;
-        cluster.bootstrap = bootstrap;
-        cluster.bucket = Some(format!("{{name: {bucket}, {settings}}}"));
-        cluster.control_plane(1).await?;
-        cluster.workers(1).await?;
-        let machines = cluster.ready(1, 1).await?;
-        cluster.available().await?;
-        eventually(NODES_WITHIN, "no objects once the nodes have joined", async || {
-            let left = s.user.objects(&bucket).await?;
-            ensure!(left.is_empty(), "{left:?}");
-            Ok(())
-        })
-        .await?;
-        let by_manager = s.aws().manager_journal();
-        for action in ["PutObject", "DeleteObject"] {
-            let calls = by_manager.of(action);
-            ensure!(calls.len() >= machines.len(), "{action}: {calls}");
-        }
-        let fetched = s.aws().nodes_journal().of("GetObject");
-        ensure!(fetched.len() >= machines.len(), "the nodes fetched: {fetched}");
-        let by_url = fetched.matching(|call| call.by_url).len();
-        let presigns = settings.contains("presigned");
-        ensure!(by_url == if presigns { fetched.len() } else { 0 }, "{fetched}");
-        cluster.delete().await?;
+/// The settings of a bucket whose objects nodes fetch by URLs that the manager has signed.
+const PRESIGNED: &str = "presignedURLDuration: 30m";
+
+/// The settings of a bucket whose objects nodes fetch with their instance profiles.
+const PROFILES: &str = "controlPlaneIAMInstanceProfile: control-plane, nodesIAMInstanceProfiles: [nodes]";
+
+/// The storage type of bootstrap data that is not in the bucket.
+const IN_USER_DATA: &str = "UnencryptedUserData";
+
+/// The certificate authority of the world, as a URL that contains it.
+fn authority(s: &Scenario) -> anyhow::Result<String> {
+    let kubeconfig = Kubeconfig::read_from(s.environment.world().admin_kubeconfig())?;
+    let cluster = kubeconfig.clusters.first().and_then(|named| named.cluster.as_ref());
+    let authority = cluster.and_then(|cluster| cluster.certificate_authority_data.as_ref());
+    Ok(format!(
+        "data:;base64,{}",
+        authority.context("a certificate authority")?
+    ))
+}
+
+/// Tests a cluster of a control plane machine and a worker with this delivery of their bootstrap data, and a bucket with
+/// these settings.
+async fn boots_from_bucket(s: &Scenario, bootstraps: [&str; 2], settings: &str) -> anyhow::Result<()> {
+    let bucket = format!("boot-{}", s.namespace());
+    s.user.create_bucket(&bucket).await?;
+    let mut cluster = s.kubeadm_cluster("dev").await?;
+    cluster.bucket = Some(format!("{{name: {bucket}, {settings}}}"));
+    let [control_plane, worker] = bootstraps.map(str::to_owned);
+    cluster.bootstrap = control_plane;
+    cluster.control_plane(1).await?;
+    cluster.bootstrap = worker;
+    cluster.workers(1).await?;
+    cluster.ready(1, 1).await?;
+    cluster.available().await?;
+    eventually(NODES_WITHIN, "no objects once the nodes have joined", async || {
         let left = s.user.objects(&bucket).await?;
-        ensure!(left.is_empty(), "objects are left: {left:?}");
+        ensure!(left.is_empty(), "{left:?}");
         Ok(())
     })
+    .await?;
+    let in_bucket = bootstraps.iter().filter(|bootstrap| !bootstrap.contains(IN_USER_DATA));
+    let in_bucket = in_bucket.count();
+    let by_manager = s.aws().manager_journal();
+    for action in ["PutObject", "DeleteObject"] {
+        let calls = by_manager.of(action);
+        ensure!(calls.len() >= in_bucket, "{action}: {calls}");
+    }
+    let fetched = s.aws().nodes_journal().of("GetObject");
+    ensure!(fetched.len() >= in_bucket, "the nodes fetched: {fetched}");
+    let by_url = fetched.matching(|call| call.by_url).len();
+    let expected = if settings == PRESIGNED { fetched.len() } else { 0 };
+    ensure!(by_url == expected, "{fetched}");
+    cluster.delete().await?;
+    let left = s.user.objects(&bucket).await?;
+    ensure!(left.is_empty(), "objects are left: {left:?}");
+    Ok(())
 }
 
 /// Tests a cluster of a control plane machine and a worker with this delivery; the actions store and delete the data
 /// of a machine.
-fn boots_from(name: &str, bootstrap: &'static str, actions: [&str; 2]) -> anyhow::Result<()> {
+fn boots_from(name: &str, bootstrap: &str, actions: [&str; 2]) -> anyhow::Result<()> {
     whole_clusters(name, async |s| {
         let mut cluster = s.kubeadm_cluster("dev").await?;
-        cluster.bootstrap = bootstrap;
+        cluster.bootstrap = bootstrap.to_owned();
         cluster.control_plane(1).await?;
         cluster.workers(1).await?;
         let machines = cluster.ready(1, 1).await?;

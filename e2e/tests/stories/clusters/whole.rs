@@ -107,7 +107,7 @@ impl Scenario {
             name: name.to_owned(),
             host: format!("{name}.{}.example", self.namespace()),
             target_group: None,
-            bootstrap: IN_USER_DATA,
+            bootstrap: IN_USER_DATA.to_owned(),
             bucket: None,
         }
     }
@@ -200,7 +200,7 @@ pub(crate) struct KubeadmCluster<'a> {
     /// The target group of its control plane machines, if any.
     pub(crate) target_group: Option<String>,
     /// The delivery of bootstrap data to its machines, in the form of their spec.
-    pub(crate) bootstrap: &'static str,
+    pub(crate) bootstrap: String,
     /// The bucket for bootstrap data in the AWSCluster, as YAML in flow style.
     pub(crate) bucket: Option<String>,
 }
@@ -285,7 +285,7 @@ spec:
     /// six.
     pub(crate) async fn machine_template(&self, role: &str, extra: &str) -> anyhow::Result<()> {
         let name = format!("{}-{role}", self.name);
-        let template = template(&name, extra).replace(IN_USER_DATA, self.bootstrap);
+        let template = template(&name, extra).replace(IN_USER_DATA, &self.bootstrap);
         self.scenario.apply(&template).await?;
         Ok(())
     }
