@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::dns_records::DnsRecords;
 use super::request::Filter;
 use super::xml::Element;
 
@@ -67,6 +68,7 @@ pub(super) struct Instances {
     pub(super) shutting_down: Duration,
     /// Instances younger than this are hidden.
     pub(super) hidden: Duration,
+    pub(super) dns_records: DnsRecords,
 }
 
 impl Instances {
@@ -202,6 +204,7 @@ impl Instances {
                     show(instance, "instanceState", state);
                 }
                 self.set_state_reason(instance, &id, now);
+                self.dns_records.show(instance, &id);
             }
             instances.children.retain(|instance| {
                 let shown = sees_all || !self.is_hidden(instance.text_at(&["instanceId"]), now);

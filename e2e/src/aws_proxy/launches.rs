@@ -77,6 +77,7 @@ async fn launch(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
             for (id, address) in launched {
                 account.instances.launched(&id, region, death.clone(), now);
                 account.instances.addressed(&id, address);
+                account.instances.dns_records.launched(&id, request);
                 account.hosts.launched(&id, request);
             }
             for instance in instances::listed(&mut tree) {

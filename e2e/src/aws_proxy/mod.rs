@@ -22,6 +22,7 @@ mod addresses;
 mod answer;
 mod changes;
 pub mod computers;
+mod dns_records;
 mod faults;
 mod held;
 mod hosts;

@@ -14,7 +14,7 @@ use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
 use super::request::{CredentialScope, Request};
 use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
-use super::{addresses, changes, hosts, launches, load_balancing, protocol, reservations};
+use super::{addresses, changes, dns_records, hosts, launches, load_balancing, protocol, reservations};
 
 /// The result of a request that has had its effect.
 pub(super) struct Served {
@@ -202,6 +202,7 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
         ("ec2", "StopInstances") => changes::stop(shared, request, caller).await,
         ("ec2", "StartInstances") => changes::start(shared, request, caller).await,
         ("ec2", "DescribeInstances") => changes::describe(shared, request, caller).await,
+        ("ec2", "ModifyPrivateDnsNameOptions") => dns_records::modify(shared, request, caller),
         _ => shared.moto.pass_on(&caller.account, request).await,
     };
     answer.map(Outcome::from)

@@ -53,6 +53,16 @@ impl Scenario {
         .await
     }
 
+    /// Whether an instance has a record for its IPv4 addresses, and one for its IPv6 addresses.
+    async fn dns_records(&self, instance_id: &str) -> anyhow::Result<(Option<bool>, Option<bool>)> {
+        let instance = self.user.instance(instance_id).await?;
+        let options = instance.private_dns_name_options().context("no options")?;
+        Ok((
+            options.enable_resource_name_dns_a_record(),
+            options.enable_resource_name_dns_aaaa_record(),
+        ))
+    }
+
     async fn groups_of(&self, instance_id: &str) -> anyhow::Result<BTreeSet<String>> {
         let instance = self.user.instance(instance_id).await?;
         let interface = instance.network_interfaces().first().context("no interface")?;
@@ -158,6 +168,36 @@ fn changed_security_groups_reach_a_running_instance() -> anyhow::Result<()> {
             told.message
         );
         assert_eq!(s.groups_of(&id).await?, BTreeSet::from([of_network]));
+        Ok(())
+    })
+}
+
+#[test]
+fn changed_dns_records_reach_a_running_instance() -> anyhow::Result<()> {
+    story("changed-records", async |s| {
+        s.cluster("dev").await?;
+        let records =
+            |a: bool, aaaa: bool| json!({"enableResourceNameDnsARecord": a, "enableResourceNameDnsAAAARecord": aaaa});
+        s.machine(
+            "m",
+            "dev",
+            &format!("{INLINE}, privateDnsName: {}", records(true, false)),
+        )
+        .await?;
+        let ready = s.machine_ready("m").await?;
+        let id = text(&ready, "/spec/instanceID").to_owned();
+        assert_eq!(s.dns_records(&id).await?, (Some(true), Some(false)));
+        let spec = json!({"spec": {"privateDnsName": records(false, true)}});
+        s.patch(OURS, "AWSMachine", "m", spec).await?;
+        eventually(WITHIN, "the records of the spec", async || {
+            let found = s.dns_records(&id).await?;
+            ensure!(found == (Some(false), Some(true)), "the instance has {found:?}");
+            Ok(())
+        })
+        .await?;
+        s.event("AWSMachine", "m", "DNSRecordsUpdated").await?;
+        s.looked_again("m").await?;
+        s.assert_mutating(&[("ModifyPrivateDnsNameOptions", 1), ("RunInstances", 1)]);
         Ok(())
     })
 }
