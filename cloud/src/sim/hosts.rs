@@ -54,7 +54,8 @@ impl Client<'_> {
         let key = key.to_owned();
         let refuse = |code: &str, message: String| Err(CloudError::answered(RELEASE, code, &message));
         let occupant = region.occupant(now, id);
-        let Some(host) = region.hosts.iter_mut().find(|host| host.id == id) else {
+        let mut hosts = region.hosts.iter_mut();
+        let Some(host) = hosts.find(|host| host.id == id && host.visible_from <= now) else {
             return refuse("InvalidHostID.NotFound", format!("The host ID '{id}' does not exist"));
         };
         if let Some(instance) = occupant {
@@ -144,8 +145,9 @@ impl Region {
     }
 
     /// Whether a launch may name this host.
-    pub(super) fn has_host(&self, id: &str) -> bool {
-        self.hosts.iter().all(|host| host.id != id || host.released.is_none())
+    pub(super) fn has_host(&self, now: Timestamp, id: &str) -> bool {
+        let has = |host: &AllocatedHost| host.released.is_none() && host.visible_from <= now;
+        self.hosts.iter().all(|host| host.id != id || has(host))
     }
 
     /// Whether this host has room for instances of the type, whatever capacity its zone has.

@@ -99,7 +99,12 @@ impl Region {
                 ));
             }
         }
-        if let Some(host) = request.options.host.as_ref().filter(|host| !self.has_host(&host.id)) {
+        if let Some(host) = request
+            .options
+            .host
+            .as_ref()
+            .filter(|host| !self.has_host(now, &host.id))
+        {
             return Err(missing("InvalidHostID.NotFound", "host ID", &host.id));
         }
         match &request.key_name {

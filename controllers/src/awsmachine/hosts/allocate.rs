@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::ownership::{host_query, host_token, hosts_of};
 use super::plan::{HostStep, KnownCall, plan_host};
 use super::record::{existing, located};
+use super::release::may_be_hidden;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
@@ -69,8 +70,11 @@ pub(in crate::awsmachine) async fn place_on_host(
 }
 
 /// Gives the allocated host up, if EC2 could not launch on it: the next attempt releases it, and allocates another one.
-/// Without free addresses in its subnet, the host is kept.
-pub(in crate::awsmachine) fn give_up(scope: &mut MachineScope, error: &CloudError) {
+/// Without free addresses in its subnet, the host is kept, and so is a fresh host that EC2 does not know yet.
+pub(in crate::awsmachine) fn give_up(scope: &mut MachineScope, error: &CloudError, context: &MachineContext) {
+    if error.class == ErrorClass::NotFound && may_be_hidden(scope, context) {
+        return;
+    }
     let code = error.code.as_deref().unwrap_or_default();
     let lacks_addresses = code == "InsufficientFreeAddressesInSubnet";
     let is_unusable = error.class == ErrorClass::InsufficientCapacity || code.starts_with("InvalidHost");
@@ -284,7 +288,7 @@ impl Allocation<'_> {
                 );
                 scope.events.push(event.recorded());
             }
-            Err(error) if error.class == ErrorClass::NotFound => {}
+            Err(error) if error.class == ErrorClass::NotFound && !may_be_hidden(scope, self.context) => {}
             Err(error) => {
                 let message = format!(
                     "the machine cannot be launched on Dedicated Host {id}, and no other host is allocated before it is \

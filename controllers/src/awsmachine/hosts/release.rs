@@ -115,7 +115,7 @@ async fn release(
 }
 
 /// Whether AWS may not know the recorded host yet.
-fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
+pub(super) fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
     let record = scope.status.dedicated_host.as_ref();
     context.may_be_hidden(record.and_then(|record| record.requested_at.as_ref()))
 }

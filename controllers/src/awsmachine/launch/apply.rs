@@ -388,7 +388,7 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
                 context.memory.refused_capacity(&pool, place, Some(&error), now);
             }
             if progress == Progress::Refused {
-                hosts::give_up(scope, &error);
+                hosts::give_up(scope, &error, context);
                 scope.record_launch(LaunchEvent::Refused)?;
             }
             let blocked = not_launched(scope, &error, decision);

@@ -194,6 +194,32 @@ async fn a_host_without_room_is_released_before_another_one() {
 }
 
 #[tokio::test]
+async fn a_fresh_host_that_ec2_does_not_know_yet_is_kept() {
+    let scene = scene();
+    let pass = scene.refused_with("InvalidHostID.NotFound").await;
+    assert_eq!(recorded(&pass).effective_phase(), HostPhase::Allocated);
+    scene.after(Duration::from_secs(400)).await;
+    assert_eq!((scene.aws.hosts().len(), scene.aws.instance_ids().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn no_other_host_is_allocated_while_a_fresh_one_is_unknown_to_its_release() {
+    let scene = scene();
+    scene.refused_with("InsufficientInstanceCapacity").await;
+    let unknown = refused("ReleaseHosts", "InvalidHostID.NotFound");
+    scene.aws.fail_next("ReleaseHosts", unknown);
+    let pass = scene.after(Duration::from_secs(5)).await;
+    assert_eq!(recorded(&pass).effective_phase(), HostPhase::Releasing);
+    assert!(pass.message(INSTANCE_READY).contains(&live(&scene)[0].id));
+    for _ in 0..3 {
+        scene.after(RETRY).await;
+    }
+    let hosts = scene.aws.hosts();
+    assert_eq!(hosts.len(), 2);
+    assert!(hosts[0].released.is_some() && hosts[1].released.is_none());
+}
+
+#[tokio::test]
 async fn a_host_whose_zone_has_no_subnet_any_more_is_released() {
     let scene = scene();
     scene.refused_with("InvalidAMIID.NotFound").await;
