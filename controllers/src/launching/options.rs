@@ -109,6 +109,10 @@ fn private_dns_name(name: &PrivateDnsName) -> Option<PrivateDnsNameOptions> {
     (name != &PrivateDnsName::default()).then_some(options)
 }
 
+/// What is wrong with security groups for network interfaces of the user, which are never changed.
+pub(crate) const GROUPS_OF_BROUGHT_INTERFACES: &str = "additionalSecurityGroups are for a new network interface: leave \
+                                                       them out, and give the networkInterfaces the groups";
+
 /// Says which options of a spec exclude each other or the start of a node. The message names the fields and the way
 /// out.
 pub(crate) fn contradiction(spec: &AWSMachineSpec) -> Option<&'static str> {
@@ -138,10 +142,7 @@ pub(crate) fn contradiction(spec: &AWSMachineSpec) -> Option<&'static str> {
         );
     }
     if !spec.additional_security_groups.is_empty() {
-        return Some(
-            "additionalSecurityGroups are for a new network interface: leave them out, and give the networkInterfaces \
-             the groups",
-        );
+        return Some(GROUPS_OF_BROUGHT_INTERFACES);
     }
     if spec.network_interface_type == Some(NetworkInterfaceType::Efa) {
         return Some(

@@ -397,6 +397,12 @@ async fn interfaces_of_the_user_keep_tags_and_groups() {
     assert_eq!(tag(&scene, VOLUME, "team").as_deref(), Some("b"));
     assert_eq!(tag(&scene, "eni-0000000f", "team"), None);
     assert_eq!(changed.says(GROUPS_READY), "absent");
+    scene.edit(|machine| machine.spec.additional_security_groups = read("[{id: sg-0000000d}]"));
+    let told = scene.pass().await;
+    assert_eq!(told.says(GROUPS_READY), "False/InvalidSpec");
+    assert!(told.message(GROUPS_READY).contains("networkInterfaces"));
+    scene.edit(|machine| machine.spec.additional_security_groups.clear());
+    assert_eq!(scene.pass().await.says(GROUPS_READY), "True/Ready");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod taken_over;
 use std::collections::BTreeSet;
 
 use capa_api::common::Tags;
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
 use capa_api::machine::{AppliedSecurityGroups, InstanceState};
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, DnsRecords, Instance, PrimaryInterface};
@@ -27,6 +27,7 @@ use super::references;
 use super::scope::MachineScope;
 use super::spec;
 use super::write;
+use crate::launching::options::GROUPS_OF_BROUGHT_INTERFACES;
 use crate::launching::request::{additional_tags, metadata_options};
 
 /// Updates a living instance of the machine. `network` is the present network of the machine's sources. Without it,
@@ -67,8 +68,21 @@ pub(super) async fn update(
         if let Some(condition) = postponed(scope, of_groups)? {
             scope.set_condition(condition);
         }
+    } else if !scope.machine.spec.network_interfaces.is_empty() {
+        check_groups_of_brought_interfaces(scope);
     }
     Ok(())
+}
+
+/// Says that security groups for network interfaces of the user have no effect. A launch refuses them; the spec of a
+/// running machine may change. The condition is absent until it is False for the first time.
+fn check_groups_of_brought_interfaces(scope: &mut MachineScope) {
+    let condition = ConditionType::SecurityGroupsReady;
+    if !scope.machine.spec.additional_security_groups.is_empty() {
+        scope.set_condition(condition.is_false(Reason::InvalidSpec, GROUPS_OF_BROUGHT_INTERFACES));
+    } else if find(&scope.status.conditions, condition).is_some() {
+        scope.set_condition(condition.is_true(Reason::Ready));
+    }
 }
 
 /// Whether the instance may lack tags that its machine asks for.
