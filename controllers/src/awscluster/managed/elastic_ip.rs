@@ -48,7 +48,19 @@ pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<R
             if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
                 return plan.problem(target, error.class.reason(), not_shown(error));
             }
-            match pool(scene, plan) {
+            let free = match &scene.seen.ec2.free_addresses {
+                Seen::Got(free) => *free,
+                Seen::Failed(error) => {
+                    let message = format!("the free addresses of the public IPv4 pool cannot be looked up: {error}");
+                    return plan.problem(target, error.class.reason(), message);
+                }
+                Seen::NotAsked if scene.inputs.elastic_ip_pool.is_some() => {
+                    // A look at a cluster at rest does not ask.
+                    return plan.wait(target, Reason::Creating, "the next look asks for the public IPv4 pool");
+                }
+                Seen::NotAsked => 0,
+            };
+            match pool(scene.inputs, free, plan) {
                 Ok(public_ipv4_pool) => {
                     let call = Call::<Id>::AllocateAddress { public_ipv4_pool, tags };
                     plan.step_after(target, Why::Missing, call, after);
@@ -59,24 +71,10 @@ pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<R
     }
 }
 
-/// The pool of the next address. `None`: Amazon's addresses.
-fn pool(scene: &Scene<'_>, plan: &Plan) -> Result<Option<String>, Problem> {
-    let Some(pool) = &scene.inputs.elastic_ip_pool else {
+/// The pool of the next address, of which so many addresses are free before the plan. `None`: Amazon's addresses.
+fn pool(inputs: &Inputs, free: u32, plan: &Plan) -> Result<Option<String>, Problem> {
+    let Some(pool) = &inputs.elastic_ip_pool else {
         return Ok(None);
-    };
-    let free = match &scene.seen.ec2.free_addresses {
-        Seen::Got(free) => *free,
-        Seen::Failed(error) => {
-            let message = format!("the free addresses of the public IPv4 pool cannot be looked up: {error}");
-            return Err(Problem::new(error.class.reason(), message));
-        }
-        // A look at a cluster at rest does not ask.
-        Seen::NotAsked => {
-            return Err(Problem::new(
-                Reason::Creating,
-                "the next look asks for the public IPv4 pool",
-            ));
-        }
     };
     let planned = plan.steps.iter().filter(|step| takes_from_pool(&step.call)).count();
     let planned = u32::try_from(planned).unwrap_or(u32::MAX);
