@@ -358,8 +358,10 @@ spec:
             let counted = (planes, machines.len() - planes);
             ensure!(counted == (control_plane, workers), "there are {counted:?}");
             for machine in &machines {
+                let name = machine.name_any();
+                // Cluster API writes the status of a Machine before its spec.
+                ensure!(!instance_of(machine).is_empty(), "{name} has no provider id yet");
                 for condition in ["Ready", "UpToDate"] {
-                    let name = machine.name_any();
                     let found = objects::condition(machine, condition);
                     let found = found.with_context(|| format!("{name} says nothing of {condition}"))?;
                     ensure!(found.status == "True", "{name}: {found:?}");
