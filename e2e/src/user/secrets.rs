@@ -25,6 +25,12 @@ impl User {
         Ok(())
     }
 
+    /// Stores an object.
+    pub async fn put_object(&self, bucket: &str, key: &str, content: &str) -> anyhow::Result<()> {
+        self.s3(Method::PUT, &format!("/{bucket}/{key}"), content).await?;
+        Ok(())
+    }
+
     /// The keys of the objects in a bucket.
     pub async fn objects(&self, bucket: &str) -> anyhow::Result<Vec<String>> {
         let answer = self.s3(Method::GET, &format!("/{bucket}?list-type=2"), "").await?;

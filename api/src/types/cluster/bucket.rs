@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::NetworkBootstrapBucket;
 
-/// The S3 bucket from which Ignition machines fetch their bootstrap data. In unmanaged mode neither the bucket nor its
-/// policy is ever created or changed.
+/// The S3 bucket from which Ignition machines fetch their bootstrap data. The provider creates and changes neither the
+/// bucket nor its policy: the bucket has to be there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [

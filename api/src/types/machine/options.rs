@@ -199,14 +199,16 @@ pub struct PrivateDnsName {
     /// setting of the subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname_type: Option<HostnameType>,
-    /// Whether the resource-based name resolves to the IPv4 address. Mutable.
+    /// Whether the resource-based name resolves to the IPv4 address. Absent: the setting of the subnet at the launch; a
+    /// record that the spec asked for before stays. Mutable.
     #[serde(
         default,
         rename = "enableResourceNameDnsARecord",
         skip_serializing_if = "Option::is_none"
     )]
     pub enable_resource_name_dns_a_record: Option<bool>,
-    /// Whether the resource-based name resolves to the IPv6 address. Mutable.
+    /// Whether the resource-based name resolves to the IPv6 address. Absent: the setting of the subnet at the launch; a
+    /// record that the spec asked for before stays. Mutable.
     #[serde(
         default,
         rename = "enableResourceNameDnsAAAARecord",

@@ -1,6 +1,8 @@
 //! Clusters whose nodes get their bootstrap data in other ways than as cloud-init's user data.
 
 use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use capa_e2e::{ForwardProxy, eventually};
 use kube::config::Kubeconfig;
 
@@ -48,7 +50,10 @@ mod long_stories {
     fn a_cluster_boots_with_ignition_through_a_proxy() -> anyhow::Result<()> {
         whole_clusters("proxy", async |s| {
             let proxy = ForwardProxy::start().await?;
-            let authority = authority(s)?;
+            let authority = format!("authorities-{}", s.namespace());
+            s.user.create_bucket(&authority).await?;
+            s.user.put_object(&authority, AUTHORITY, &certificate(s)?).await?;
+            let authority = format!("s3://{authority}/{AUTHORITY}");
             let bootstrap = format!(
                 "ignition: {{version: '3.4', proxy: {{httpProxy: '{}'}}, tls: {{certificateAuthorities: ['{authority}']}}}}",
                 proxy.url()
@@ -57,6 +62,8 @@ mod long_stories {
             let forwarded = proxy.forwarded();
             let fetched = s.aws().nodes_journal().of("GetObject");
             ensure!(forwarded.len() >= fetched.len(), "{forwarded:?} of {fetched}");
+            let authorities = forwarded.iter().filter(|url| url.ends_with(AUTHORITY)).count();
+            ensure!(authorities >= 2, "one for each node: {forwarded:?}");
             Ok(())
         })
     }
@@ -93,15 +100,16 @@ const PROFILES: &str = "controlPlaneIAMInstanceProfile: control-plane, nodesIAMI
 /// The storage type of bootstrap data that is not in the bucket.
 const IN_USER_DATA: &str = "UnencryptedUserData";
 
-/// The certificate authority of the world, as a URL that contains it.
-fn authority(s: &Scenario) -> anyhow::Result<String> {
+/// The key of the certificate authority in its bucket.
+const AUTHORITY: &str = "authority.pem";
+
+/// The certificate authority of the world.
+fn certificate(s: &Scenario) -> anyhow::Result<String> {
     let kubeconfig = Kubeconfig::read_from(s.environment.world().admin_kubeconfig())?;
     let cluster = kubeconfig.clusters.first().and_then(|named| named.cluster.as_ref());
     let authority = cluster.and_then(|cluster| cluster.certificate_authority_data.as_ref());
-    Ok(format!(
-        "data:;base64,{}",
-        authority.context("a certificate authority")?
-    ))
+    let authority = BASE64_STANDARD.decode(authority.context("a certificate authority")?)?;
+    Ok(String::from_utf8(authority)?)
 }
 
 /// Tests a cluster of a control plane machine and a worker with this delivery of their bootstrap data, and a bucket with
