@@ -1,5 +1,5 @@
-//! Reports of changes in the namespaces and the AWS accounts of a test. They wake its waits, so that a wait neither asks
-//! again and again nor notices a change late.
+//! Reports of changes in the namespaces and the AWS accounts of a test. They wake its waits, so that a wait neither
+//! asks again and again nor notices a change late.
 
 use tokio::sync::watch;
 

@@ -350,7 +350,7 @@ impl TestEnvironment {
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("{name}-{number}");
         let started = Supervised::start(&self.world.directory, &self.folder, &name, command)?;
-        Ok(started.of_test(&self.turn))
+        Ok(started.of_test(Some(&self.turn)))
     }
 
     /// Runs a program for this test to its end, which must come within a time and be a success. Otherwise the error

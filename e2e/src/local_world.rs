@@ -134,7 +134,7 @@ impl LocalWorld {
                 processes: Mutex::new(
                     processes
                         .into_iter()
-                        .map(|process| of_test(process, turn.as_ref()))
+                        .map(|process| process.of_test(turn.as_ref()))
                         .collect(),
                 ),
                 directory,
@@ -260,7 +260,7 @@ impl LocalWorld {
 
     fn keep(&self, process: Supervised) {
         let mut processes = self.processes.lock();
-        processes.push(of_test(process, self.turn.as_ref()));
+        processes.push(process.of_test(self.turn.as_ref()));
     }
 
     /// Whether this provider's CustomResourceDefinitions and permissions are installed.
@@ -337,13 +337,5 @@ impl LocalWorld {
             process.end().await.with_context(|| format!("stop {name}"))?;
         }
         Ok(())
-    }
-}
-
-/// Counts a program of a world among those of the test that owns the world; the shared world belongs to no test.
-fn of_test(process: Supervised, turn: Option<&Turn>) -> Supervised {
-    match turn {
-        Some(turn) => process.of_test(turn),
-        None => process,
     }
 }

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     directory::{Directory, ProcessGroup as _},
     programs,
-    turn::{Program, Turn},
+    turn::{Place, Program, Turn},
     wait::eventually_by_polling,
 };
 
@@ -96,9 +96,9 @@ impl Supervised {
         })
     }
 
-    /// Counts the program among those of a test.
-    pub(crate) fn of_test(mut self, turn: &Turn) -> Self {
-        self.share = Some(turn.program());
+    /// Counts the program among those of the test with this turn; `None` for the shared world, which belongs to no test.
+    pub(crate) fn of_test(mut self, turn: Option<&Turn>) -> Self {
+        self.share = turn.map(Place::program);
         self
     }
 

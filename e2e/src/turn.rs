@@ -57,7 +57,9 @@ impl Load {
     fn add_a_test(&self) -> bool {
         self.now.send_if_modified(|now| {
             let has_room = *now < self.limit;
-            *now += if has_room { weight(0) } else { 0 };
+            if has_room {
+                *now += weight(0);
+            }
             has_room
         })
     }

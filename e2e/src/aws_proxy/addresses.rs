@@ -21,12 +21,7 @@ pub(super) fn describe_pools(shared: &Shared, request: &Request, caller: &Caller
         items.push(Element::parent("item", fields));
     }
     let set = Element::parent("publicIpv4PoolSet", items);
-    let request_id = Element::text("requestId", "");
-    let tree = Element::parent("DescribePublicIpv4PoolsResponse", vec![request_id, set]);
-    Ok(Answer {
-        status: 200,
-        body: tree.write().map_err(unreadable)?,
-    })
+    Ok(Answer::of("DescribePublicIpv4Pools", vec![set]))
 }
 
 /// AllocateAddress: an address of a pool is taken from the pool.

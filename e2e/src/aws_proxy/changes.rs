@@ -82,11 +82,14 @@ fn refuse_hidden(shared: &Shared, request: &Request, caller: &CallerIdentity) ->
     let hidden = |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden(id, now));
     match request.instance_ids().find(|id| !caller.meets_no_faults && hidden(id)) {
         None => Ok(()),
-        Some(id) => {
-            let message = format!("The instance ID '{id}' does not exist");
-            Err(Refusal::new(400, "InvalidInstanceID.NotFound", message))
-        }
+        Some(id) => Err(unknown(id)),
     }
+}
+
+/// The refusal of a call that names an instance which does not exist, or is hidden.
+pub(super) fn unknown(id: &str) -> Refusal {
+    let message = format!("The instance ID '{id}' does not exist");
+    Refusal::new(400, "InvalidInstanceID.NotFound", message)
 }
 
 fn refuse_in(shared: &Shared, request: &Request, caller: &CallerIdentity, states: &[State]) -> Result<(), Refusal> {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use super::answer::{Answer, Refusal};
-use super::pipeline::{CallerIdentity, unreadable};
+use super::changes;
+use super::pipeline::CallerIdentity;
 use super::request::Request;
 use super::state::Shared;
 use super::xml::Element;
@@ -50,16 +51,11 @@ pub(super) fn modify(shared: &Shared, request: &Request, caller: &CallerIdentity
         let instances = &mut account.instances;
         let hidden = !caller.meets_no_faults && instances.is_hidden(id, Instant::now());
         if hidden || !instances.exists(id, &request.scope.region) {
-            let message = format!("The instance ID '{id}' does not exist");
-            return Err(Refusal::new(400, "InvalidInstanceID.NotFound", message));
+            return Err(changes::unknown(id));
         }
         instances.dns_records.set(id, request, "");
         Ok(())
     })?;
-    let fields = vec![Element::text("requestId", ""), Element::text("return", "true")];
-    let tree = Element::parent("ModifyPrivateDnsNameOptionsResponse", fields);
-    Ok(Answer {
-        status: 200,
-        body: tree.write().map_err(unreadable)?,
-    })
+    let fields = vec![Element::text("return", "true")];
+    Ok(Answer::of("ModifyPrivateDnsNameOptions", fields))
 }

@@ -116,12 +116,7 @@ pub(super) async fn release(shared: &Shared, request: &Request, caller: &CallerI
     );
     let item = Element::parent("item", vec![error, Element::text("resourceId", &id)]);
     let list = Element::parent("unsuccessful", vec![item]);
-    let request_id = Element::text("requestId", "");
-    let tree = Element::parent("ReleaseHostsResponse", vec![request_id, list]);
-    Ok(Answer {
-        status: 200,
-        body: tree.write().map_err(unreadable)?,
-    })
+    Ok(Answer::of("ReleaseHosts", vec![list]))
 }
 
 /// The code and the message of a host that is not released.

@@ -195,7 +195,7 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
         ("ec2", "AssociateAddress") => addresses::associate(shared, request, caller).await,
         ("ec2", "ReleaseAddress") => addresses::release(shared, request, caller).await,
         ("ec2", "AllocateHosts") => hosts::allocate(shared, request, caller).await,
-        ("ec2", "DescribeCapacityReservations") => reservations::describe(shared, caller),
+        ("ec2", "DescribeCapacityReservations") => Ok(reservations::describe(shared, caller)),
         ("ec2", "DescribeHosts") => hosts::describe(shared, request, caller).await,
         ("ec2", "ReleaseHosts") => hosts::release(shared, request, caller).await,
         ("ec2", "TerminateInstances") => changes::terminate(shared, request, caller).await,

@@ -1,12 +1,12 @@
 //! Capacity Reservations, which moto lacks.
 
-use super::answer::{Answer, Refusal};
-use super::pipeline::{CallerIdentity, unreadable};
+use super::answer::Answer;
+use super::pipeline::CallerIdentity;
 use super::state::Shared;
 use super::xml::Element;
 
 /// DescribeCapacityReservations: the reservations of the account, whatever the filters.
-pub(super) fn describe(shared: &Shared, caller: &CallerIdentity) -> Result<Answer, Refusal> {
+pub(super) fn describe(shared: &Shared, caller: &CallerIdentity) -> Answer {
     let reservations = shared.with_account(&caller.account, |account| account.reservations.clone());
     let item = |(id, zone): (String, String)| {
         let fields = vec![
@@ -17,10 +17,5 @@ pub(super) fn describe(shared: &Shared, caller: &CallerIdentity) -> Result<Answe
         Element::parent("item", fields)
     };
     let set = Element::parent("capacityReservationSet", reservations.into_iter().map(item).collect());
-    let request_id = Element::text("requestId", "");
-    let tree = Element::parent("DescribeCapacityReservationsResponse", vec![request_id, set]);
-    Ok(Answer {
-        status: 200,
-        body: tree.write().map_err(unreadable)?,
-    })
+    Answer::of("DescribeCapacityReservations", vec![set])
 }

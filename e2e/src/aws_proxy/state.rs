@@ -172,15 +172,15 @@ impl Shared {
             let by_user = state.keys.get(&call.access_key_id).is_some_and(|key| key.is_user);
             let account = call.account.as_ref().filter(|_| !by_user);
             let account = account.and_then(|account| state.accounts.get(account));
-            let changes = account.and_then(|account| account.changes.clone());
+            // Whoever looks waits for the lock of this change.
+            if let Some(changes) = account.and_then(|account| account.changes.as_ref()) {
+                changes.report();
+            }
             if let Some((launch, account)) = launch.zip(call.account.as_ref()) {
                 let account = state.accounts.entry(account.clone()).or_default();
                 account.raw_launches.push(launch);
             }
             state.journal.push(call);
-            if let Some(changes) = changes {
-                changes.report();
-            }
         });
     }
 

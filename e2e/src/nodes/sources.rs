@@ -1,6 +1,6 @@
 //! What Ignition fetches: objects in S3 with the AWS CLI of `make tools` and the credentials of the instance profile,
-//! and what everybody may fetch who has the URL, with the Python of `make tools`. Both follow proxies and trust certificate
-//! authorities by environment variables.
+//! and what everybody may fetch who has the URL, with the Python of `make tools`. Both follow proxies and trust
+//! certificate authorities by environment variables.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

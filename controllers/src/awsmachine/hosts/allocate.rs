@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::ownership::{host_query, host_token, hosts_of};
 use super::plan::{HostStep, KnownCall, plan_host};
 use super::record::{existing, located};
-use super::release::may_be_hidden;
+use super::release::{is_gone, may_be_hidden};
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
@@ -288,7 +288,7 @@ impl Allocation<'_> {
                 );
                 scope.events.push(event.recorded());
             }
-            Err(error) if error.class == ErrorClass::NotFound && !may_be_hidden(scope, self.context) => {}
+            Err(error) if is_gone(scope, &error, self.context) => {}
             Err(error) => {
                 let message = format!(
                     "the machine cannot be launched on Dedicated Host {id}, and no other host is allocated before it is \

@@ -2,7 +2,7 @@
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{DedicatedHost, HostPhase};
-use capa_cloud::ErrorClass;
+use capa_cloud::{CloudError, ErrorClass};
 use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::ownership::{host_query, hosts_of};
@@ -105,13 +105,18 @@ async fn release(
                 .push(EventDraft::normal("SuccessfulReleaseDedicatedHost", message));
             Ok(())
         }
-        Err(error) if error.class == ErrorClass::NotFound && !may_be_hidden(scope, context) => Ok(()),
+        Err(error) if is_gone(scope, &error, context) => Ok(()),
         Err(error) => Err(refusal::record(
             scope,
             HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error),
             context,
         )),
     }
+}
+
+/// Whether a call has found the recorded host gone. A fresh one may only not show yet.
+pub(super) fn is_gone(scope: &MachineScope, error: &CloudError, context: &MachineContext) -> bool {
+    error.class == ErrorClass::NotFound && !may_be_hidden(scope, context)
 }
 
 /// Whether AWS may not know the recorded host yet.

@@ -112,8 +112,8 @@ fn certificate(s: &Scenario) -> anyhow::Result<String> {
     Ok(String::from_utf8(authority)?)
 }
 
-/// Tests a cluster of a control plane machine and a worker with this delivery of their bootstrap data, and a bucket with
-/// these settings.
+/// Tests a cluster of a control plane machine and a worker with this delivery of their bootstrap data, and a bucket
+/// with these settings.
 async fn boots_from_bucket(s: &Scenario, bootstraps: [&str; 2], settings: &str) -> anyhow::Result<()> {
     let bucket = format!("boot-{}", s.namespace());
     s.user.create_bucket(&bucket).await?;
