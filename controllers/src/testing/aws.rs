@@ -54,6 +54,8 @@ struct State {
     forgotten: Vec<MachineKey>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
     reads: Reads,
+    /// How long calls do not see what was created or has ended.
+    hidden: Duration,
 }
 
 /// The behaviour of an informer's reads.
@@ -78,6 +80,7 @@ impl FakeAws {
             forgotten: Vec::new(),
             failures: BTreeMap::new(),
             reads: Reads::Answered,
+            hidden: Duration::ZERO,
         };
         Self {
             journal: journal.clone(),
@@ -239,6 +242,7 @@ impl State {
         self.ec2.issue_key(ACCESS_KEY, &self.account_id);
         let region = self.ec2.account(&self.account_id).region(name);
         *region.behaviour() = Behaviour {
+            hidden: self.hidden,
             pending: Duration::MAX,
             stopping: Duration::MAX,
             shutting_down: Duration::MAX,

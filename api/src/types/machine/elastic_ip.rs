@@ -24,7 +24,7 @@ pub struct ElasticIp {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub holder: Option<String>,
-    /// Time at which the allocation of the address was recorded, before the call.
+    /// Time of the record, which precedes the call; once the address is allocated, time at which that was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<Time>,
     /// Time at which the address was last seen to be that of the instance.

@@ -39,7 +39,7 @@ pub struct DedicatedHost {
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,
-    /// Time of the record.
+    /// Time of the record; once the host is allocated, time of the call that allocated it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<Time>,
     /// AWS region of the host.

@@ -246,6 +246,7 @@ impl Allocation<'_> {
                 if let Some(record) = &mut scope.status.dedicated_host {
                     record.id = Some(id.clone());
                     record.phase = Some(HostPhase::Allocated);
+                    record.requested_at = Some(Time(now.time));
                     record.holder = None;
                     record.tags.clear();
                 }

@@ -202,6 +202,22 @@ async fn a_fresh_host_that_ec2_does_not_know_yet_is_kept() {
     assert_eq!((scene.aws.hosts().len(), scene.aws.instance_ids().len()), (1, 1));
 }
 
+/// The record is older than the call of the process that took it over.
+#[tokio::test]
+async fn a_host_of_an_old_record_may_be_fresh() {
+    let mut scene = scene();
+    scene.aws.fail_next("AllocateHosts", unanswered("AllocateHosts"));
+    scene.pass().await;
+    scene.restart();
+    scene.kubernetes.advance(Duration::from_secs(660));
+    scene.aws.hide_changes(Duration::from_secs(120));
+    let pass = scene.after(Duration::from_secs(5)).await;
+    assert_eq!(pass.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(recorded(&pass).effective_phase(), HostPhase::Allocated);
+    scene.after(Duration::from_secs(400)).await;
+    assert_eq!((scene.aws.hosts().len(), scene.aws.instance_ids().len()), (1, 1));
+}
+
 #[tokio::test]
 async fn no_other_host_is_allocated_while_a_fresh_one_is_unknown_to_its_release() {
     let scene = scene();

@@ -244,6 +244,11 @@ impl FakeAws {
         self.state().region(&self.region).foreign_address(instance_id)
     }
 
+    /// From here on, calls do not see for so long what was created or has ended.
+    pub(crate) fn hide_changes(&self, hidden: Duration) {
+        self.state().hidden = hidden;
+    }
+
     /// Takes an Elastic IP from its instance, as a user does it.
     pub(crate) fn disassociate(&self, allocation_id: &str) {
         self.change(|region| region.take_address(allocation_id));
