@@ -282,6 +282,11 @@ impl NetworkSecurityGroups {
         }
     }
 
+    /// The security groups of a machine of `role`.
+    pub fn of_machine(&self, role: MachineRole) -> impl Iterator<Item = &String> {
+        self.all.iter().chain(self.of_role(role))
+    }
+
     /// The security groups of machines of `role`, in addition to `all`.
     pub fn of_role(&self, role: MachineRole) -> &[String] {
         match role {

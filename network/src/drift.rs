@@ -65,9 +65,7 @@ fn group_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse, rol
         return vec![];
     }
     let groups = network.security_groups.iter();
-    let named: Vec<&String> = groups
-        .flat_map(|groups| groups.all.iter().chain(groups.of_role(role)))
-        .collect();
+    let named: Vec<&String> = groups.flat_map(|groups| groups.of_machine(role)).collect();
     let message = |text: &str, ids: Vec<&str>| (!ids.is_empty()).then(|| text.replace("{}", &ids.join(", ")));
     let missing = named.iter().filter(|id| !id.is_empty() && !then.contains(id));
     let missing = missing.map(|id| id.as_str()).collect();

@@ -508,7 +508,7 @@ impl Prepared {
     pub(super) fn applied_groups(&self, machine: &AWSMachine) -> AppliedSecurityGroups {
         let of_network = self.inputs.network.security_groups.iter();
         let of_network: Vec<&String> = of_network
-            .flat_map(|groups| groups.all.iter().chain(groups.of_role(self.location.role)))
+            .flat_map(|groups| groups.of_machine(self.location.role))
             .collect();
         let mut ids = self.inputs.additional_security_group_ids.clone();
         ids.retain(|id| !of_network.contains(&id));

@@ -272,6 +272,21 @@ async fn the_records_of_capa_are_taken_over() {
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"]);
 }
 
+/// A group may be both the network's and the machine's. Without a record, it is the network's.
+#[tokio::test]
+async fn a_lost_record_removes_no_group_of_the_network() {
+    let scene = with_group("").await;
+    set_groups(&scene, "[{id: sg-0000000a}, {id: sg-0000000d}]").await;
+    scene.edit(|machine| machine.status = None);
+    for _ in 0..3 {
+        scene.pass().await;
+    }
+    let changed = set_groups(&scene, "[]").await;
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"], "{:?}", changed.calls);
+    assert_eq!(changed.says(GROUPS_READY), "True/Ready");
+    assert_eq!(changed.says(ConditionType::NetworkUpToDate), "True/Ready");
+}
+
 #[tokio::test]
 async fn changed_security_groups_reach_the_interface() {
     let scene = with_group("").await;

@@ -322,10 +322,7 @@ async fn update_groups(
 ) -> Result<(), FlowError> {
     let recorded = scope.status.applied_security_groups.clone();
     let references = &scope.machine.spec.additional_security_groups;
-    let in_use = scope.status.network.as_ref();
-    let given = in_use
-        .map(|in_use| in_use.security_group_ids.clone())
-        .unwrap_or_default();
+    let given = given_groups(scope, interface, network);
     let is_done =
         |recorded: &AppliedSecurityGroups| recorded.pending != Some(true) && recorded.references == *references;
     if recorded.as_ref().is_some_and(is_done) {
@@ -377,6 +374,20 @@ async fn update_groups(
     }
     scope.set_condition(ConditionType::SecurityGroupsReady.is_true(Reason::Ready));
     Ok(())
+}
+
+/// The groups that the provider has given the instance. Where the record was lost, those of the network that it has.
+fn given_groups(scope: &MachineScope, interface: &PrimaryInterface, network: &MachineNetwork) -> Vec<String> {
+    let in_use = scope.status.network.as_ref();
+    let recorded = in_use.map(|in_use| &in_use.security_group_ids);
+    if let Some(recorded) = recorded.filter(|recorded| !recorded.is_empty()) {
+        return recorded.clone();
+    }
+    let role = scope.owners.role(&scope.machine);
+    let of_network = network.security_groups.iter();
+    let of_network = of_network.flat_map(|groups| groups.of_machine(role));
+    let has = |id: &&String| interface.security_group_ids.contains(id);
+    of_network.filter(has).cloned().collect()
 }
 
 /// The groups of the network interface at the moment. The call replaces all of them, and the last listing may not show
