@@ -30,16 +30,8 @@ pub(crate) fn in_bucket(
     let ignition = request.spec.ignition.clone().unwrap_or_default();
     let key = key(bucket, role, request.uid);
     let source = format!("s3://{}/{key}", bucket.bucket);
-    let user_data = ignition::referring_to(&ignition, &source, request.data);
-    if user_data.len() > UserData::MAX_BYTES {
-        let message = format!(
-            "the user data has {} bytes, and EC2 accepts {}: name the authorities of spec.ignition.tls by URL in a new \
-             AWSMachineTemplate",
-            user_data.len(),
-            UserData::MAX_BYTES
-        );
-        return Err(ConditionType::BootstrapDataReady.is_false(Reason::TooLarge, message));
-    }
+    let user_data = UserData::new(ignition::referring_to(&ignition, &source, request.data));
+    check_size(&user_data)?;
     let presigning = valid_for(bucket)?.map(|valid_for| Presigning {
         bucket: bucket.bucket.clone(),
         key: key.clone(),
@@ -64,9 +56,22 @@ pub(crate) fn in_bucket(
             identity_ref: Some(request.identity_ref.clone()),
         }),
         parts: vec![part],
-        user_data: UserData::new(user_data),
+        user_data,
         presigning,
     })
+}
+
+/// Refuses user data that refers to an object and is larger than EC2 accepts.
+pub(crate) fn check_size(user_data: &UserData) -> Result<(), ConditionUpdate> {
+    let (bytes, most) = (user_data.expose().len(), UserData::MAX_BYTES);
+    if bytes <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "the user data has {bytes} bytes, and EC2 accepts {most}: name the authorities of spec.ignition.tls by URL in a new \
+         AWSMachineTemplate"
+    );
+    Err(ConditionType::BootstrapDataReady.is_false(Reason::TooLarge, message))
 }
 
 /// The condition of a machine whose network names no bucket.

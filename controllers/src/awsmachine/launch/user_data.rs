@@ -3,6 +3,7 @@
 
 use capa_api::conditions::ConditionType;
 use capa_cloud::{CloudError, UserData};
+use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -10,6 +11,7 @@ use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::locate::InstanceLocation;
 use crate::awsmachine::scope::MachineScope;
+use crate::launching::objects;
 use crate::launching::presigning::Presigning;
 use crate::launching::storage::LaunchSecrets;
 
@@ -82,7 +84,9 @@ async fn sign(
     let request = presigning.request(valid_from);
     let signed = location.cloud.presign(&request).await;
     let url = signed.map_err(|error| not_signed(&error))?;
-    Ok(presigning.user_data(&url))
+    let user_data = presigning.user_data(&url);
+    objects::check_size(&user_data).map_err(|refused| Blocked::new(refused, Next::AwaitChange))?;
+    Ok(user_data)
 }
 
 fn not_signed(error: &CloudError) -> Blocked {

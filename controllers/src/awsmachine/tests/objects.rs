@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
 use capa_api::machine::{BootstrapObject, InstanceState};
+use capa_cloud::UserData;
 
 use super::secrets::join;
 use super::{FIRST, NETWORK, Pass, Scene};
-use crate::testing::refused;
+use crate::testing::{read, refused};
 
 const BOOTSTRAP_DATA_READY: ConditionType = ConditionType::BootstrapDataReady;
 
@@ -247,6 +248,29 @@ async fn a_url_that_is_over_is_not_sent_again() {
         scene.after(Duration::from_secs(150)).await;
     }
     assert_eq!(scene.aws.instance_ids().len(), 1, "another attempt follows");
+}
+
+/// The URL is longer than the `s3://` URL in its place.
+#[tokio::test]
+async fn user_data_that_its_url_makes_too_large_is_not_launched() {
+    let scene = scene(PRESIGNED);
+    let authority = |bytes| format!("[{{data:,{}}}]", "x".repeat(bytes)).replace(['{', '}'], "'");
+    let launches_with = async |bytes: usize| {
+        scene.edit(|machine| {
+            let ignition = format!(
+                "{{version: '3.4', tls: {{certificateAuthorities: {}}}}}",
+                authority(bytes)
+            );
+            machine.spec.ignition = Some(read(&ignition));
+        });
+        scene.pass().await
+    };
+    let refused = launches_with(UserData::MAX_BYTES - 250).await;
+    assert_eq!(refused.says(BOOTSTRAP_DATA_READY), "False/TooLarge");
+    assert_eq!(scene.aws.launches().len(), 0);
+    assert_eq!(keys(&scene), [""; 0]);
+    launches_with(UserData::MAX_BYTES - 500).await;
+    assert_eq!(scene.aws.launches().len(), 1);
 }
 
 #[tokio::test]
