@@ -34,6 +34,11 @@ refresh() {
   done
 }
 
+# Cargo takes what was built from the copy for what `make sim` needs, and the other way round.
+forget_builds() {
+  (cd "$tree" && cargo clean --quiet --locked --profile sim --workspace)
+}
+
 play() {
   local patch="$1" name output found
   name="$(basename "$patch" .patch)"
@@ -55,6 +60,8 @@ play() {
   echo "$name: $found"
 }
 
+forget_builds
+trap forget_builds EXIT
 status=0
 for patch in "$@"; do
   play "$patch" || status=1

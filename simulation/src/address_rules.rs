@@ -6,12 +6,15 @@ use capa_api::meta;
 use capa_cloud::sim::AllocatedAddress;
 
 use crate::aws::cluster_of_key;
+use crate::outside::ManagementCluster;
 
 /// The addresses that were looked at.
 #[derive(Default)]
 pub(crate) struct AddressRules {
     seen: usize,
     released: BTreeSet<String>,
+    /// The addresses that managers have allocated and that nobody has taken from here yet.
+    allocated: Vec<(ManagementCluster, String)>,
 }
 
 impl AddressRules {
@@ -19,6 +22,9 @@ impl AddressRules {
     pub(crate) fn broken(&mut self, addresses: &[AllocatedAddress]) -> Vec<String> {
         let mut broken = Vec::new();
         for address in addresses.iter().skip(self.seen) {
+            let machine = address.tags.get(meta::MACHINE_NAME_TAG);
+            self.allocated
+                .extend(cluster_of_key(&address.allocated_by).zip(machine.cloned()));
             let role = address.tags.get(meta::ROLE_TAG);
             let live = addresses
                 .iter()
@@ -40,6 +46,11 @@ impl AddressRules {
             }
         }
         broken
+    }
+
+    /// The addresses that managers have allocated since the last call: by whom, and for which machine.
+    pub(crate) fn take_allocated(&mut self) -> Vec<(ManagementCluster, String)> {
+        std::mem::take(&mut self.allocated)
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) enum Occasion {
     LaunchUnanswered,
     /// EC2 has launched an instance, which may be hidden for a while.
     Launched,
+    /// EC2 has allocated an Elastic IP, which may be hidden for a while.
+    AddressAllocated,
 }
 
 /// The deeds that follow an occasion, once.

@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
 use crate::address_rules::AddressRules;
+use crate::aftermath::Occasion;
 use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, cluster_of_key, launcher_of, machine_of};
 use crate::host_rules::HostRules;
 use crate::nodes::DataRules;
@@ -269,8 +270,8 @@ impl Invariants {
         }
     }
 
-    /// Checks the calls of AWS since the last check. Returns the machines that instances were launched for.
-    pub(crate) fn look(&mut self, outside: &mut Outside) -> Vec<(ManagementCluster, usize)> {
+    /// Checks the calls of AWS since the last check. Returns what has happened to which machines.
+    pub(crate) fn look(&mut self, outside: &mut Outside) -> Vec<(Occasion, ManagementCluster, usize)> {
         let now = outside.now;
         for (of, launch) in outside.aws.take_launch_requests() {
             let (token, subnet) = (&launch.client_token, &launch.subnet_id);
@@ -297,7 +298,12 @@ impl Invariants {
                 );
             }
         }
-        let mut launched = Vec::new();
+        let mut occasions = Vec::new();
+        for (of, machine) in self.addresses.take_allocated() {
+            let object = wanted(of, &machine, outside);
+            let number = object.and_then(|object| machine_number(&object.name_any()));
+            occasions.extend(number.map(|number| (Occasion::AddressAllocated, of, number)));
+        }
         for account in [ACCOUNT, OTHER_ACCOUNT] {
             let seen = self.seen.entry(account).or_default();
             let audit = outside
@@ -309,11 +315,12 @@ impl Invariants {
             *seen += news.len();
             for entry in news {
                 if let Some(by) = cluster_of_key(&entry.access_key) {
-                    launched.extend(self.happened(by, &entry, outside).map(|machine| (by, machine)));
+                    let launched = self.happened(by, &entry, outside);
+                    occasions.extend(launched.map(|machine| (Occasion::Launched, by, machine)));
                 }
             }
         }
-        launched
+        occasions
     }
 
     fn launch_asked(&mut self, of: ManagementCluster, token: &str, subnet: &str, hash: String, now: Timestamp) {

@@ -202,10 +202,11 @@ impl Simulation {
         for of in ManagementCluster::ALL {
             self.settle_objects(of, lag);
         }
-        let launched = self.invariants.look(&mut self.outside);
-        for (of, machine) in launched {
-            self.follow(Occasion::Launched, of, machine);
-            self.push(after(self.now(), BOOT), Event::Core(of));
+        for (occasion, of, machine) in self.invariants.look(&mut self.outside) {
+            self.follow(occasion, of, machine);
+            if occasion == Occasion::Launched {
+                self.push(after(self.now(), BOOT), Event::Core(of));
+            }
         }
     }
 

@@ -18,7 +18,9 @@ pub struct Behaviour {
     pub shutting_down: Duration,
     /// Time for which a terminated instance is still shown: "approximately one hour".
     pub shown_after_termination: Duration,
-    /// Time for which a new instance is unknown to every call except RunInstances.
+    /// Time for which a new instance is unknown to every call except RunInstances, as other new resources are to calls
+    /// other than the one that created them, and for which an address shows its association with an instance that has
+    /// ended.
     pub hidden: Duration,
     /// Age of the state that describe calls return.
     pub staleness: Duration,

@@ -2,7 +2,6 @@
 //! no client token for addresses: each AllocateAddress allocates one.
 
 use capa_api::common::Tags;
-use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
 use crate::{CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, Query};
@@ -230,7 +229,11 @@ impl Region {
     fn shown_address(&self, now: Timestamp, address: &AllocatedAddress) -> ElasticIp {
         let association = address.association.as_ref();
         let instance = association.and_then(|(_, id)| self.instances.get(id));
-        let is_live = instance.is_some_and(|instance| instance.state(now) != InstanceState::Terminated);
+        let shows_end = |instance: &LaunchedInstance| {
+            let end = instance.terminated_at().map(|end| after(end, self.behaviour.hidden));
+            end.is_some_and(|end| end <= now)
+        };
+        let is_live = instance.is_some_and(|instance| !shows_end(instance));
         let outlives = instance.is_some_and(|instance| !instance.request.options.network_interfaces.is_empty());
         ElasticIp {
             allocation_id: address.id.clone(),

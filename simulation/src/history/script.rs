@@ -67,6 +67,7 @@ impl Script {
             aftermaths: aftermaths(&mut random),
         };
         script.draw_deeds(&mut random);
+        script.aftermaths.extend(after_address(&mut random));
         script
     }
 
@@ -266,6 +267,19 @@ fn after_launch(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
         ],
         _ => vec![(soon, ThenDo::from(Deed::DeleteMachine))],
     }
+}
+
+/// The deeds on a machine whose address AWS may not show yet.
+fn after_address(random: &mut Rng) -> Option<Aftermath> {
+    let soon = Duration::from_millis(random.u64(0..30_000));
+    let later = soon + Duration::from_millis(random.u64(0..30_000));
+    random.bool().then(|| Aftermath {
+        occasion: Occasion::AddressAllocated,
+        deeds: vec![
+            (soon, ThenDo::from(Deed::LoseStatus)),
+            (later, ThenDo::from(Deed::DeleteMachine)),
+        ],
+    })
 }
 
 /// The creation of all machines, and the early end of some.

@@ -90,7 +90,7 @@ async fn release_found(
     let found = find(scope, owners, location).await?;
     let mut kept = None;
     for address in &found {
-        if let Err(blocked) = release(scope, &address.allocation_id, Some(address), location, context).await {
+        if let Err(blocked) = release(scope, &address.allocation_id, Some(address), owners, location, context).await {
             kept.get_or_insert(blocked);
         }
     }
@@ -98,7 +98,7 @@ async fn release_found(
     if let Some(id) = recorded.filter(|id| !found.iter().any(|address| address.allocation_id == **id)) {
         let shown = look_up(scope, Query::filter("allocation-id", [id]), location).await?;
         let shown = shown.into_iter().find(|address| address.allocation_id == id);
-        if let Err(blocked) = release(scope, id, shown.as_ref(), location, context).await {
+        if let Err(blocked) = release(scope, id, shown.as_ref(), owners, location, context).await {
             kept.get_or_insert(blocked);
         }
     }
@@ -138,17 +138,13 @@ async fn release(
     scope: &mut MachineScope,
     id: &str,
     shown: Option<&Address>,
+    owners: &Owners,
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
     let described = shown.map_or_else(|| id.to_owned(), |address| format!("{} ({id})", address.public_ip));
     if let Some(address) = shown.filter(|address| address.association_id.is_some()) {
-        let holder = address.instance_id.as_deref();
-        let holder = holder.map_or_else(|| "a network interface".to_owned(), |id| format!("instance {id}"));
-        let why = format!("{described} is that of {holder} now: disassociate it");
-        let taken = ConditionType::InstanceReady.is_false(Reason::Conflict, "");
-        let next = Next::Requeue(context.timing.listing_interval);
-        return Err(ADDRESS.awaits(scope, &why, &Blocked::new(taken, next)));
+        return Err(is_associated(scope, &described, address, owners, context));
     }
     let call = ElasticIpCall::Release {
         allocation_id: id.to_owned(),
@@ -163,6 +159,30 @@ async fn release(
         Err(error) if error.class == ErrorClass::NotFound && !may_be_hidden(scope, context) => Ok(()),
         Err(error) => Err(ADDRESS.is_kept(scope, &described, &error)),
     }
+}
+
+/// The wait for the end of an association: EC2 ends that with an ended instance of the machine, and a user every other one.
+fn is_associated(
+    scope: &MachineScope,
+    described: &str,
+    address: &Address,
+    owners: &Owners,
+    context: &MachineContext,
+) -> Blocked {
+    let condition = ConditionType::InstanceReady;
+    let holder = address.instance_id.as_ref();
+    if let Some(id) = holder.filter(|id| owners.proven.contains(id)) {
+        let message = format!(
+            "instance {id} has ended: its Elastic IP {described} is released once EC2 shows it without the instance"
+        );
+        let next = Next::Requeue(attempt::lookup_interval(&context.timing));
+        return Blocked::new(condition.is_false(Reason::Terminating, message), next);
+    }
+    let holder = holder.map_or_else(|| "a network interface".to_owned(), |id| format!("instance {id}"));
+    let why = format!("{described} is that of {holder} now: disassociate it");
+    let taken = condition.is_false(Reason::Conflict, "");
+    let next = Next::Requeue(context.timing.listing_interval);
+    ADDRESS.awaits(scope, &why, &Blocked::new(taken, next))
 }
 
 /// Whether AWS may not know the recorded address yet.

@@ -55,7 +55,8 @@ pub(super) async fn recover(
 }
 
 /// Recovers the launch record of a machine that is being deleted, before its instance ends, and stores it: its Dedicated
-/// Hosts and its bootstrap data are found by the client token of the instance, which AWS forgets.
+/// Hosts and its bootstrap data are found by the client token of the instance, which AWS forgets. An Elastic IP may be
+/// allocated that EC2 does not show yet.
 pub(in crate::awsmachine) async fn recover_before_end(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -66,6 +67,7 @@ pub(in crate::awsmachine) async fn recover_before_end(
     if !is_unknown {
         return Ok(());
     }
+    elastic_ip::recover(scope, context);
     let Some(event) = launch_of(instance, scope, context) else {
         // Its token is not recorded, and AWS will not show it much longer.
         hosts::recover(scope, instance, location).await?;

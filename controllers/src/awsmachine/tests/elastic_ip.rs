@@ -285,6 +285,52 @@ async fn a_lost_status_leaves_no_address_behind() {
     assert_eq!(live(&scene).len(), 0);
 }
 
+/// An address that EC2 does not show yet, or none at all: the call had no answer. The instance may show without what its
+/// launch is recovered from, as a terminated one does.
+#[tokio::test]
+async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
+    for (is_allocated, has_ended) in [(true, false), (true, true), (false, false), (false, true)] {
+        let case = format!("allocated: {is_allocated}, ended: {has_ended}");
+        let mut scene = scene("");
+        scene.pass().await;
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        scene.aws.hide_changes(Duration::from_secs(120));
+        if is_allocated {
+            scene.aws.lose_next_answer("AllocateAddress");
+        } else {
+            scene.aws.fail_next("AllocateAddress", unanswered("AllocateAddress"));
+        }
+        scene.pass().await;
+        scene.edit(|machine| machine.status = None);
+        scene.restart();
+        if has_ended {
+            scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+        }
+        let waiting = delete(&scene).await;
+        assert!(waiting.machine.is_some(), "{case}");
+        assert_eq!(waiting.says(INSTANCE_READY), "False/LaunchUnconfirmed", "{case}");
+        let released = scene.after(Duration::from_secs(700)).await;
+        assert!(
+            released.machine.is_none(),
+            "{case}: {}",
+            released.message(INSTANCE_READY)
+        );
+        assert_eq!(live(&scene).len(), 0, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn an_association_with_the_ended_instance_is_no_obstacle() {
+    let scene = scene("").run().await;
+    scene.aws.hide_changes(Duration::from_secs(30));
+    let waiting = delete(&scene).await;
+    assert_eq!(waiting.says(INSTANCE_READY), "False/Terminating");
+    assert!(waiting.message(INSTANCE_READY).contains(&live(&scene)[0].id));
+    let released = scene.after(Duration::from_secs(60)).await;
+    assert!(released.machine.is_none(), "{}", released.message(INSTANCE_READY));
+    assert_eq!(live(&scene).len(), 0);
+}
+
 #[tokio::test]
 async fn the_deletion_waits_for_an_address_that_aws_keeps() {
     let scene = scene("").run().await;
