@@ -1,9 +1,11 @@
 //! The `capa-rs` binary as a library, with one module for each subcommand.
 
 mod aws_access;
+mod build_info;
 mod check;
 mod crds;
 mod discover;
+mod duration_flag;
 mod facts;
 mod iam;
 mod joined_network;
@@ -13,6 +15,7 @@ mod markdown;
 mod objects;
 mod plan;
 mod preflight_rules;
+mod process;
 mod requirements;
 mod topology;
 mod unsupported_fields;

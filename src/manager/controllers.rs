@@ -42,12 +42,12 @@ use kube::runtime::{predicates, watcher};
 use kube::{Api, ResourceExt};
 
 use super::controller_identity;
-use super::flags;
 use super::identity_controllers;
 use super::identity_deletions;
 use super::identity_secrets::IdentitySecrets;
 use super::orphans;
 use super::wiring::{Wiring, references};
+use crate::process::own_namespace;
 
 /// Starts a watch for every kind that is read from a cache.
 pub(super) fn start_caches(runtime: &Runtime, tasks: &mut Tasks, scope: &Scope) -> Caches {
@@ -114,8 +114,8 @@ impl Wiring {
     fn lease_memory(&self) -> Option<LeaseMemory> {
         let client = self.runtime.client.clone();
         let name = &self.flags.leader_elect_resource_name;
-        let memory = || LeaseMemory::new(client, &flags::own_namespace(), name);
-        self.flags.leader_elect.then(memory)
+        let memory = || LeaseMemory::new(client, &own_namespace(), name);
+        self.flags.process.leader_elect.then(memory)
     }
 
     /// Starts the tasks that tell of identities which turn bad, and gives the static identities whose Secrets change.

@@ -1,21 +1,17 @@
 //! Flags of `capa-rs manager`, named as Cluster API and CAPA name them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use capa_aws::ServiceEndpoints;
 use capa_cloud::Timing;
 use capa_cloud::limits::{AccountShares, Share, Shares};
 use capa_cloud::targets::TargetPolicy;
-use capa_runtime::diagnostics::TlsVersion;
-use capa_runtime::logging::LogFormat;
 use clap::Args;
 use tracing::warn;
 
-/// Namespace of the manager if `POD_NAMESPACE` is not set.
-const DEFAULT_NAMESPACE: &str = "capa-rs-system";
+use crate::duration_flag::{GoDuration, period};
+use crate::process::{ProcessFlags, own_namespace};
 
 /// The name of CAPA's Lease. With the same Lease in one namespace, CAPA and this provider never run at the same time.
 const LEASE_NAME: &str = "controller-leader-elect-capa";
@@ -23,41 +19,16 @@ const LEASE_NAME: &str = "controller-leader-elect-capa";
 /// Flags of `capa-rs manager`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Flags {
-    /// Kubeconfig of the management cluster. Default: the service account of the pod, or else the default kubeconfig.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-
-    /// Reconcile only objects of this namespace. Default: all namespaces.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-
-    /// Reconcile only objects whose label cluster.x-k8s.io/watch-filter has this value.
-    #[arg(long, value_name = "VALUE")]
-    pub(crate) watch_filter: Option<String>,
+    #[command(flatten)]
+    pub(crate) process: ProcessFlags,
 
     /// Namespace of the Secrets of static identities. Default: the manager's own (POD_NAMESPACE).
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) identity_namespace: Option<String>,
 
-    /// Run the controllers only while holding a Lease, so that several managers may run.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
-    pub(crate) leader_elect: bool,
-
     /// Name of the Lease.
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME)]
     pub(crate) leader_elect_resource_name: String,
-
-    /// Time that other managers wait after the leader's last renewal of the Lease.
-    #[arg(long, value_name = "DURATION", default_value = "15s")]
-    pub(crate) leader_elect_lease_duration: GoDuration,
-
-    /// Time for which the leader tries to renew the Lease before it gives up leadership.
-    #[arg(long, value_name = "DURATION", default_value = "10s")]
-    pub(crate) leader_elect_renew_deadline: GoDuration,
-
-    /// Time between two attempts to acquire or renew the Lease.
-    #[arg(long, value_name = "DURATION", default_value = "2s")]
-    pub(crate) leader_elect_retry_period: GoDuration,
 
     /// Number of AWSClusters that are reconciled concurrently, at most half of them with one identity and region; the
     /// same number applies to AWSMachineTemplates.
@@ -110,31 +81,6 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
     pub(crate) feature_gates: FeatureGates,
 
-    /// Address of /healthz and /readyz.
-    #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
-    pub(crate) health_addr: String,
-
-    /// Address of /metrics. The manager serves metrics with TLS to users with the permission to get the nonResourceURL
-    /// /metrics. 0 turns metrics off.
-    #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
-    pub(crate) diagnostics_address: String,
-
-    /// Minimum TLS version for metrics: VersionTLS12 or VersionTLS13.
-    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
-    pub(crate) tls_min_version: TlsVersion,
-
-    /// Serve metrics over plain HTTP to every client that reaches the address.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
-    pub(crate) insecure_diagnostics: bool,
-
-    /// Format of the log: text or json.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) logging_format: LogFormat,
-
-    /// Verbosity of the log: 0 to 9.
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
-    pub(crate) verbosity: u8,
-
     /// CAPA's webhook flags: accepted, without effect, because there are no webhooks.
     #[arg(long, value_name = "PORT", hide = true)]
     pub(crate) webhook_port: Option<String>,
@@ -154,14 +100,6 @@ pub(crate) struct Flags {
     /// Divisor of every period of AWS access, but of no safety age, for tests with real servers.
     #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
     pub(crate) timing_divisor: u32,
-}
-
-/// The manager's own namespace, from the environment variable that the Deployment sets.
-pub(crate) fn own_namespace() -> String {
-    std::env::var("POD_NAMESPACE")
-        .ok()
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
 }
 
 impl Flags {
@@ -254,38 +192,11 @@ fn gate(text: &str) -> Result<(String, bool), String> {
     Ok((name.trim().to_owned(), on))
 }
 
-/// A duration in the syntax of Go's flags: `90s`, `10m`, `1h30m`, `250ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GoDuration(Duration);
-
-impl From<GoDuration> for Duration {
-    fn from(duration: GoDuration) -> Self {
-        duration.0
-    }
-}
-
-impl FromStr for GoDuration {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let unsigned: jiff::SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
-        Duration::try_from(unsigned)
-            .map(Self)
-            .map_err(|_| "a duration cannot be negative".to_owned())
-    }
-}
-
-/// A period of repeated work, with a minimum, because a period near zero would mean work without a pause.
-fn period(text: &str) -> Result<GoDuration, String> {
-    let duration: GoDuration = text.parse()?;
-    if duration.0 < Duration::from_secs(1) {
-        return Err("the period must be at least 1s".to_owned());
-    }
-    Ok(duration)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use capa_runtime::diagnostics::TlsVersion;
     use clap::Parser;
 
     use super::*;
@@ -302,9 +213,9 @@ mod tests {
 
     #[test]
     fn switches_are_read_as_go_writes_them() {
-        assert!(!flags(&[]).leader_elect);
-        assert!(flags(&["--leader-elect"]).leader_elect);
-        assert!(!flags(&["--leader-elect=false"]).leader_elect);
+        assert!(!flags(&[]).process.leader_elect);
+        assert!(flags(&["--leader-elect"]).process.leader_elect);
+        assert!(!flags(&["--leader-elect=false"]).process.leader_elect);
     }
 
     #[test]
@@ -340,31 +251,24 @@ mod tests {
         ]);
         assert_eq!((given.awscluster_concurrency, given.awsmachine_concurrency), (3, 7));
         assert_eq!(given.timing().drain_limit, Duration::from_mins(5));
-        assert_eq!((given.verbosity, given.tls_min_version), (4, TlsVersion::Tls13));
-        assert!(given.insecure_diagnostics && given.leader_elect);
+        let process = given.process;
+        assert_eq!((process.verbosity, process.tls_min_version), (4, TlsVersion::Tls13));
+        assert!(process.insecure_diagnostics && process.leader_elect);
 
         let defaults = flags(&[]);
         assert_eq!(
             (defaults.awscluster_concurrency, defaults.awsmachine_concurrency),
             (5, 10)
         );
-        assert_eq!(defaults.sync_period, GoDuration(Duration::from_mins(10)));
+        assert_eq!(Duration::from(defaults.sync_period), Duration::from_mins(10));
         assert_eq!(defaults.timing().drain_limit, Duration::from_mins(1));
-        assert_eq!(defaults.tls_min_version, TlsVersion::Tls12);
+        let process = defaults.process;
+        assert_eq!(process.tls_min_version, TlsVersion::Tls12);
         assert_eq!(
-            (defaults.health_addr.as_str(), defaults.diagnostics_address.as_str()),
+            (process.health_addr.as_str(), process.diagnostics_address.as_str()),
             (":9440", ":8443")
         );
-        assert!(!defaults.insecure_diagnostics && defaults.namespace.is_none());
-    }
-
-    #[test]
-    fn durations_are_read_as_go_writes_them() {
-        for (text, expected) in [("90s", 90_000), ("10m", 600_000), ("1h30m", 5_400_000), ("250ms", 250)] {
-            assert_eq!(text.parse::<GoDuration>().unwrap().0.as_millis(), expected, "{text}");
-        }
-        assert!("-5s".parse::<GoDuration>().is_err());
-        assert!("soon".parse::<GoDuration>().is_err());
+        assert!(!process.insecure_diagnostics && process.namespace.is_none());
     }
 
     #[test]

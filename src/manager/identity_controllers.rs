@@ -53,7 +53,7 @@ fn controller<K: IdentityObject>(
     cache: &ObjectCache<K>,
 ) -> Controller<IdentityReconciler<K>> {
     let flags = &wiring.flags;
-    let scope = Scope::new(flags.namespace.clone(), flags.watch_filter.clone());
+    let scope = flags.process.scope();
     let context = IdentityContext {
         kubernetes: Arc::new(kubernetes.clone()),
         timing: flags.timing(),

@@ -6,7 +6,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 /// The version of this program.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabels {
@@ -14,7 +14,7 @@ struct BuildLabels {
 }
 
 /// Registers the metric.
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     let info = Family::<BuildLabels, Gauge>::default();
     info.get_or_create(&BuildLabels { version: VERSION }).set(1);
     registry.register("capa_build_info", "1, with the version of the program", info);
