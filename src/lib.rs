@@ -7,6 +7,7 @@ mod crds;
 mod discover;
 mod duration_flag;
 mod facts;
+mod fleet;
 mod iam;
 mod joined_network;
 mod live;
@@ -80,6 +81,8 @@ enum Command {
     Crds(crds::Flags),
     /// Print an unmanaged AWSCluster for a VPC that is found by its tags or id.
     Discover(discover::Flags),
+    /// Publish Clusters of any provider to fleet engines, as ClusterProfiles. Needs no AWS credentials.
+    Fleet(Box<fleet::Flags>),
     /// Print the minimal IAM policy of the controller or of the nodes as JSON.
     Iam(iam::Flags),
     /// Print what the provider would do for a managed AWSCluster.
@@ -111,6 +114,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Manager(flags) => manager::run_blocking(*flags),
         Command::Crds(flags) => crds::run(&flags),
         Command::Discover(flags) => discover::run(&flags),
+        Command::Fleet(flags) => fleet::run(&flags),
         Command::Iam(flags) => iam::run(&flags),
         Command::PreflightRules(flags) => preflight_rules::run(&flags),
         Command::Requirements(flags) => requirements::run(&flags),

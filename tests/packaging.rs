@@ -22,8 +22,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
+/// The Deployments of the provider and of its add-on, which run one image.
+fn deployments() -> [Value; 2] {
+    ["config/manager/deployment.yaml", "config/fleet/deployment.yaml"]
+        .map(|file| serde_saphyr::from_str(&read(file)).unwrap())
+}
+
 fn deployment() -> Value {
-    serde_saphyr::from_str(&read("config/manager/deployment.yaml")).unwrap()
+    let [manager, _] = deployments();
+    manager
 }
 
 /// The text with each `${NAME:=default}` replaced by its default.
@@ -45,39 +52,38 @@ fn instruction<'a>(dockerfile: &'a str, keyword: &str) -> &'a str {
 }
 
 #[test]
-fn the_deployment_gives_the_manager_flags_that_it_takes() {
-    let container = &deployment()["spec"]["template"]["spec"]["containers"][0];
-    let arguments = container["args"].as_array().unwrap();
-    let arguments = arguments
-        .iter()
-        .map(|argument| with_defaults(argument.as_str().unwrap()));
-    let command = std::iter::once("capa-rs".to_owned()).chain(arguments);
-    if let Err(error) = Cli::try_parse_from(command) {
-        panic!("{error}");
+fn a_deployment_gives_its_process_flags_that_it_takes() {
+    for deployment in deployments() {
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let arguments = container["args"].as_array().unwrap();
+        let arguments = arguments
+            .iter()
+            .map(|argument| with_defaults(argument.as_str().unwrap()));
+        let command = std::iter::once("capa-rs".to_owned()).chain(arguments);
+        if let Err(error) = Cli::try_parse_from(command) {
+            panic!("{error}");
+        }
     }
 }
 
 #[test]
-fn image_and_deployment_agree_on_program_and_user() {
+fn image_and_deployments_agree_on_program_and_user() {
     let dockerfile = read("Dockerfile");
-    let pod = &deployment()["spec"]["template"]["spec"];
-    let command: Vec<&str> = pod["containers"][0]["command"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|word| word.as_str().unwrap())
-        .collect();
-    let [program] = command.as_slice() else {
-        panic!("{command:?}");
-    };
-    assert_eq!(instruction(&dockerfile, "ENTRYPOINT"), format!("[\"{program}\"]"));
-    assert_eq!(
-        instruction(&dockerfile, "COPY"),
-        format!("--from=build /capa-rs {program}")
-    );
-    let context = &pod["securityContext"];
-    let user = format!("{}:{}", context["runAsUser"], context["runAsGroup"]);
-    assert_eq!(instruction(&dockerfile, "USER"), user);
+    for deployment in deployments() {
+        let pod = &deployment["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        assert_eq!(container["image"], "capa-rs:latest");
+        let program = container["command"][0].as_str().unwrap();
+        assert_eq!(container["command"], serde_json::json!([program]));
+        assert_eq!(instruction(&dockerfile, "ENTRYPOINT"), format!("[\"{program}\"]"));
+        assert_eq!(
+            instruction(&dockerfile, "COPY"),
+            format!("--from=build /capa-rs {program}")
+        );
+        let context = &pod["securityContext"];
+        let user = format!("{}:{}", context["runAsUser"], context["runAsGroup"]);
+        assert_eq!(instruction(&dockerfile, "USER"), user);
+    }
 }
 
 #[test]
@@ -109,21 +115,23 @@ fn the_image_build_has_all_crates_and_the_pinned_compiler() {
 }
 
 #[test]
-fn the_pod_is_restricted_and_has_probes_and_limits() {
-    let deployment = deployment();
-    assert_eq!(deployment["spec"]["replicas"], 1);
-    let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
-    let container = &pod["containers"][0];
-    let context = &container["securityContext"];
-    assert_eq!(context["allowPrivilegeEscalation"], false);
-    assert_eq!(context["readOnlyRootFilesystem"], true);
-    assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
-    for probe in ["livenessProbe", "readinessProbe"] {
-        assert_eq!(container[probe]["httpGet"]["port"], "healthz", "{probe}");
+fn pods_are_restricted_and_have_probes_and_limits() {
+    for deployment in deployments() {
+        assert_eq!(deployment["spec"]["replicas"], 1);
+        let pod = &deployment["spec"]["template"]["spec"];
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        let container = &pod["containers"][0];
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
+        for probe in ["livenessProbe", "readinessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["port"], "healthz", "{probe}");
+        }
+        let resources = &container["resources"];
+        assert!(resources["requests"]["cpu"].is_string() && resources["limits"]["memory"].is_string());
     }
-    let resources = &container["resources"];
-    assert!(resources["requests"]["cpu"].is_string() && resources["limits"]["memory"].is_string());
 }
 
 /// Tilt is not run here; what can be seen is that nothing it is given has been renamed.

@@ -40,11 +40,31 @@ const CONTROLLERS: [&str; 4] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
+/// The program of API servers.
+const API_SERVER: &str = "kube-apiserver";
+
 /// The prefix of the argument that names etcd's data folder.
 pub(crate) const DATA_FLAG: &str = "--data-dir=";
 
 /// The lifetime of ServiceAccount tokens: longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// What sets one API server and its controllers apart from others.
+pub(crate) struct Shape<'a> {
+    /// Further arguments of kube-apiserver.
+    pub(crate) arguments: fn(&Pki) -> Vec<String>,
+    /// Controllers of kube-controller-manager beside those that every API server has.
+    pub(crate) controllers: &'a [&'a str],
+    /// The beginning of the names of the programs and their logs.
+    pub(crate) prefix: &'a str,
+}
+
+/// The shape of the API server of a world.
+const OF_WORLD: Shape<'static> = Shape {
+    arguments: |_| Vec::new(),
+    controllers: &[],
+    prefix: "",
+};
 
 /// The running Kubernetes API of a world.
 pub(crate) struct ApiServer {
@@ -54,36 +74,40 @@ pub(crate) struct ApiServer {
     pub(crate) url: String,
     /// A kubeconfig file of an administrator.
     pub(crate) admin_kubeconfig: PathBuf,
+    /// The URL of etcd.
+    pub(crate) etcd: String,
 }
 
 impl ApiServer {
     /// Starts etcd, kube-apiserver and kube-controller-manager; returns them in this order when the API is ready.
     pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(Self, Vec<Supervised>)> {
+        Self::start_as(directory, &directory.folder("logs")?, &OF_WORLD).await
+    }
+
+    /// The same with a shape, and with the logs in another folder.
+    pub(crate) async fn start_as(
+        directory: &Directory,
+        logs: &Path,
+        shape: &Shape<'_>,
+    ) -> anyhow::Result<(Self, Vec<Supervised>)> {
         let pki = Pki::generate(directory)?;
-        let logs = directory.folder("logs")?;
         let port = free_port()?;
         let url = format!("https://127.0.0.1:{port}");
         let admin_kubeconfig = directory.write("admin.kubeconfig", admin_kubeconfig(&url, &pki))?;
+        let named = |program: &str| format!("{}{program}", shape.prefix);
+        let (etcd, etcd_url) = start_etcd(directory, logs, &named("etcd")).await?;
         let server = Self {
             pki,
             url,
             admin_kubeconfig,
+            etcd: etcd_url,
         };
-
-        let (etcd, etcd_url) = start_etcd(directory, &logs).await?;
-        let mut api = Supervised::start(
-            directory,
-            &logs,
-            "kube-apiserver",
-            &server.command(directory, port, &etcd_url)?,
-        )?;
+        let mut command = server.command(directory, port)?;
+        command.args((shape.arguments)(&server.pki));
+        let mut api = Supervised::start(directory, logs, &named(API_SERVER), &command)?;
         server.ready(&mut api).await?;
-        let controllers = Supervised::start(
-            directory,
-            &logs,
-            "kube-controller-manager",
-            &server.controllers_command()?,
-        )?;
+        let command = server.controllers_command(shape.controllers)?;
+        let controllers = Supervised::start(directory, logs, &named("kube-controller-manager"), &command)?;
         Ok((server, vec![etcd, api, controllers]))
     }
 
@@ -98,10 +122,10 @@ impl ApiServer {
         process.ready(START_WITHIN, probe).await
     }
 
-    fn command(&self, directory: &Directory, port: u16, etcd: &str) -> anyhow::Result<Command> {
-        let mut command = Command::new(programs::tool("kube-apiserver")?);
+    fn command(&self, directory: &Directory, port: u16) -> anyhow::Result<Command> {
+        let mut command = Command::new(programs::tool(API_SERVER)?);
         command
-            .arg(format!("--etcd-servers={etcd}"))
+            .arg(format!("--etcd-servers={}", self.etcd))
             .arg(format!("--secure-port={port}"))
             .args([
                 "--bind-address=127.0.0.1",
@@ -126,14 +150,15 @@ impl ApiServer {
         Ok(command)
     }
 
-    /// The command of kube-controller-manager with its four controllers: deletion of namespaces, garbage collection by
+    /// The command of kube-controller-manager with `more` controllers and the four that every API server has: deletion of namespaces, garbage collection by
     /// owner references, aggregation of ClusterRoles, and type checks of admission policies. Without the first three,
     /// Cluster API leaves objects behind or lacks permissions.
-    fn controllers_command(&self) -> anyhow::Result<Command> {
+    fn controllers_command(&self, more: &[&str]) -> anyhow::Result<Command> {
+        let controllers = [&CONTROLLERS, more].concat();
         let mut command = Command::new(programs::tool("kube-controller-manager")?);
         command
             .arg(format!("--kubeconfig={}", self.admin_kubeconfig.display()))
-            .arg(format!("--controllers={}", CONTROLLERS.join(",")))
+            .arg(format!("--controllers={}", controllers.join(",")))
             .arg(format!("--secure-port={}", free_port()?))
             .args([
                 "--bind-address=127.0.0.1",
@@ -166,7 +191,7 @@ impl ApiServer {
     }
 }
 
-async fn start_etcd(directory: &Directory, logs: &Path) -> anyhow::Result<(Supervised, String)> {
+async fn start_etcd(directory: &Directory, logs: &Path, name: &str) -> anyhow::Result<(Supervised, String)> {
     let (clients, peers) = (
         format!("http://127.0.0.1:{}", free_port()?),
         format!("http://127.0.0.1:{}", free_port()?),
@@ -181,7 +206,7 @@ async fn start_etcd(directory: &Directory, logs: &Path) -> anyhow::Result<(Super
         .arg(format!("--initial-cluster=default={peers}"))
         // The data of a test need not survive a crash of the machine.
         .args(["--unsafe-no-fsync", "--log-level=warn"]);
-    let mut etcd = Supervised::start(directory, logs, "etcd", &command)?;
+    let mut etcd = Supervised::start(directory, logs, name, &command)?;
     etcd.ready(START_WITHIN, async || {
         http_get(&format!("{clients}/health")).await.map(drop)
     })

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -23,9 +23,9 @@ use serde_json::json;
 
 use crate::{
     aws_proxy::Account,
-    eventually_by_polling, evidence, left_behind,
+    eventually_by_polling, evidence, fleet, left_behind,
     local_world::LocalWorld,
-    manager::{Manager, ManagerBuilder},
+    manager::{Controllers, Manager, ManagerBuilder},
     objects, provider,
     supervised::Supervised,
     turn::{Turn, taken, turn},
@@ -154,7 +154,12 @@ impl TestEnvironment {
 
     /// A builder for a manager of this namespace.
     pub fn new_manager(&self) -> ManagerBuilder<'_> {
-        ManagerBuilder::new(self)
+        ManagerBuilder::new(self, Controllers::OfProvider)
+    }
+
+    /// A builder for a manager that publishes the Clusters of this namespace to fleet engines.
+    pub fn new_fleet(&self) -> ManagerBuilder<'_> {
+        ManagerBuilder::new(self, Controllers::OfFleet)
     }
 
     /// The manager that was started last.
@@ -276,19 +281,14 @@ impl TestEnvironment {
             let clusters = self.api("cluster.x-k8s.io/v1beta2", "Cluster").await?;
             let all = ListParams::default();
             clusters.delete_collection(&DeleteParams::background(), &all).await?;
+            for cluster in clusters.list(&all).await?.items {
+                release(&clusters, &cluster).await?;
+            }
             self.delete_identities().await?;
         }
         for object in self.written_objects().await? {
-            // This provider's finalizers end with its API group.
-            let theirs = |finalizer: &&String| !finalizer.ends_with(GROUP);
-            let others: Vec<&String> = object.finalizers().iter().filter(theirs).collect();
-            if others.len() == object.finalizers().len() {
-                continue;
-            }
             let types = object.types.clone().unwrap_or_default();
-            let api = self.api(&types.api_version, &types.kind).await?;
-            let patch = Patch::Merge(json!({"metadata": {"finalizers": others}}));
-            unless_not_found(api.patch(&object.name_any(), &PatchParams::default(), &patch).await)?;
+            release(&self.api(&types.api_version, &types.kind).await?, &object).await?;
         }
         Ok(())
     }
@@ -332,15 +332,20 @@ impl TestEnvironment {
         Ok(objects)
     }
 
-    /// A kubeconfig with a token of the manager's own ServiceAccount.
-    pub(crate) async fn manager_kubeconfig(&self) -> anyhow::Result<PathBuf> {
-        self.world.install_provider().await?;
-        let kubeconfig = self
-            .world
-            .server
-            .service_account(provider::NAMESPACE, provider::SERVICE_ACCOUNT)
-            .await?;
-        let path = self.folder.join("manager.kubeconfig");
+    /// A kubeconfig with a token of the own ServiceAccount of a manager with these controllers.
+    pub(crate) async fn manager_kubeconfig(&self, controllers: Controllers) -> anyhow::Result<PathBuf> {
+        let (file, (namespace, name)) = match controllers {
+            Controllers::OfProvider => {
+                self.world.install_provider().await?;
+                ("manager.kubeconfig", (provider::NAMESPACE, provider::SERVICE_ACCOUNT))
+            }
+            Controllers::OfFleet => {
+                self.world.install_fleet().await?;
+                ("fleet.kubeconfig", fleet::SERVICE_ACCOUNT)
+            }
+        };
+        let kubeconfig = self.world.server.service_account(namespace, name).await?;
+        let path = self.folder.join(file);
         std::fs::write(&path, kubeconfig)?;
         Ok(path)
     }
@@ -351,6 +356,16 @@ impl TestEnvironment {
         let name = format!("{name}-{number}");
         let started = Supervised::start(&self.world.directory, &self.folder, &name, command)?;
         Ok(started.of_test(Some(&self.turn)))
+    }
+
+    /// The folder for the logs of programs that belong to this test.
+    pub(crate) fn logs(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Counts a program among those of this test.
+    pub(crate) fn adopt(&self, program: Supervised) -> Supervised {
+        program.of_test(Some(&self.turn))
     }
 
     /// Runs a program for this test to its end, which must come within a time and be a success. Otherwise the error
@@ -382,6 +397,18 @@ impl TestEnvironment {
         evidence::write_objects(kubeconfig, self.namespace.clone(), kept.clone())?;
         Ok(kept)
     }
+}
+
+/// Removes the finalizers of this provider from an object. Their names contain its API group.
+async fn release(api: &Api<DynamicObject>, object: &DynamicObject) -> anyhow::Result<()> {
+    let theirs = |finalizer: &&String| !finalizer.contains(GROUP);
+    let others: Vec<&String> = object.finalizers().iter().filter(theirs).collect();
+    if others.len() == object.finalizers().len() {
+        return Ok(());
+    }
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": others}}));
+    unless_not_found(api.patch(&object.name_any(), &PatchParams::default(), &patch).await)?;
+    Ok(())
 }
 
 /// The metadata of a namespace with this name as the prefix of a generated name.

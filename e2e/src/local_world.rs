@@ -19,7 +19,7 @@ use crate::{
     cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider, Variables, through},
     directory::Directory,
     environment::TestEnvironment,
-    evidence,
+    evidence, fleet,
     metrics::Metrics,
     ports::free_port,
     programs, provider,
@@ -33,6 +33,7 @@ pub struct LocalWorld {
     pub(crate) server: ApiServer,
     aws: Arc<AwsProxy>,
     provider: OnceCell<()>,
+    fleet: OnceCell<()>,
     kubeadm: OnceCell<()>,
     /// The address of the node simulator's proxy to the endpoints of clusters.
     endpoints: SocketAddr,
@@ -129,6 +130,7 @@ impl LocalWorld {
                 server,
                 aws,
                 provider: OnceCell::new(),
+                fleet: OnceCell::new(),
                 kubeadm: OnceCell::new(),
                 endpoints,
                 processes: Mutex::new(
@@ -201,6 +203,13 @@ impl LocalWorld {
     pub async fn install_provider(&self) -> anyhow::Result<()> {
         let install = async || provider::install(&self.admin().await?).await;
         self.provider.get_or_try_init(install).await?;
+        Ok(())
+    }
+
+    /// Installs what `capa-rs fleet` needs, unless it is installed.
+    pub(crate) async fn install_fleet(&self) -> anyhow::Result<()> {
+        let install = async || fleet::install(&self.admin().await?).await;
+        self.fleet.get_or_try_init(install).await?;
         Ok(())
     }
 

@@ -32,11 +32,21 @@ const READY_WITHIN: Duration = Duration::from_mins(3);
 /// The error of a call to a manager that has ended.
 const ENDED: &str = "this manager has been ended before";
 
+/// The controllers that a manager runs, each with a ServiceAccount of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Controllers {
+    /// `capa-rs manager`.
+    OfProvider,
+    /// `capa-rs fleet`, which has no AWS credentials.
+    OfFleet,
+}
+
 /// The settings of a manager's start. After a crash, for instance, the manager is started again by a second
 /// [`start`](ManagerBuilder::start).
 #[derive(Clone)]
 pub struct ManagerBuilder<'a> {
     environment: &'a TestEnvironment,
+    controllers: Controllers,
     flags: Vec<String>,
     key: AccessKey,
     leader_election: bool,
@@ -45,9 +55,10 @@ pub struct ManagerBuilder<'a> {
 }
 
 impl<'a> ManagerBuilder<'a> {
-    pub(crate) fn new(environment: &'a TestEnvironment) -> Self {
+    pub(crate) fn new(environment: &'a TestEnvironment, controllers: Controllers) -> Self {
         Self {
             environment,
+            controllers,
             flags: Vec::new(),
             key: environment.aws().key().clone(),
             leader_election: false,
@@ -97,7 +108,7 @@ impl<'a> ManagerBuilder<'a> {
             format!("127.0.0.1:{}", free_port()?),
             format!("127.0.0.1:{}", free_port()?),
         );
-        let kubeconfig = self.environment.manager_kubeconfig().await?;
+        let kubeconfig = self.environment.manager_kubeconfig(self.controllers).await?;
         let mut arguments = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--namespace={}", self.environment.namespace()),
@@ -115,7 +126,11 @@ impl<'a> ManagerBuilder<'a> {
         }
         let name = |flag: &str| flag.split('=').next().map(str::to_owned);
         arguments.retain(|given| !self.flags.iter().any(|flag| name(flag) == name(given)));
-        arguments.insert(0, "manager".to_owned());
+        let command = match self.controllers {
+            Controllers::OfProvider => "manager",
+            Controllers::OfFleet => "fleet",
+        };
+        arguments.insert(0, command.to_owned());
         arguments.extend(self.flags.iter().cloned());
         Ok((arguments, health, diagnostics))
     }
@@ -159,13 +174,16 @@ impl<'a> ManagerBuilder<'a> {
         let mut command = Command::new(program);
         command
             .args(&arguments)
-            .env("AWS_ENDPOINT_URL", self.environment.aws().url())
-            .env("AWS_REGION", "us-east-1")
-            .env("AWS_ACCESS_KEY_ID", &self.key.access_key_id)
-            .env("AWS_SECRET_ACCESS_KEY", &self.key.secret_access_key)
-            .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("RUST_BACKTRACE", "1")
             .envs(self.variables.iter().cloned());
+        if self.controllers == Controllers::OfProvider {
+            command
+                .env("AWS_ENDPOINT_URL", self.environment.aws().url())
+                .env("AWS_REGION", "us-east-1")
+                .env("AWS_ACCESS_KEY_ID", &self.key.access_key_id)
+                .env("AWS_SECRET_ACCESS_KEY", &self.key.secret_access_key)
+                .env("AWS_EC2_METADATA_DISABLED", "true");
+        }
         if self.leader_election {
             let namespace = self.environment.namespace();
             provider::grant_lease(&self.environment.client(), namespace).await?;

@@ -9,6 +9,9 @@ use rcgen::{
 
 use crate::directory::Directory;
 
+/// The name of an API server towards those to which it hands requests on.
+pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
+
 /// The names by which clients reach the API server and the webhooks.
 const NAMES: [&str; 5] = [
     "127.0.0.1",
@@ -24,7 +27,8 @@ pub(crate) struct Pki {
     pub(crate) ca: String,
     /// Client certificate of an administrator (`system:masters`).
     pub(crate) admin: Issued,
-    /// Folder with `ca.crt`, `tls.crt` and `tls.key` (serving certificate), `sa.key` and `sa.pub`.
+    /// Folder with `ca.crt`, `tls.crt` and `tls.key` (serving certificate), `front-proxy.crt` and `front-proxy.key` (of an
+    /// API server that hands requests on), `sa.key` and `sa.pub`.
     pub(crate) folder: PathBuf,
 }
 
@@ -34,13 +38,16 @@ impl Pki {
         let (ca, issuer) = authority().context("make the certificate authority")?;
         let (server, client) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
         let serving = issue(&issuer, "kube-apiserver", None, names(), vec![server])?;
-        let admin = issue(&issuer, "admin", Some("system:masters"), vec![], vec![client])?;
+        let admin = issue(&issuer, "admin", Some("system:masters"), vec![], vec![client.clone()])?;
+        let front_proxy = issue(&issuer, FRONT_PROXY, None, vec![], vec![client])?;
         let tokens = KeyPair::generate()?;
 
         let folder = directory.folder("pki")?;
         directory.write("pki/ca.crt", &ca)?;
         directory.write("pki/tls.crt", serving.certificate)?;
         directory.write("pki/tls.key", serving.key)?;
+        directory.write("pki/front-proxy.crt", front_proxy.certificate)?;
+        directory.write("pki/front-proxy.key", front_proxy.key)?;
         directory.write("pki/sa.key", tokens.serialize_pem())?;
         directory.write("pki/sa.pub", tokens.public_key_pem())?;
         Ok(Self { ca, admin, folder })

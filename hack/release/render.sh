@@ -7,6 +7,8 @@
 #   <folder>/infrastructure-aws-rs/<version>/metadata.yaml
 #   <folder>/infrastructure-aws-rs/<version>/cluster-template*.yaml           templates/
 #   <folder>/infrastructure-aws-rs/<version>/clusterclass-*.yaml              templates/
+#   <folder>/addon-aws-rs-fleet/<version>/addon-components.yaml               config/fleet
+#   <folder>/addon-aws-rs-fleet/<version>/metadata.yaml
 #
 # Other versions in the folder stay: `clusterctl upgrade` chooses among them.
 set -euo pipefail
@@ -17,6 +19,7 @@ folder="$(cd "$1" && pwd)"
 version="$2"
 image="$3"
 release="$folder/infrastructure-aws-rs/$version"
+addon="$folder/addon-aws-rs-fleet/$version"
 
 [[ "$version" =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || {
   echo "$version is no version for clusterctl: v<major>.<minor>.<patch>" >&2
@@ -27,17 +30,25 @@ release="$folder/infrastructure-aws-rs/$version"
   exit 1
 }
 
-mkdir -p "$release"
-"$repository/bin/kubectl" kustomize "$repository/config/default" |
-  sed "s|image: capa-rs:latest\$|image: $image|" >"$release/infrastructure-components.yaml"
+components() { # components <folder of kustomize>: what it installs, with the image of the release
+  "$repository/bin/kubectl" kustomize "$repository/$1" | sed "s|image: capa-rs:latest\$|image: $image|"
+}
+
+mkdir -p "$release" "$addon"
+components config/default >"$release/infrastructure-components.yaml"
+components config/fleet >"$addon/addon-components.yaml"
 cp "$repository/metadata.yaml" "$release/metadata.yaml"
+cp "$repository/metadata.yaml" "$addon/metadata.yaml"
 cp "$repository"/templates/*.yaml "$release/"
 
 cat >"$folder/clusterctl.yaml" <<END
-# For \`clusterctl --config\`: where the provider aws-rs is found. Written by \`make release-manifests\`.
+# For \`clusterctl --config\`: where the providers aws-rs and aws-rs-fleet are found. Written by \`make release-manifests\`.
 providers:
 - name: aws-rs
   type: InfrastructureProvider
   url: $folder/infrastructure-aws-rs/latest/infrastructure-components.yaml
+- name: aws-rs-fleet
+  type: AddonProvider
+  url: $folder/addon-aws-rs-fleet/latest/addon-components.yaml
 END
-echo "wrote $release; clusterctl --config $folder/clusterctl.yaml finds it"
+echo "wrote $release and $addon; clusterctl --config $folder/clusterctl.yaml finds it"

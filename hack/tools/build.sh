@@ -38,6 +38,7 @@ etcd_stub_cache="$cache/etcd-stub-$(key etcd-stub "$etcd_flags")"
 kubernetes_cache="$cache/kubernetes-$(key kubernetes "$kubernetes_flags")"
 cluster_api_cache="$cache/cluster-api-$(key cluster-api "$cluster_api_flags")"
 cert_manager_cache="$cache/cert-manager-$(key cert-manager)"
+cluster_inventory_cache="$cache/cluster-inventory-$(key cluster-inventory)"
 capa_cache="$cache/cluster-api-provider-aws-$(key cluster-api-provider-aws)"
 moto_cache="$cache/moto-$(key moto)"
 
@@ -59,6 +60,7 @@ wanted=(
   "$cluster_api_cache/control-plane-components.yaml"
   "$cluster_api_cache/cluster-api-metadata.yaml"
   "$cert_manager_cache/cert-manager.yaml"
+  "$cluster_inventory_cache/cluster-profiles.yaml"
   "$capa_cache/capa-manifests"
   "$moto_cache/moto"
 )
@@ -137,6 +139,14 @@ cert_manager_definitions() { # the CustomResourceDefinitions only: clusterctl as
   mv "$cert_manager_cache/cert-manager.yaml.$$" "$cert_manager_cache/cert-manager.yaml"
 }
 
+cluster_profile_definition() {
+  local source
+  source="$(module_source cluster-inventory sigs.k8s.io/cluster-inventory-api)"
+  mkdir -p "$cluster_inventory_cache"
+  install -m 644 "$source/config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml" \
+    "$cluster_inventory_cache/cluster-profiles.yaml"
+}
+
 capa_manifests() { # the templates of CAPA's releases and of its end-to-end tests, without the parts that these are made from
   local source place
   source="$(module_source cluster-api-provider-aws sigs.k8s.io/cluster-api-provider-aws/v2)"
@@ -194,6 +204,7 @@ for target in cluster-api-core=core cluster-api-kubeadm-bootstrap=bootstrap/kube
 done
 build "Cluster API manifests" "$cluster_api_cache/cluster-api-metadata.yaml" cluster_api_manifests
 build "cert-manager $cert_manager definitions" "$cert_manager_cache/cert-manager.yaml" cert_manager_definitions
+build "definition of ClusterProfile" "$cluster_inventory_cache/cluster-profiles.yaml" cluster_profile_definition
 build "CAPA $capa manifests" "$capa_cache/capa-manifests" capa_manifests
 
 for file in "${wanted[@]}"; do

@@ -10,6 +10,7 @@
 mod dashboard;
 mod examples;
 mod flags;
+mod fleet;
 mod kube_state_metrics;
 mod links;
 mod markdown;

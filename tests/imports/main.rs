@@ -22,7 +22,7 @@ use circles::{Circle, circles};
 use modules::Crate;
 
 /// The source folders that are looked at.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "api/src",
     "network/src",
     "cloud/src",
@@ -30,6 +30,7 @@ const SOURCES: [&str; 8] = [
     "fake-aws/src",
     "runtime/src",
     "controllers/src",
+    "fleet/src",
     "src",
 ];
 

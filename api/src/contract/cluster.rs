@@ -105,6 +105,16 @@ pub struct ClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub initialization: Option<ClusterInitialization>,
+    /// The failure domains that the infrastructure reports.
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Vec::is_empty")]
+    pub failure_domains: Vec<ClusterFailureDomain>,
+}
+
+/// A failure domain of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ClusterFailureDomain {
+    /// Name of the failure domain: on AWS, the zone.
+    pub name: String,
 }
 
 /// Milestones in the life of a Cluster.
@@ -157,6 +167,15 @@ impl Cluster {
             == Some(true)
     }
 
+    /// The names of the failure domains, sorted.
+    pub fn failure_domain_names(&self) -> Vec<&str> {
+        let status = self.status.as_ref();
+        let domains = status.into_iter().flat_map(|status| &status.failure_domains);
+        let mut names: Vec<&str> = domains.map(|domain| domain.name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
     fn initialization(&self) -> Option<&ClusterInitialization> {
         self.status.as_ref()?.initialization.as_ref()
     }
@@ -182,13 +201,18 @@ mod tests {
                 },
                 "controlPlaneEndpoint": {"host": "api.example.org", "port": 6443},
             },
-            "status": {"initialization": {"infrastructureProvisioned": true}, "phase": 7},
+            "status": {
+                "initialization": {"infrastructureProvisioned": true},
+                "failureDomains": [{"name": "eu-west-1b"}, {"name": "eu-west-1a", "controlPlane": true}],
+                "phase": 7,
+            },
         }))
         .unwrap();
         assert!(!cluster.is_paused());
         assert!(cluster.infrastructure_provisioned());
         assert!(!cluster.control_plane_initialized());
         assert_eq!(cluster.cidr_blocks(), ["192.168.0.0/16"]);
+        assert_eq!(cluster.failure_domain_names(), ["eu-west-1a", "eu-west-1b"]);
         assert_eq!(cluster.spec.infrastructure_ref.unwrap().kind, "AWSCluster");
         assert!(cluster.spec.control_plane_endpoint.unwrap().is_set());
     }

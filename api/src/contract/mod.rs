@@ -6,7 +6,7 @@ mod machine;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 
-pub use cluster::{Cluster, ClusterInitialization, ClusterSpec, ClusterStatus};
+pub use cluster::{Cluster, ClusterFailureDomain, ClusterInitialization, ClusterSpec, ClusterStatus};
 pub use machine::{Bootstrap, Machine, MachineSpec, MachineStatus, NodeReference};
 
 /// Reference to an object of the same namespace whose version the CRD's contract label decides.

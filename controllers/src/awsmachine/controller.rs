@@ -132,6 +132,7 @@ mod tests {
                 infrastructure_provisioned: Some(true),
                 ..ClusterInitialization::default()
             }),
+            ..ClusterStatus::default()
         });
         assert_ne!(watched_cluster(&cluster), watched_cluster(&paused));
         assert_ne!(watched_cluster(&cluster), watched_cluster(&provisioned));

@@ -66,6 +66,14 @@ impl Release {
         &self.folder
     }
 
+    /// The components of the add-on of the same version.
+    pub fn addon_components(&self) -> anyhow::Result<String> {
+        let releases = self.folder.parent().and_then(Path::parent);
+        let addon = releases.context("a repository")?.join("addon-aws-rs-fleet");
+        let path = addon.join(&self.version).join("addon-components.yaml");
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+    }
+
     /// The version of the release, e.g. `v0.1.0`.
     pub fn version(&self) -> &str {
         &self.version

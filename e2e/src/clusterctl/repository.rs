@@ -44,6 +44,9 @@ const UPSTREAM: [Upstream; 3] = [
 /// The name of this provider in clusterctl's configuration.
 const OURS: &str = "aws-rs";
 
+/// The name of this project's add-on in clusterctl's configuration.
+const OUR_ADDON: &str = "aws-rs-fleet";
+
 /// The CustomResourceDefinitions of cert-manager.
 const CERT_MANAGER: &str = "cert-manager.yaml";
 
@@ -61,13 +64,17 @@ impl Repository {
     pub(crate) fn write(folder: PathBuf, pki: &Pki) -> anyhow::Result<Self> {
         let version = upstream_version()?;
         let mut webhooks = Vec::new();
-        let mut providers = vec![entry(
-            &folder,
-            OURS,
-            "InfrastructureProvider",
-            "infrastructure-aws-rs",
-            "infrastructure",
-        )];
+        let infrastructure = "infrastructure-aws-rs";
+        let mut providers = vec![
+            entry(
+                &folder,
+                OURS,
+                "InfrastructureProvider",
+                infrastructure,
+                "infrastructure",
+            ),
+            entry(&folder, OUR_ADDON, "AddonProvider", "addon-aws-rs-fleet", "addon"),
+        ];
         for upstream in &UPSTREAM {
             let release = folder.join(upstream.folder).join(&version);
             fs::create_dir_all(&release)?;

@@ -83,6 +83,38 @@ fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<
 }
 
 #[test]
+fn the_add_on_has_a_namespace_of_its_own_and_no_credentials() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let text = Release::render(folder.path(), "v0.1.7")?.addon_components()?;
+    for object in objects::parse(&text)? {
+        let label = object.labels().get("cluster.x-k8s.io/provider");
+        assert_eq!(
+            label.map(String::as_str),
+            Some("addon-aws-rs-fleet"),
+            "{:?}",
+            object.types
+        );
+        let home = object.metadata.namespace.as_deref();
+        assert!(
+            home.is_none_or(|home| home == "capa-rs-fleet-system"),
+            "{}",
+            object.name_any()
+        );
+    }
+    assert!(text.contains("image: localhost/capa-rs:v0.1.7"), "{text}");
+    assert!(!text.contains("AWS_") && !text.contains("kind: Secret"), "{text}");
+    let expected = [
+        "CAPA_DIAGNOSTICS_ADDRESS",
+        "CAPA_FLEET_CLUSTER_MANAGER",
+        "CAPA_FLEET_LABEL_PREFIX",
+        "CAPA_INSECURE_DIAGNOSTICS",
+    ];
+    let expected = expected.map(|name| (name.to_owned(), true));
+    assert_eq!(variables(&text)?, BTreeSet::from(expected));
+    Ok(())
+}
+
+#[test]
 fn the_manager_takes_the_flags_of_clusterctl_and_its_users() -> anyhow::Result<()> {
     let program = Path::new(env!("CARGO_BIN_EXE_supervise")).with_file_name("capa-rs");
     let output = Command::new(&program).args(["manager", "--help"]).output()?;

@@ -1,0 +1,227 @@
+//! The membership of a Cluster in a Karmada: what the user wants, what is recorded, and what follows. Pure.
+
+use capa_api::contract::Cluster;
+use capa_api::meta;
+use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::names::{
+    DRAIN_ANNOTATION, FORCE, KARMADA_LABEL, MEMBER_NAME_ANNOTATION, MEMBERSHIP_ANNOTATION, UNJOIN_ANNOTATION,
+};
+
+/// Longest name of a member. Source: Karmada's validation.
+const LONGEST_NAME: usize = 48;
+/// Digits of the hash at the end of a name that was cut.
+const HASH_DIGITS: usize = 6;
+
+/// What is recorded at the Cluster before anything is written into a Karmada, in [`MEMBERSHIP_ANNOTATION`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Record {
+    /// Name of the Secret with the kubeconfig of the Karmada.
+    pub(crate) karmada: String,
+    /// Name of the member in the Karmada.
+    pub(crate) member: String,
+    /// The UID of the cluster's namespace `kube-system`. A member of the name with another id is somebody else's.
+    pub(crate) id: String,
+}
+
+/// What is to be done about the membership of a Cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// It is no member, and need not be one.
+    Nothing,
+    /// It shall become a member of the Karmada of this Secret, with this name.
+    Join { karmada: String, member: String },
+    /// It is a member, or is becoming one.
+    Keep { record: Record, drain: bool },
+    /// It shall not be a member any more.
+    Leave { record: Record, how: Leaving },
+}
+
+/// How a Cluster leaves its Karmada.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Its workloads move to other members first.
+    Drained,
+    /// At once: the user says so.
+    Forced,
+    /// At once: the Cluster is being deleted.
+    Deleted,
+}
+
+/// What is to be done about the membership of a Cluster.
+pub(crate) fn task(cluster: &Cluster) -> Task {
+    let is_deleted = cluster.metadata.deletion_timestamp.is_some();
+    let wanted = cluster.labels().get(KARMADA_LABEL).filter(|_| !is_deleted);
+    match (record(cluster), wanted) {
+        (None, None) => Task::Nothing,
+        (None, Some(karmada)) => Task::Join {
+            karmada: karmada.clone(),
+            member: member_name(cluster),
+        },
+        (Some(record), Some(karmada)) if record.karmada == *karmada => Task::Keep {
+            record,
+            drain: meta::has_annotation(&cluster.metadata, DRAIN_ANNOTATION),
+        },
+        (Some(record), _) => Task::Leave {
+            record,
+            how: leaving(cluster, is_deleted),
+        },
+    }
+}
+
+fn leaving(cluster: &Cluster, is_deleted: bool) -> Leaving {
+    if is_deleted {
+        Leaving::Deleted
+    } else if meta::annotation(&cluster.metadata, UNJOIN_ANNOTATION) == Some(FORCE) {
+        Leaving::Forced
+    } else {
+        Leaving::Drained
+    }
+}
+
+/// The record of a Cluster. One that cannot be read counts as none: then nothing of any Karmada is deleted.
+fn record(cluster: &Cluster) -> Option<Record> {
+    serde_json::from_str(meta::annotation(&cluster.metadata, MEMBERSHIP_ANNOTATION)?).ok()
+}
+
+/// The name of a Cluster as a member: that of its annotation, else its namespace and name.
+fn member_name(cluster: &Cluster) -> String {
+    let chosen = meta::annotation(&cluster.metadata, MEMBER_NAME_ANNOTATION);
+    if let Some(name) = chosen.filter(|name| is_dns_label(name) && name.len() <= LONGEST_NAME) {
+        return name.to_owned();
+    }
+    // A Cluster may have a dot in its name, a member may not.
+    let full = format!("{}-{}", cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let name = full.replace('.', "-");
+    if name.len() <= LONGEST_NAME && name == full {
+        return name;
+    }
+    let kept: String = name.chars().take(LONGEST_NAME - HASH_DIGITS - 1).collect();
+    let [first, second, third, ..] = Sha256::digest(full).0;
+    format!("{}-{first:02x}{second:02x}{third:02x}", kept.trim_end_matches('-'))
+}
+
+fn is_dns_label(name: &str) -> bool {
+    let is_inside = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    !name.is_empty() && !name.starts_with('-') && !name.ends_with('-') && name.chars().all(is_inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(labels: &serde_json::Value, annotations: &serde_json::Value) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": "prod", "namespace": "team-a", "labels": labels, "annotations": annotations},
+            "spec": {},
+        }))
+        .unwrap()
+    }
+
+    fn recorded() -> Record {
+        Record {
+            karmada: "one".into(),
+            member: "team-a-prod".into(),
+            id: "u1".into(),
+        }
+    }
+
+    fn with_record(label: Option<&str>, more: &serde_json::Value) -> Cluster {
+        let mut cluster = cluster(&json!({}), more);
+        let annotations = cluster.annotations_mut();
+        annotations.insert(
+            MEMBERSHIP_ANNOTATION.into(),
+            serde_json::to_string(&recorded()).unwrap(),
+        );
+        if let Some(label) = label {
+            cluster.labels_mut().insert(KARMADA_LABEL.into(), label.into());
+        }
+        cluster
+    }
+
+    #[test]
+    fn the_label_joins_keeps_and_leaves() {
+        assert_eq!(task(&cluster(&json!({}), &json!({}))), Task::Nothing);
+        let join = Task::Join {
+            karmada: "one".into(),
+            member: "team-a-prod".into(),
+        };
+        assert_eq!(task(&cluster(&json!({KARMADA_LABEL: "one"}), &json!({}))), join);
+        let keep = |drain| Task::Keep {
+            record: recorded(),
+            drain,
+        };
+        assert_eq!(task(&with_record(Some("one"), &json!({}))), keep(false));
+        assert_eq!(
+            task(&with_record(Some("one"), &json!({DRAIN_ANNOTATION: ""}))),
+            keep(true)
+        );
+        let leave = |how| Task::Leave {
+            record: recorded(),
+            how,
+        };
+        assert_eq!(task(&with_record(None, &json!({}))), leave(Leaving::Drained));
+        let force = json!({UNJOIN_ANNOTATION: "force"});
+        assert_eq!(task(&with_record(None, &force)), leave(Leaving::Forced));
+        assert_eq!(task(&with_record(Some("two"), &json!({}))), leave(Leaving::Drained));
+        assert_eq!(
+            task(&with_record(Some("one"), &force)),
+            keep(false),
+            "force alone asks for nothing"
+        );
+    }
+
+    #[test]
+    fn a_deleted_cluster_leaves_at_once_and_never_joins() {
+        let deleted = json!("2026-01-01T00:00:00Z");
+        let mut member = with_record(Some("one"), &json!({}));
+        member.metadata.deletion_timestamp = serde_json::from_value(deleted.clone()).unwrap();
+        assert!(matches!(
+            task(&member),
+            Task::Leave {
+                how: Leaving::Deleted,
+                ..
+            }
+        ));
+        let mut newcomer = cluster(&json!({KARMADA_LABEL: "one"}), &json!({}));
+        newcomer.metadata.deletion_timestamp = serde_json::from_value(deleted).unwrap();
+        assert_eq!(task(&newcomer), Task::Nothing);
+    }
+
+    #[test]
+    fn members_of_different_clusters_have_different_names() {
+        let of = |namespace: &str, name: &str| {
+            let mut cluster = cluster(&json!({}), &json!({}));
+            cluster.metadata.namespace = Some(namespace.into());
+            cluster.metadata.name = Some(name.into());
+            member_name(&cluster)
+        };
+        assert_eq!(of("team-a", "prod"), "team-a-prod");
+        let long = "a".repeat(47);
+        let names = [
+            of("t", &long),
+            of("t", &format!("{long}b")),
+            of("t", "a.b"),
+            of("t", "a-b"),
+        ];
+        for name in &names {
+            assert!(is_dns_label(name) && name.len() <= LONGEST_NAME, "{name}");
+        }
+        let mut distinct = names.to_vec();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn a_chosen_name_is_used_if_it_is_one() {
+        let chosen = |name: &str| member_name(&cluster(&json!({}), &json!({MEMBER_NAME_ANNOTATION: name})));
+        assert_eq!(chosen("frankfurt"), "frankfurt");
+        assert_eq!(chosen("Frankfurt"), "team-a-prod");
+        assert_eq!(chosen(&"f".repeat(49)), "team-a-prod");
+    }
+}

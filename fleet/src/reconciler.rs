@@ -1,0 +1,287 @@
+//! One pass over a Cluster: what is read of it, and the ClusterProfile that follows.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_api::contract::Cluster;
+use capa_api::meta;
+use capa_runtime::Runtime;
+use capa_runtime::reconcile::{EventDraft, Next, Outcome, ReconcileError, Reconciler};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt};
+use thiserror::Error;
+
+use crate::cluster_profile::{ClusterProfile, ClusterProfileStatus};
+use crate::conditions::{Finding, Reason};
+use crate::infrastructure::InfrastructureReader;
+pub use crate::karmada::KarmadaSettings;
+use crate::karmada::{MembershipError, Memberships, Progress};
+use crate::kubeconfig::{self, Access, secret_name};
+use crate::member::{self, Observation};
+pub use crate::profile::Publishing;
+use crate::profile::{self, Read};
+
+/// Reason of the event about a ClusterProfile that another manager writes.
+const PROFILE_TAKEN: &str = "ClusterProfileTaken";
+const NOT_FOUND: u16 = 404;
+const CONFLICT: u16 = 409;
+
+/// Longest time between two passes while a membership is under way.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Publishes Clusters as ClusterProfiles, and lets them join Karmadas.
+pub struct ClusterReconciler {
+    client: Client,
+    infrastructure: InfrastructureReader,
+    memberships: Memberships,
+    publishing: Publishing,
+    period: Duration,
+}
+
+/// The reasons for which a pass ends without an outcome.
+#[derive(Debug, Error)]
+enum FleetError {
+    #[error("failed to read Secret {0}")]
+    Secret(String, #[source] kube::Error),
+    #[error("failed to read ClusterProfile {0}")]
+    Read(String, #[source] kube::Error),
+    #[error("failed to write ClusterProfile {0}")]
+    Write(String, #[source] kube::Error),
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+}
+
+/// How a write of a ClusterProfile ended without an error.
+enum Written {
+    Profile(Box<ClusterProfile>),
+    /// Somebody has changed the object meanwhile.
+    Changed,
+    /// The kind is not installed.
+    NotServed,
+}
+
+impl ClusterReconciler {
+    /// A reconciler that looks at each Cluster once in `period`, and after each change.
+    pub fn new(runtime: Runtime, publishing: Publishing, karmada: KarmadaSettings, period: Duration) -> Self {
+        let client = runtime.client.clone();
+        Self {
+            infrastructure: InfrastructureReader::new(client.clone()),
+            memberships: Memberships::new(runtime, karmada),
+            client,
+            publishing,
+            period,
+        }
+    }
+
+    fn profiles(&self, cluster: &Cluster) -> Api<ClusterProfile> {
+        Api::namespaced(
+            self.client.clone(),
+            cluster.metadata.namespace.as_deref().unwrap_or_default(),
+        )
+    }
+
+    /// The kubeconfig of a Cluster, or why there is none to use.
+    async fn kubeconfig(&self, cluster: &Cluster) -> Result<Result<Access, Finding>, FleetError> {
+        let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
+        let name = secret_name(&cluster.name_any());
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let secret = secrets.get_opt(&name).await;
+        let secret = secret.map_err(|error| FleetError::Secret(format!("{namespace}/{name}"), error))?;
+        let Some(secret) = secret else {
+            let message =
+                format!("Secret {name} does not exist: Cluster API or whoever runs the control plane writes it");
+            return Ok(Err(member::health(None, Reason::KubeconfigMissing, message)));
+        };
+        Ok(kubeconfig::read(&secret).map_err(|error| {
+            let message = format!("Secret {name} cannot be used: {error}");
+            member::health(None, Reason::KubeconfigInvalid, message)
+        }))
+    }
+
+    async fn read(&self, cluster: &Cluster, kubeconfig: Result<Access, Finding>) -> Read {
+        let infrastructure = self.infrastructure.read(cluster).await;
+        let (access, observation) = match kubeconfig {
+            Ok(access) => {
+                let observation = member::observe(&access).await;
+                (Some(access), observation)
+            }
+            Err(finding) => (None, Observation::only(finding)),
+        };
+        Read {
+            access,
+            observation,
+            infrastructure,
+        }
+    }
+
+    /// Brings metadata and spec of the profile to what they shall be.
+    async fn write_profile(&self, cluster: &Cluster, existing: Option<ClusterProfile>) -> Result<Written, FleetError> {
+        let (profiles, parameters) = (self.profiles(cluster), PostParams::default());
+        let answer = match existing {
+            None => profiles.create(&parameters, &self.publishing.profile(cluster)).await,
+            Some(existing) => match self.publishing.updated(&existing, cluster) {
+                None => return Ok(Written::Profile(Box::new(existing))),
+                Some(updated) => profiles.replace(&updated.name_any(), &parameters, &updated).await,
+            },
+        };
+        written(cluster, answer)
+    }
+
+    /// The pass over the membership of the Cluster, and the status that follows from all of what was read.
+    async fn advance(
+        &self,
+        cluster: Cluster,
+        profile: &ClusterProfile,
+        read: Read,
+    ) -> Result<(Progress, ClusterProfileStatus), FleetError> {
+        let now = Timestamp::now();
+        let mut status = profile::status(profile, &cluster, &read, now);
+        let facts = profile::facts(read, &status, self.publishing.copied_labels(&cluster));
+        let mut progress = self.memberships.reconcile(cluster, &facts).await?;
+        let findings = std::mem::take(&mut progress.findings);
+        profile::set_membership(&mut status, findings, profile.metadata.generation, now);
+        Ok((progress, status))
+    }
+
+    async fn write_status(
+        &self,
+        cluster: &Cluster,
+        profile: ClusterProfile,
+        status: ClusterProfileStatus,
+    ) -> Result<Written, FleetError> {
+        if profile.status.as_ref() == Some(&status) {
+            return Ok(Written::Profile(Box::new(profile)));
+        }
+        let updated = ClusterProfile {
+            status: Some(status),
+            ..profile
+        };
+        let profiles = self.profiles(cluster);
+        let (name, parameters) = (updated.name_any(), PostParams::default());
+        written(cluster, profiles.replace_status(&name, &parameters, &updated).await)
+    }
+
+    async fn publish(&self, cluster: Cluster) -> Result<Outcome<Cluster>, FleetError> {
+        let later = |cluster| Outcome::done(cluster).with_next(Next::Requeue(self.period));
+        let kubeconfig = self.kubeconfig(&cluster).await?;
+        let existing = self.profile(&cluster).await?;
+        match &existing {
+            Some(existing) if !self.is_ours(existing) => return Ok(later(cluster).with_events([taken(existing)])),
+            None if matches!(&kubeconfig, Err(finding) if finding.reason == Reason::KubeconfigMissing) => {
+                return Ok(later(cluster).because("there is no kubeconfig yet"));
+            }
+            _ => {}
+        }
+        let profile = match self.write_profile(&cluster, existing).await? {
+            Written::Profile(profile) => *profile,
+            Written::Changed => return Ok(Outcome::done(cluster).with_next(Next::Retry)),
+            Written::NotServed => return Ok(later(cluster).because("the kind ClusterProfile is not installed")),
+        };
+        let read = self.read(&cluster, kubeconfig).await;
+        self.advance_and_tell(cluster, profile, read).await
+    }
+
+    async fn advance_and_tell(
+        &self,
+        cluster: Cluster,
+        profile: ClusterProfile,
+        read: Read,
+    ) -> Result<Outcome<Cluster>, FleetError> {
+        let (progress, status) = self.advance(cluster, &profile, read).await?;
+        let Progress {
+            cluster, is_under_way, ..
+        } = progress;
+        match self.write_status(&cluster, profile, status).await? {
+            Written::Profile(_) => {
+                let next = if is_under_way {
+                    self.period.min(SOON)
+                } else {
+                    self.period
+                };
+                Ok(Outcome::done(cluster).with_next(Next::Requeue(next)))
+            }
+            Written::Changed | Written::NotServed => Ok(Outcome::done(cluster).with_next(Next::Retry)),
+        }
+    }
+
+    /// Takes a Cluster that is being deleted out of its Karmada. Its ClusterProfile may be gone before it.
+    async fn leave(&self, cluster: Cluster) -> Result<Outcome<Cluster>, FleetError> {
+        let kubeconfig = self.kubeconfig(&cluster).await?;
+        let read = self.read(&cluster, kubeconfig).await;
+        if let Some(profile) = self.profile(&cluster).await?.filter(|profile| self.is_ours(profile)) {
+            return self.advance_and_tell(cluster, profile, read).await;
+        }
+        let profile = self.publishing.profile(&cluster);
+        let (progress, _) = self.advance(cluster, &profile, read).await?;
+        Ok(Outcome::done(progress.cluster).with_next(Next::Requeue(self.period.min(SOON))))
+    }
+
+    async fn profile(&self, cluster: &Cluster) -> Result<Option<ClusterProfile>, FleetError> {
+        let existing = self.profiles(cluster).get_opt(&cluster.name_any()).await;
+        existing.map_err(|error| FleetError::Read(full_name(cluster), error))
+    }
+
+    fn is_ours(&self, profile: &ClusterProfile) -> bool {
+        profile.spec.cluster_manager.name == self.publishing.cluster_manager
+    }
+}
+
+#[async_trait]
+impl Reconciler for ClusterReconciler {
+    type Kind = Cluster;
+
+    fn name() -> &'static str {
+        "clusterprofile"
+    }
+
+    async fn reconcile(&self, cluster: Cluster) -> Result<Outcome<Cluster>, ReconcileError> {
+        if cluster.is_paused() || meta::is_paused(&cluster.metadata) {
+            return Ok(Outcome::done(cluster).because("the Cluster is paused"));
+        }
+        let is_held = Memberships::holds(&cluster);
+        if cluster.metadata.deletion_timestamp.is_some() {
+            if is_held {
+                return Ok(self.leave(cluster).await?);
+            }
+            return Ok(Outcome::done(cluster).because("the garbage collector deletes the ClusterProfile"));
+        }
+        if !cluster.control_plane_initialized() && !is_held {
+            return Ok(Outcome::done(cluster).because("the control plane is not initialized"));
+        }
+        Ok(self.publish(cluster).await?)
+    }
+}
+
+/// The predicate for what of the status of a Cluster is published.
+pub fn published_status(cluster: &Cluster) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    cluster.control_plane_initialized().hash(&mut hasher);
+    cluster.failure_domain_names().hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+fn written(cluster: &Cluster, answer: kube::Result<ClusterProfile>) -> Result<Written, FleetError> {
+    match answer {
+        Ok(profile) => Ok(Written::Profile(Box::new(profile))),
+        Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(Written::Changed),
+        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(Written::NotServed),
+        Err(error) => Err(FleetError::Write(full_name(cluster), error)),
+    }
+}
+
+fn taken(profile: &ClusterProfile) -> EventDraft {
+    let message = format!(
+        "ClusterProfile {} belongs to the cluster manager {:?}: it is left as it is. Delete it, or give this process \
+         the same --cluster-manager-name",
+        profile.name_any(),
+        profile.spec.cluster_manager.name
+    );
+    EventDraft::warning(PROFILE_TAKEN, message)
+}
+
+fn full_name(cluster: &Cluster) -> String {
+    format!("{}/{}", cluster.namespace().unwrap_or_default(), cluster.name_any())
+}
