@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use capa_preflight::{Category, rules};
+use capa_preflight::member::member_rules;
+use capa_preflight::{Category, Rule, rules};
 use clap::Args;
 use strum::IntoEnumIterator as _;
 
@@ -30,15 +31,20 @@ fn document() -> String {
     let mut text = String::new();
     for category in Category::iter() {
         let _ = writeln!(text, "## {category} ({})\n", category.letter());
-        for rule in rules().into_iter().filter(|rule| rule.category == category) {
-            let _ = writeln!(
-                text,
-                "### {}\n\n{}.\n\n- Severity: {}\n- Without it: {}\n- Shown by: {}\n",
-                rule.id, rule.title, rule.severity, rule.breaks, rule.shown_by
-            );
-        }
+        describe(&mut text, category, rules());
+        describe(&mut text, category, member_rules());
     }
     text.trim_end().to_owned() + "\n"
+}
+
+fn describe<F: 'static>(text: &mut String, category: Category, rules: impl IntoIterator<Item = &'static Rule<F>>) {
+    for rule in rules.into_iter().filter(|rule| rule.category == category) {
+        let _ = writeln!(
+            text,
+            "### {}\n\n{}.\n\n- Severity: {}\n- Without it: {}\n- Shown by: {}\n",
+            rule.id, rule.title, rule.severity, rule.breaks, rule.shown_by
+        );
+    }
 }
 
 #[cfg(test)]

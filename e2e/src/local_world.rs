@@ -189,6 +189,11 @@ impl LocalWorld {
         &self.server.admin_kubeconfig
     }
 
+    /// A kubeconfig with a token of a ServiceAccount, which must exist.
+    pub async fn service_account(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
+        self.server.service_account(namespace, name).await
+    }
+
     /// The URL of the proxy to the API servers of clusters, once nodes run.
     pub fn endpoint_proxy(&self) -> String {
         format!("http://{}", self.endpoints)

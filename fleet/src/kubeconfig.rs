@@ -53,7 +53,7 @@ pub(crate) fn read(secret: &Secret) -> Result<Access, KubeconfigError> {
     let text = std::str::from_utf8(&data.0).map_err(|_| KubeconfigError::Unreadable)?;
     let whole = Kubeconfig::from_yaml(text).map_err(|_| KubeconfigError::Unreadable)?;
     let (kubeconfig, cluster, user) = selected(whole).ok_or(KubeconfigError::Incomplete)?;
-    if let Some(field) = refused_of_cluster(&cluster).or_else(|| refused_of_user(&user)) {
+    if let Some(field) = refused(&cluster, &user) {
         return Err(KubeconfigError::NotAllowed(field));
     }
     let server = cluster.server.ok_or(KubeconfigError::Incomplete)?;
@@ -66,6 +66,19 @@ pub(crate) fn read(secret: &Secret) -> Result<Access, KubeconfigError> {
         tls_server_name: cluster.tls_server_name,
         kubeconfig,
     })
+}
+
+/// The field for which nobody would use this kubeconfig from a Secret, in its current or in another context.
+pub fn field_refused_in_secrets(mut whole: Kubeconfig, context: Option<&str>) -> Option<&'static str> {
+    if let Some(context) = context {
+        whole.current_context = Some(context.to_owned());
+    }
+    let (_, cluster, user) = selected(whole)?;
+    refused(&cluster, &user)
+}
+
+fn refused(cluster: &Cluster, user: &AuthInfo) -> Option<&'static str> {
+    refused_of_cluster(cluster).or_else(|| refused_of_user(user))
 }
 
 /// The current context with its cluster and user, and nothing else of the kubeconfig.

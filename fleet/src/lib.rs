@@ -18,3 +18,4 @@ pub mod reconciler;
 
 pub use cluster_profile::{ClusterProfile, ClusterProfileSpec, ClusterProfileStatus};
 pub use conditions::{ConditionType, Reason};
+pub use kubeconfig::field_refused_in_secrets;

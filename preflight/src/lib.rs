@@ -1,9 +1,11 @@
 //! Checks of infrastructure in AWS: [`facts`] are gathered once, and [rules] are pure functions over them. The
 //! controller and the command line use the same facts and the same rules. [`requirements`](mod@requirements) are what
-//! the rules ask for, before there are facts.
+//! the rules ask for, before there are facts. [`member`] has other facts and rules, about an API server that is to be a
+//! member of a fleet engine.
 
 pub mod facts;
 mod lookup;
+pub mod member;
 mod reach;
 mod redact;
 mod report;
@@ -15,7 +17,7 @@ mod topology;
 use async_trait::async_trait;
 
 pub use redact::redact;
-pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, check};
+pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, apply, check};
 pub use requirements::{Requirements, requirements};
 pub use rule::{Category, Checked, Problem, Rule, ShownBy, Skipped};
 pub use rules::{rule, rules};

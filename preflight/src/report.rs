@@ -19,7 +19,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    fn includes(&self, rule: &Rule) -> bool {
+    fn includes<F>(&self, rule: &Rule<F>) -> bool {
         let named = |names: &BTreeSet<String>| {
             names.contains(rule.id) || names.contains(rule.category.letter().to_string().as_str())
         };
@@ -28,15 +28,15 @@ impl Selection {
 }
 
 /// The answers of all rules that ran.
-pub struct Report {
-    /// In the order of [`rules`].
-    pub answers: Vec<RuleAnswer>,
+pub struct Report<F: 'static = Facts> {
+    /// In the order of the rules.
+    pub answers: Vec<RuleAnswer<F>>,
 }
 
 /// The answer of a rule.
-pub struct RuleAnswer {
+pub struct RuleAnswer<F: 'static = Facts> {
     /// The rule.
-    pub rule: &'static Rule,
+    pub rule: &'static Rule<F>,
     /// What it says.
     pub outcome: Outcome,
 }
@@ -77,9 +77,14 @@ pub struct Finding {
     pub command: Option<String>,
 }
 
-/// Applies the selected rules to facts.
+/// Applies the selected rules about infrastructure to facts.
 pub fn check(facts: &Facts, selection: &Selection) -> Report {
-    let selected = rules().into_iter().filter(|rule| selection.includes(rule));
+    apply(rules(), facts, selection)
+}
+
+/// Applies the selected ones of these rules to facts.
+pub fn apply<F>(rules: impl IntoIterator<Item = &'static Rule<F>>, facts: &F, selection: &Selection) -> Report<F> {
+    let selected = rules.into_iter().filter(|rule| selection.includes(rule));
     let answers = selected.map(|rule| RuleAnswer {
         rule,
         outcome: outcome(rule, facts),
@@ -89,7 +94,7 @@ pub fn check(facts: &Facts, selection: &Selection) -> Report {
     }
 }
 
-fn outcome(rule: &'static Rule, facts: &Facts) -> Outcome {
+fn outcome<F>(rule: &'static Rule<F>, facts: &F) -> Outcome {
     let problems = match (rule.check)(facts) {
         Err(Skipped::NotApplicable) => return Outcome::NotApplicable,
         Err(Skipped::Unknown(missing)) => return Outcome::Unknown(missing),
@@ -135,7 +140,7 @@ fn joined(problems: Vec<Problem>) -> Vec<Problem> {
     joined
 }
 
-impl Report {
+impl<F> Report<F> {
     /// All findings, in the order of the rules.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.answers.iter().flat_map(|answer| match &answer.outcome {
@@ -151,7 +156,7 @@ impl Report {
     }
 
     /// The rules whose facts are missing, with what is missing.
-    pub fn unknown(&self) -> impl Iterator<Item = (&'static Rule, &str)> {
+    pub fn unknown(&self) -> impl Iterator<Item = (&'static Rule<F>, &str)> {
         self.answers.iter().filter_map(|answer| match &answer.outcome {
             Outcome::Unknown(missing) => Some((answer.rule, missing.as_str())),
             _ => None,
@@ -159,7 +164,7 @@ impl Report {
     }
 
     /// The answers about a category.
-    pub fn of_category(&self, category: Category) -> impl Iterator<Item = &RuleAnswer> {
+    pub fn of_category(&self, category: Category) -> impl Iterator<Item = &RuleAnswer<F>> {
         self.answers
             .iter()
             .filter(move |answer| answer.rule.category == category)

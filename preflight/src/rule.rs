@@ -6,8 +6,8 @@ use strum::{Display, EnumIter};
 
 use crate::facts::{Answer, Facts};
 
-/// A rule about infrastructure: a pure function over facts.
-pub struct Rule {
+/// A rule about infrastructure, or about something else that facts `F` are gathered of: a pure function over the facts.
+pub struct Rule<F: 'static = Facts> {
     /// Id: the letter of the category and a number, for example `G8`. An id is never used for another rule.
     pub id: &'static str,
     /// What the rule is about.
@@ -21,7 +21,7 @@ pub struct Rule {
     /// The facts that the findings in the documentation's examples come from.
     pub shown_by: ShownBy,
     /// Finds what breaks the rule.
-    pub check: fn(&Facts) -> Checked,
+    pub check: fn(&F) -> Checked,
 }
 
 /// What a group of rules is about, in the order of reports.
@@ -52,6 +52,12 @@ pub enum Category {
     /// Sources of networks in the management cluster.
     #[strum(serialize = "management cluster")]
     Kubernetes,
+    /// The API server of a cluster.
+    #[strum(serialize = "API server")]
+    ApiServer,
+    /// What a member of a Karmada needs.
+    #[strum(serialize = "member of a Karmada")]
+    KarmadaMember,
 }
 
 impl Category {
@@ -66,6 +72,8 @@ impl Category {
             Self::LoadBalancers => 'L',
             Self::Machines => 'M',
             Self::Kubernetes => 'K',
+            Self::ApiServer => 'A',
+            Self::KarmadaMember => 'P',
         }
     }
 }
@@ -76,7 +84,10 @@ pub enum ShownBy {
     /// The AWS API, as moto serves it.
     #[strum(serialize = "moto")]
     Moto,
-    /// Recorded facts, because moto has no such answer.
+    /// A real kube-apiserver.
+    #[strum(serialize = "kube-apiserver")]
+    ApiServer,
+    /// Recorded facts, because no server in the tests has such an answer.
     #[strum(serialize = "recorded facts")]
     Recorded,
 }

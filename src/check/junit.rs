@@ -7,14 +7,14 @@ use quick_xml::events::{BytesText, Event};
 use strum::IntoEnumIterator as _;
 
 /// The report in the format of JUnit.
-pub(super) fn report(report: &Report) -> Result<String> {
+pub(super) fn report<F: 'static>(report: &Report<F>) -> Result<String> {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     writer
         .create_element("testsuites")
         .with_attribute(("name", "capa-rs check"))
         .write_inner_content(|writer| {
             for category in Category::iter() {
-                let answers: Vec<&RuleAnswer> = report.of_category(category).collect();
+                let answers: Vec<&RuleAnswer<F>> = report.of_category(category).collect();
                 if answers.is_empty() {
                     continue;
                 }
@@ -35,7 +35,7 @@ pub(super) fn report(report: &Report) -> Result<String> {
     Ok(String::from_utf8(writer.into_inner())? + "\n")
 }
 
-fn test_case(writer: &mut Writer<Vec<u8>>, answer: &RuleAnswer) -> std::io::Result<()> {
+fn test_case<F: 'static>(writer: &mut Writer<Vec<u8>>, answer: &RuleAnswer<F>) -> std::io::Result<()> {
     let name = format!("{} {}", answer.rule.id, answer.rule.title);
     let element = writer
         .create_element("testcase")

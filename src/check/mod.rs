@@ -1,6 +1,7 @@
 //! `capa-rs check`: finds what is wrong with infrastructure before machines depend on it.
 
 mod junit;
+mod member;
 mod text;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -9,9 +10,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use capa_preflight::facts::Facts;
-use capa_preflight::{Category, Outcome, Report, Rule, Selection, check, redact, rule, rules};
+use capa_preflight::member::member_rules;
+use capa_preflight::{Outcome, Report, Rule, Selection, apply, check, redact, rules};
 use clap::{Args, Subcommand, ValueEnum};
-use strum::IntoEnumIterator as _;
 
 use crate::{facts, live};
 use text::Style;
@@ -43,6 +44,13 @@ enum Subject {
                       capa-rs check cluster prod -n team-a"
     )]
     Cluster(ClusterFlags),
+    /// Check whether the API server of a kubeconfig can be a member of a fleet engine. Changes nothing there.
+    #[command(
+        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
+                      capa-rs check member workload.kubeconfig\n  \
+                      capa-rs check member workload.kubeconfig --skip P -o json"
+    )]
+    Member(MemberFlags),
 }
 
 #[derive(Debug, Args)]
@@ -55,6 +63,23 @@ struct NetworkFlags {
     /// Check facts that an earlier check has saved, without a call to AWS.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     facts: Option<PathBuf>,
+
+    #[command(flatten)]
+    output: OutputFlags,
+
+    #[command(flatten)]
+    saving: SavingFlags,
+}
+
+#[derive(Debug, Args)]
+struct MemberFlags {
+    /// Kubeconfig of the cluster.
+    #[arg(value_name = "KUBECONFIG", required_unless_present = "explain")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig. Default: its current context.
+    #[arg(long, value_name = "CONTEXT")]
+    context: Option<String>,
 
     #[command(flatten)]
     output: OutputFlags,
@@ -71,6 +96,9 @@ struct ClusterFlags {
 
     #[command(flatten)]
     output: OutputFlags,
+
+    #[command(flatten)]
+    saving: SavingFlags,
 }
 
 #[derive(Debug, Args)]
@@ -98,7 +126,10 @@ struct OutputFlags {
     /// When to use colours.
     #[arg(long, value_enum, default_value_t = When::Auto)]
     color: When,
+}
 
+#[derive(Debug, Default, Args)]
+struct SavingFlags {
     /// Save the facts of this check, for another check or for a bug report.
     #[arg(long, value_name = "FILE")]
     save_facts: Option<PathBuf>,
@@ -131,40 +162,72 @@ enum When {
 
 /// Checks, prints the report, and says with the exit code whether there are findings.
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
-    let output = match &flags.subject {
-        Subject::Network(flags) => &flags.output,
-        Subject::Cluster(flags) => &flags.output,
-    };
-    if let Some(id) = &output.explain {
-        io::stdout()
-            .lock()
-            .write_all(text::explanation(named(id)?).as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
+    match &flags.subject {
+        Subject::Network(flags) => check_infrastructure(&flags.output, &flags.saving, || network_facts(flags)),
+        Subject::Cluster(flags) => check_infrastructure(&flags.output, &flags.saving, || cluster_facts(flags)),
+        Subject::Member(flags) => check_member(flags),
     }
-    let selection = selection(output)?;
-    let facts = facts_of(&flags.subject)?;
-    if let Some(file) = &output.save_facts {
-        save(&facts, file, output.redact)?;
-    }
-    let report = check(&facts, &selection);
-    let printed = match output.output {
-        Format::Text => text::report(&report, style(output.color), output.verbose),
-        Format::Json => json(&report)?,
-        Format::Junit => junit::report(&report)?,
-    };
-    io::stdout().lock().write_all(printed.as_bytes())?;
-    Ok(code(&facts, &report))
 }
 
-fn facts_of(subject: &Subject) -> Result<Facts> {
-    match subject {
-        Subject::Network(NetworkFlags { facts: Some(file), .. }) => facts::saved(file),
-        Subject::Network(flags) => facts::of_file(flags.file.as_deref().context("--file is missing")?),
-        Subject::Cluster(flags) => {
-            let name = flags.name.as_deref().context("the name of the Cluster is missing")?;
-            facts::of_cluster(name, &flags.live)
-        }
+fn check_infrastructure(
+    output: &OutputFlags,
+    saving: &SavingFlags,
+    facts: impl FnOnce() -> Result<Facts>,
+) -> Result<ExitCode> {
+    if let Some(id) = &output.explain {
+        return print(&text::explanation(named(rules(), id)?));
     }
+    let selection = selection(output, rules())?;
+    let facts = facts()?;
+    if let Some(file) = &saving.save_facts {
+        save(&facts, file, saving.redact)?;
+    }
+    let report = check(&facts, &selection);
+    print_report(&report, output)?;
+    // Without valid credentials AWS answers nothing, and nothing is checked.
+    if facts.account_id.found().is_none() {
+        return Ok(ExitCode::from(crate::NOT_CHECKED));
+    }
+    Ok(code(&report))
+}
+
+fn check_member(flags: &MemberFlags) -> Result<ExitCode> {
+    let output = &flags.output;
+    if let Some(id) = &output.explain {
+        return print(&text::explanation(named(member_rules(), id)?));
+    }
+    let selection = selection(output, member_rules())?;
+    let file = flags.kubeconfig.as_deref().context("the kubeconfig is missing")?;
+    let facts = member::facts(file, flags.context.as_deref())?;
+    let report = apply(member_rules(), &facts, &selection);
+    print_report(&report, output)?;
+    Ok(code(&report))
+}
+
+fn print(text: &str) -> Result<ExitCode> {
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_report<F: 'static>(report: &Report<F>, output: &OutputFlags) -> Result<()> {
+    let text = match output.output {
+        Format::Text => text::report(report, style(output.color), output.verbose),
+        Format::Json => json(report)?,
+        Format::Junit => junit::report(report)?,
+    };
+    print(&text).map(drop)
+}
+
+fn network_facts(flags: &NetworkFlags) -> Result<Facts> {
+    match &flags.facts {
+        Some(file) => facts::saved(file),
+        None => facts::of_file(flags.file.as_deref().context("--file is missing")?),
+    }
+}
+
+fn cluster_facts(flags: &ClusterFlags) -> Result<Facts> {
+    let name = flags.name.as_deref().context("the name of the Cluster is missing")?;
+    facts::of_cluster(name, &flags.live)
 }
 
 fn save(facts: &Facts, file: &std::path::Path, redacted: bool) -> Result<()> {
@@ -185,15 +248,18 @@ fn style(color: When) -> Style {
     }
 }
 
-fn named(id: &str) -> Result<&'static Rule> {
-    rule(id).with_context(|| format!("there is no rule {id}: docs/preflight.md lists all rules"))
+fn named<F: 'static>(rules: impl IntoIterator<Item = &'static Rule<F>>, id: &str) -> Result<&'static Rule<F>> {
+    let mut rules = rules.into_iter();
+    let rule = rules.find(|rule| rule.id == id);
+    rule.with_context(|| format!("there is no rule {id}: docs/preflight.md lists all rules"))
 }
 
-fn selection(flags: &OutputFlags) -> Result<Selection> {
+fn selection<F: 'static>(flags: &OutputFlags, rules: impl IntoIterator<Item = &'static Rule<F>>) -> Result<Selection> {
+    let rules: Vec<&Rule<F>> = rules.into_iter().collect();
     for name in flags.only.iter().chain(&flags.skip) {
-        let is_category = Category::iter().any(|category| *name == category.letter().to_string());
+        let is_category = |rule: &&Rule<F>| *name == rule.category.letter().to_string();
         ensure!(
-            is_category || rules().iter().any(|rule| rule.id == name),
+            rules.iter().any(|rule| is_category(rule) || rule.id == name),
             "there is no rule or category {name}"
         );
     }
@@ -203,18 +269,15 @@ fn selection(flags: &OutputFlags) -> Result<Selection> {
     })
 }
 
-/// Without valid credentials AWS answers nothing, and nothing is checked.
-fn code(facts: &Facts, report: &Report) -> ExitCode {
-    if facts.account_id.found().is_none() {
-        ExitCode::from(crate::NOT_CHECKED)
-    } else if report.findings().next().is_some() {
+fn code<F: 'static>(report: &Report<F>) -> ExitCode {
+    if report.findings().next().is_some() {
         ExitCode::from(FINDINGS)
     } else {
         ExitCode::SUCCESS
     }
 }
 
-fn json(report: &Report) -> Result<String> {
+fn json<F: 'static>(report: &Report<F>) -> Result<String> {
     let of = |wanted: &Outcome| -> Vec<&str> {
         let answers = report.answers.iter().filter(|answer| answer.outcome == *wanted);
         answers.map(|answer| answer.rule.id).collect()
@@ -252,17 +315,21 @@ mod tests {
         {
             Subject::Network(flags) => flags.output,
             Subject::Cluster(flags) => flags.output,
+            Subject::Member(flags) => flags.output,
         }
     }
 
     #[test]
     fn unknown_rules_are_refused_and_categories_are_known() {
-        assert!(selection(&flags("check network -f x --only S,V2 --skip S7")).is_ok());
-        for line in ["check network -f x --only S99", "check network -f x --skip Q"] {
-            let error = selection(&flags(line)).expect_err(line).to_string();
+        assert!(selection(&flags("check network -f x --only S,V2 --skip S7"), rules()).is_ok());
+        for line in ["check network -f x --only S99", "check network -f x --skip A"] {
+            let error = selection(&flags(line), rules()).expect_err(line).to_string();
             assert!(error.starts_with("there is no rule or category"), "{error}");
         }
-        assert!(named("G8").is_ok() && named("G99").is_err());
+        assert!(named(rules(), "G8").is_ok() && named(rules(), "G99").is_err());
+        assert!(selection(&flags("check member x --only A,P3"), member_rules()).is_ok());
+        assert!(selection(&flags("check member x --only G8"), member_rules()).is_err());
+        assert!(named(member_rules(), "P3").is_ok());
     }
 
     #[test]
@@ -276,8 +343,8 @@ mod tests {
 
     #[test]
     fn facts_without_an_answer_are_no_success() {
-        let facts = Facts::default();
-        let report = check(&facts, &Selection::default());
-        assert_eq!(code(&facts, &report), ExitCode::from(crate::NOT_CHECKED));
+        let (output, saving) = (flags("check network -f x"), SavingFlags::default());
+        let checked = check_infrastructure(&output, &saving, || Ok(Facts::default()));
+        assert_eq!(checked.expect("a report"), ExitCode::from(crate::NOT_CHECKED));
     }
 }

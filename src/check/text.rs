@@ -34,10 +34,10 @@ impl Style {
 }
 
 /// The report, grouped by what the rules are about.
-pub(super) fn report(report: &Report, style: Style, verbose: bool) -> String {
+pub(super) fn report<F: 'static>(report: &Report<F>, style: Style, verbose: bool) -> String {
     let mut text = String::new();
     for category in Category::iter() {
-        let answers: Vec<&RuleAnswer> = report.of_category(category).collect();
+        let answers: Vec<&RuleAnswer<F>> = report.of_category(category).collect();
         let shown = answers
             .iter()
             .filter(|answer| verbose || answer.outcome != Outcome::NotApplicable);
@@ -50,7 +50,7 @@ pub(super) fn report(report: &Report, style: Style, verbose: bool) -> String {
     text + &summary(report, style)
 }
 
-fn line(answer: &RuleAnswer, style: Style) -> String {
+fn line<F: 'static>(answer: &RuleAnswer<F>, style: Style) -> String {
     let Rule { id, title, .. } = answer.rule;
     match &answer.outcome {
         Outcome::Passed => format!("{} {id} {title}\n", style.paint(Colour::Green, "√")),
@@ -109,7 +109,7 @@ fn details(findings: &[Finding], style: Style) -> String {
     format!("    breaks: {breaks}\n{text}")
 }
 
-fn summary(report: &Report, style: Style) -> String {
+fn summary<F: 'static>(report: &Report<F>, style: Style) -> String {
     let of = |severity| report.findings().filter(|finding| finding.severity == severity).count();
     let (blocking, warnings) = (of(FindingSeverity::Blocking), of(FindingSeverity::Warning));
     let unknown = report.unknown().count();
@@ -127,7 +127,7 @@ fn summary(report: &Report, style: Style) -> String {
 }
 
 /// What a rule is about, without a check.
-pub(super) fn explanation(rule: &Rule) -> String {
+pub(super) fn explanation<F: 'static>(rule: &Rule<F>) -> String {
     format!(
         "{} {}\n\nCategory: {}\nSeverity: {}\nBreaks:   {}\nSee:      docs/preflight.md#{}\n",
         rule.id,

@@ -46,6 +46,7 @@ mod malformed;
 mod managed_faults;
 mod managed_network;
 mod manager;
+mod member_checks;
 mod metrics;
 mod objects;
 mod options;
