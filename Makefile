@@ -98,9 +98,10 @@ cloud-init: ## Fetch the versions of cloud-init that the boot hook is tried on i
 capa: tools ## Build CAPA's own manager into bin/, with which a long story compares this provider (minutes once, then cached)
 	@hack/tools/cluster-api-provider-aws/build.sh "$(BIN)"
 
-.PHONY: karmada
-karmada: ## Build the programs of a Karmada control plane into bin/ (minutes once, then cached)
+.PHONY: fleet-tools
+fleet-tools: ## Build a Karmada control plane and a consumer of ClusterProfiles into bin/ (minutes once, then cached)
 	@hack/tools/karmada/build.sh "$(BIN)"
+	@hack/tools/cluster-inventory/build.sh "$(BIN)"
 
 # More stories at once than there are cores: many only wait, and those that work take turns (e2e/src/turn.rs).
 THREADS := --test-threads=$(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores > 8 ? cores : 8)))
@@ -125,7 +126,7 @@ test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs
 	@+hack/tests/phases.sh --keep-going test sim-mutants long-tests timed-tests quickstart
 
 .PHONY: long-tests
-long-tests: tools-and-build upstream-specs cloud-init capa karmada
+long-tests: tools-and-build upstream-specs cloud-init capa fleet-tools
 	$(call run_tests,--tests,long_stories:: $(THREADS))
 
 .PHONY: timed-tests
@@ -133,7 +134,7 @@ timed-tests: tools-and-build
 	$(call run_tests,--test e2e,timed_stories:: --test-threads=1)
 
 .PHONY: test-fleet
-test-fleet: tools-and-build karmada ## Run the stories about fleet engines on a real Karmada
+test-fleet: tools-and-build fleet-tools ## Run the stories about fleet engines on a real Karmada
 	$(call run_tests,--test e2e,stories::cluster_profiles stories::karmada $(THREADS))
 
 # FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.

@@ -368,16 +368,16 @@ impl TestEnvironment {
         program.of_test(Some(&self.turn))
     }
 
-    /// Runs a program for this test to its end, which must come within a time and be a success. Otherwise the error
-    /// contains the last lines of its log, which is among the test's evidence.
-    pub async fn run(&self, name: &str, command: &std::process::Command, within: Duration) -> anyhow::Result<()> {
+    /// Runs a program for this test to its end, which must come within a time and be a success, and returns its log.
+    /// Otherwise the error contains the last lines of the log, which is among the test's evidence.
+    pub async fn run(&self, name: &str, command: &std::process::Command, within: Duration) -> anyhow::Result<String> {
         let mut process = self.start(name, command)?;
         let status = eventually_by_polling(within, &format!("the end of {name}"), async || {
             process.try_wait()?.context("it still runs")
         })
         .await?;
         ensure!(status.success(), "{name} ended with {status}; {}", process.last_words());
-        Ok(())
+        Ok(std::fs::read_to_string(process.log())?)
     }
 
     /// A new folder for evidence of this name, beside that which failed tests leave. It stays until the caller removes

@@ -67,7 +67,10 @@ pub use forward_proxy::ForwardProxy;
 pub use local_world::LocalWorld;
 pub use manager::{InProcessManager, Manager, ManagerBuilder};
 pub use metrics::Metrics;
-pub use programs::{aws_cli, capa_manifests, cloud_init, cloud_init_boot, kustomize, upstream_folder, upstream_specs};
+pub use programs::{
+    aws_cli, capa_manifests, cloud_init, cloud_init_boot, consumer_of_profiles, kustomize, upstream_folder,
+    upstream_specs,
+};
 pub use provider_command::{ProviderCommand, ProviderOutput};
 pub use snapshot::Snapshot;
 pub use story::{Story, block_on};

@@ -54,6 +54,12 @@ pub fn upstream_specs() -> anyhow::Result<PathBuf> {
     built_by("upstream-specs", "upstream-specs")
 }
 
+/// The consumer of ClusterProfiles that cluster-inventory-api shows, and its plugin.
+pub fn consumer_of_profiles() -> anyhow::Result<(PathBuf, PathBuf)> {
+    let built = |name: &str| built_by("fleet-tools", &format!("cluster-inventory/{name}"));
+    Ok((built("consumer")?, built("kubeconfig-secretreader")?))
+}
+
 /// The folder with the versions of cloud-init.
 pub fn cloud_init() -> anyhow::Result<PathBuf> {
     built_by("cloud-init", "cloud-init/versions")?;

@@ -109,7 +109,7 @@ impl Karmada {
             .arg("--bind-address=127.0.0.1");
         self.keep(environment.start(&format!("{name}-aggregated-apiserver"), &command)?);
         let client = self.client().await?;
-        let definitions = programs::built_by("karmada", "karmada/definitions")?;
+        let definitions = programs::built_by("fleet-tools", "karmada/definitions")?;
         let mut manifests = objects::parse(&MEMBERS.replace("PORT", &port.to_string()))?;
         for file in std::fs::read_dir(definitions)? {
             manifests.extend(objects::parse(&std::fs::read_to_string(file?.path())?)?);
@@ -137,7 +137,7 @@ impl Karmada {
         let listens = async || Ok(TcpStream::connect(("127.0.0.1", port)).await.map(drop)?);
         started.ready(READY_WITHIN, listens).await?;
         self.keep(started);
-        let file = programs::built_by("karmada", "karmada/webhook-configuration.yaml")?;
+        let file = programs::built_by("fleet-tools", "karmada/webhook-configuration.yaml")?;
         let configuration = std::fs::read_to_string(file)?
             .replace("{{caBundle}}", &BASE64_STANDARD.encode(&server.pki.ca))
             .replace(
@@ -191,5 +191,8 @@ fn front_proxy(pki: &crate::pki::Pki) -> Vec<String> {
 }
 
 fn program(name: &str) -> anyhow::Result<Command> {
-    Ok(Command::new(programs::built_by("karmada", &format!("karmada/{name}"))?))
+    Ok(Command::new(programs::built_by(
+        "fleet-tools",
+        &format!("karmada/{name}"),
+    )?))
 }

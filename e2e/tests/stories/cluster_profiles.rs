@@ -209,3 +209,57 @@ fn property(profile: &DynamicObject, name: &str) -> Option<String> {
     let property = properties.iter().find(|property| property["name"] == name)?;
     Some(property["value"].as_str()?.to_owned())
 }
+
+mod long_stories {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use capa_e2e::{consumer_of_profiles, karmada::BareCluster};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::Api;
+    use kube::api::PostParams;
+    use serde_json::json;
+
+    use super::{OFTEN, initialized_cluster, keep_kubeconfig, published};
+    use crate::stories::scenario::story;
+
+    /// The consumer that cluster-inventory-api shows lists the pods of a cluster by nothing but its ClusterProfile.
+    #[test]
+    fn the_consumer_of_the_api_reaches_a_cluster_by_its_profile() -> anyhow::Result<()> {
+        story("consumer", async |s| {
+            let spoke = BareCluster::start(&s.environment, "spoke").await?;
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": "seen-from-afar"},
+                "spec": {"containers": [{"name": "web", "image": "example.org/web"}]},
+            }))?;
+            let pods: Api<Pod> = Api::namespaced(spoke.client().await?, "default");
+            pods.create(&PostParams::default(), &pod).await?;
+            s.environment.new_fleet().flag(OFTEN).start().await?;
+            initialized_cluster(s, "dev", "rack-7").await?;
+            keep_kubeconfig(s, "dev", &spoke.kubeconfig()?).await?;
+            published(s, "dev", "True", "Healthy").await?;
+
+            let (consumer, plugin) = consumer_of_profiles()?;
+            let providers = json!({"providers": [{
+                "name": "kubeconfig-secretreader",
+                "execConfig": {
+                    "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "provideClusterInfo": true,
+                    "interactiveMode": "Never",
+                },
+            }]});
+            let file = tempfile::NamedTempFile::new()?;
+            std::fs::write(file.path(), providers.to_string())?;
+            let mut command = Command::new(consumer);
+            command
+                .arg(format!("-clusterprofile-provider-file={}", file.path().display()))
+                .args(["-namespace", s.namespace(), "-clusterprofile", "dev"])
+                .env("KUBECONFIG", s.environment.world().admin_kubeconfig());
+            let log = s.environment.run("consumer", &command, Duration::from_mins(2)).await?;
+            for client in ["client-go", "controller-runtime"] {
+                let line = format!("[{client}] pod: default/seen-from-afar");
+                assert!(log.contains(&line), "{log}");
+            }
+            Ok(())
+        })
+    }
+}

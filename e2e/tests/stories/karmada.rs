@@ -23,7 +23,15 @@ mod long_stories {
     const LABEL: &str = "fleet.infrastructure.cluster.x-k8s.io/karmada";
     const DRAIN: &str = "fleet.infrastructure.cluster.x-k8s.io/drain";
     const ALLOWED: &str = "fleet.infrastructure.cluster.x-k8s.io/allowed-namespaces";
-    const SEGMENTS: &str = "--propagate-label-prefix=segment.example.org/";
+    const PREFIX: &str = "--propagate-label-prefix=fleet.infrastructure.cluster.x-k8s.io/";
+    const TIER: &str = "fleet.infrastructure.cluster.x-k8s.io/tier";
+    const CARBON: &str = "fleet.infrastructure.cluster.x-k8s.io/carbon";
+
+    const APP: &str = include_str!("../../../config/samples/fleet/app.yaml");
+    const REGION: &str = include_str!("../../../config/samples/fleet/region.yaml");
+    const SEGMENT: &str = include_str!("../../../config/samples/fleet/segment.yaml");
+    const PREFERENCES: &str = include_str!("../../../config/samples/fleet/replica-preferences.yaml");
+    const OVERFLOW: &str = include_str!("../../../config/samples/fleet/overflow.yaml");
 
     /// A Karmada with the Secret that leads to it, and the Clusters of a story.
     struct Fleet<'a> {
@@ -44,7 +52,7 @@ mod long_stories {
 
         /// Starts `capa-rs fleet`, whose own namespace is that of the story.
         async fn run_controllers(&self) -> anyhow::Result<()> {
-            let fleet = self.s.environment.new_fleet().flag(OFTEN).flag(SEGMENTS);
+            let fleet = self.s.environment.new_fleet().flag(OFTEN).flag(PREFIX);
             let fleet = fleet.variable("POD_NAMESPACE", self.s.namespace());
             fleet.start().await?;
             Ok(())
@@ -57,8 +65,13 @@ mod long_stories {
 
         /// A Cluster of this region with a member of its own, that is to join.
         async fn member(&self, name: &str, region: &str) -> anyhow::Result<Member> {
+            self.member_with_room(name, region, ("8", "32Gi")).await
+        }
+
+        /// The same with a node of this CPU and memory.
+        async fn member_with_room(&self, name: &str, region: &str, room: (&str, &str)) -> anyhow::Result<Member> {
             let cluster = BareCluster::start(&self.s.environment, name).await?;
-            cluster.add_node("8", "32Gi").await?;
+            cluster.add_node(room.0, room.1).await?;
             let pods = PodRunner::of(&cluster).await?;
             initialized_cluster(self.s, name, region).await?;
             keep_kubeconfig(self.s, name, &cluster.kubeconfig()?).await?;
@@ -105,6 +118,26 @@ mod long_stories {
             for object in objects::parse(yaml)? {
                 objects::apply(&client, &object, "default").await?;
             }
+            Ok(())
+        }
+
+        /// Waits until the member of a Cluster has a label of the Cluster.
+        async fn has_label(&self, name: &str, label: &str) -> anyhow::Result<()> {
+            let members = members(&self.client().await?);
+            eventually_by_polling(STEP_WITHIN, &format!("the label {label} of {name}"), async || {
+                let member = members.get(&self.member_name(name)).await?;
+                ensure!(member.labels().contains_key(label), "{:?}", member.labels());
+                Ok(())
+            })
+            .await
+        }
+
+        /// Changes the replicas of the app.
+        async fn scale(&self, replicas: u32) -> anyhow::Result<()> {
+            let deployments: Api<Deployment> = Api::namespaced(self.client().await?, "default");
+            let patch = json!({"spec": {"replicas": replicas}});
+            let parameters = PatchParams::default();
+            deployments.patch("web", &parameters, &Patch::Merge(&patch)).await?;
             Ok(())
         }
 
@@ -186,48 +219,20 @@ mod long_stories {
         .await
     }
 
-    /// A Deployment of the app, and its policy.
-    fn app(replicas: u32, cpu: &str, placement: &Value) -> String {
-        let deployment = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": "web"}},
-                "template": {
-                    "metadata": {"labels": {"app": "web"}},
-                    "spec": {"containers": [{
-                        "name": "web", "image": "example.org/web", "resources": {"requests": {"cpu": cpu}},
-                    }]},
-                },
-            },
-        });
-        format!("{deployment}\n---\n{}", policy(placement))
-    }
-
-    fn policy(placement: &Value) -> Value {
-        json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "web"},
-            "spec": {
-                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
-                "placement": placement,
-            },
-        })
-    }
-
     /// One cluster, any that fits.
-    fn anywhere() -> Value {
-        json!({
-            "clusterAffinity": {},
-            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
-            "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
-        })
-    }
-
-    fn in_region(region: &str) -> Value {
-        json!({"clusterAffinity": {"fieldSelector": {"matchExpressions": [
-            {"key": "region", "operator": "In", "values": [region]},
-        ]}}})
-    }
+    const ANYWHERE: &str = "
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web}
+spec:
+  resourceSelectors:
+  - {apiVersion: apps/v1, kind: Deployment, name: web}
+  placement:
+    clusterAffinity: {}
+    spreadConstraints:
+    - {spreadByField: cluster, minGroups: 1, maxGroups: 1}
+    replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}
+";
 
     #[test]
     fn a_cluster_joins_is_placed_on_and_leaves() -> anyhow::Result<()> {
@@ -241,7 +246,8 @@ mod long_stories {
             let facts = (at(&member, "/spec/provider"), at(&member, "/spec/region"));
             assert_eq!(facts, (&json!("metal"), &json!("eu-west-1")));
             assert_eq!(at(&member, "/spec/zones"), &json!(["row-a", "row-b"]));
-            fleet.apply(&app(2, "100m", &in_region("eu-west-1"))).await?;
+            fleet.apply(APP).await?;
+            fleet.apply(REGION).await?;
             west.runs(2).await?;
 
             // Nobody else takes the app: the drain says so, and taking the label away deletes nothing.
@@ -283,7 +289,8 @@ mod long_stories {
             let fleet = Fleet::start(s).await?;
             let west = fleet.member("west", "eu-west-1").await?;
             fleet.joined("west").await?;
-            fleet.apply(&app(3, "100m", &anywhere())).await?;
+            fleet.apply(&APP.replace("replicas: 2", "replicas: 3")).await?;
+            fleet.apply(ANYWHERE).await?;
             west.runs(3).await?;
             let north = fleet.member("north", "eu-north-1").await?;
             fleet.joined("north").await?;
@@ -489,51 +496,53 @@ mod long_stories {
             fleet.joined("north").await?;
 
             // A region is an attribute: changing it moves the app.
-            fleet.apply(&app(2, "100m", &in_region("eu-west-1"))).await?;
+            fleet.apply(APP).await?;
+            fleet.apply(REGION).await?;
             west.runs(2).await?;
-            fleet.apply(&policy(&in_region("eu-north-1")).to_string()).await?;
+            fleet.apply(&REGION.replace("eu-west-1", "eu-north-1")).await?;
             north.runs(2).await?;
             west.runs(0).await?;
 
             // Segments: labels of Clusters select members. An outside controller may write them, such as one that knows
             // where power is clean.
-            fleet
-                .label("west", json!({"segment.example.org/carbon": "low"}))
-                .await?;
-            let clean = json!({"clusterAffinity": {"labelSelector": {
-                "matchLabels": {"segment.example.org/carbon": "low"},
-            }}});
-            let members = members(&fleet.client().await?);
-            eventually_by_polling(STEP_WITHIN, "the label of the member", async || {
-                let member = members.get(&fleet.member_name("west")).await?;
-                ensure!(member.labels().contains_key("segment.example.org/carbon"), "not yet");
-                Ok(())
-            })
-            .await?;
-            fleet.apply(&policy(&clean).to_string()).await?;
+            fleet.label("west", json!({CARBON: "low", TIER: "owned"})).await?;
+            fleet.label("north", json!({TIER: "rented"})).await?;
+            fleet.has_label("west", CARBON).await?;
+            fleet.apply(SEGMENT).await?;
             west.runs(2).await?;
             north.runs(0).await?;
 
             // Replica preferences: two to one.
-            let weighted = json!({"clusterAffinity": {}, "replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-                "weightPreference": {"staticWeightList": [
-                    {"targetCluster": {"clusterNames": [fleet.member_name("west")]}, "weight": 2},
-                    {"targetCluster": {"clusterNames": [fleet.member_name("north")]}, "weight": 1},
-                ]},
-            }});
-            fleet.apply(&policy(&weighted).to_string()).await?;
-            scale(&fleet, 6).await?;
+            fleet.has_label("north", TIER).await?;
+            fleet.apply(PREFERENCES).await?;
+            fleet.scale(6).await?;
             west.runs(4).await?;
             north.runs(2).await
         })
     }
 
-    async fn scale(fleet: &Fleet<'_>, replicas: u32) -> anyhow::Result<()> {
-        let deployments: Api<Deployment> = Api::namespaced(fleet.client().await?, "default");
-        let patch = json!({"spec": {"replicas": replicas}});
-        let parameters = PatchParams::default();
-        deployments.patch("web", &parameters, &Patch::Merge(&patch)).await?;
-        Ok(())
+    #[test]
+    fn what_does_not_fit_flows_over_and_back() -> anyhow::Result<()> {
+        story("overflow", async |s| {
+            let fleet = Fleet::start(s).await?;
+            // Karmada counts a node of this size as one of two CPUs, the least of its grade.
+            let west = fleet.member_with_room("west", "eu-west-1", ("3", "8Gi")).await?;
+            let north = fleet.member("north", "eu-north-1").await?;
+            fleet.joined("west").await?;
+            fleet.joined("north").await?;
+            fleet.label("west", json!({TIER: "owned"})).await?;
+            fleet.label("north", json!({TIER: "rented"})).await?;
+            fleet.has_label("west", TIER).await?;
+            fleet.has_label("north", TIER).await?;
+            fleet.apply(&APP.replace("cpu: 100m", "cpu: 500m")).await?;
+            fleet.apply(OVERFLOW).await?;
+            west.runs(2).await?;
+            fleet.scale(6).await?;
+            west.runs(4).await?;
+            north.runs(2).await?;
+            fleet.scale(3).await?;
+            west.runs(3).await?;
+            north.runs(0).await
+        })
     }
 }

@@ -4,7 +4,8 @@
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-bin="$1"
+mkdir -p "$1"
+bin="$(cd "$1" && pwd)"
 module=github.com/karmada-io/karmada
 "$here/../require.sh" go
 export GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0
