@@ -10,6 +10,7 @@ use capa_api::network::MachineNetwork;
 use capa_controllers::awscluster::demand_of_network;
 use capa_controllers::kubernetes::SourceChecks;
 use capa_preflight::facts::{KubernetesFacts, RoleOfMachines, SourceAccess};
+use capa_runtime::proxy;
 use clap::Args;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -119,9 +120,9 @@ async fn client(flags: &ManagementFlags) -> Result<(Client, String)> {
     let config = match &flags.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot use {}", file.display()))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await?
+            proxy::of_environment(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
         }
-        None if options.context.is_some() => Config::from_kubeconfig(&options).await?,
+        None if options.context.is_some() => proxy::of_environment(Config::from_kubeconfig(&options).await?),
         None => Config::infer()
             .await
             .context("no management cluster is configured: set KUBECONFIG")?,

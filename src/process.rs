@@ -10,7 +10,7 @@ use capa_runtime::lease::{LeaderElection, LeaseSettings};
 use capa_runtime::logging::{LogFormat, LogTargets};
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
-use capa_runtime::{Runtime, diagnostics, health, listen, logging, process_metrics, shutdown};
+use capa_runtime::{Runtime, diagnostics, health, listen, logging, process_metrics, proxy, shutdown};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -133,7 +133,7 @@ impl ProcessFlags {
         let config = match &self.kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+                proxy::of_environment(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
             }
             None => Config::infer()
                 .await

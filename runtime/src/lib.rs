@@ -32,6 +32,7 @@ pub mod malformed;
 pub mod metrics;
 pub mod predicate;
 pub mod process_metrics;
+pub mod proxy;
 pub mod reconcile;
 pub mod repeated_failure;
 pub mod scope;

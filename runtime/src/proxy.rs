@@ -1,0 +1,57 @@
+//! The proxy between this process and API servers that kubeconfigs lead to.
+
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::Config;
+
+/// Variables with the URL of the proxy, the first that is set. Source: kube.
+const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+
+/// The configuration of a kubeconfig, with the proxy that the environment names for its server: that of `HTTPS_PROXY`,
+/// unless `NO_PROXY` has the server. A `proxy-url` of the kubeconfig comes first. kube compares `NO_PROXY` with the
+/// address of the proxy, and not with that of the server.
+#[must_use]
+pub fn of_environment(mut config: Config) -> Config {
+    let set = VARIABLES
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()));
+    let proxy = set.and_then(|url| url.parse().ok());
+    let rules = Matcher::from_env();
+    config.proxy_url = chosen(config.proxy_url.as_ref(), proxy, &rules, &config.cluster_url);
+    config
+}
+
+/// `given` is the `proxy-url` of a kubeconfig, or the proxy of the environment.
+fn chosen(given: Option<&Uri>, of_environment: Option<Uri>, rules: &Matcher, server: &Uri) -> Option<Uri> {
+    match given {
+        Some(given) if Some(given) != of_environment.as_ref() => Some(given.clone()),
+        _ => of_environment.filter(|_| rules.intercept(server).is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_decides_whether_there_is_a_proxy() {
+        let uri = |text: &'static str| Uri::from_static(text);
+        let (proxy, own) = (uri("http://127.0.0.1:3128"), uri("http://own:1"));
+        let rules = Matcher::builder()
+            .https("http://127.0.0.1:3128")
+            .no("127.0.0.1,.internal")
+            .build();
+        let through = |given: Option<&Uri>, server| chosen(given, Some(proxy.clone()), &rules, &uri(server));
+        let remote = "https://api.example.org:6443";
+        assert_eq!(
+            through(None, remote),
+            Some(proxy.clone()),
+            "the proxy itself is not asked for"
+        );
+        assert_eq!(through(Some(&proxy), remote), Some(proxy.clone()));
+        assert_eq!(through(Some(&proxy), "https://127.0.0.1:6443"), None);
+        assert_eq!(through(Some(&proxy), "https://api.internal:6443"), None);
+        assert_eq!(through(Some(&own), "https://127.0.0.1:6443"), Some(own.clone()));
+        assert_eq!(chosen(None, None, &Matcher::builder().build(), &uri(remote)), None);
+    }
+}
