@@ -58,6 +58,9 @@ pub enum Category {
     /// What a member of a Karmada needs.
     #[strum(serialize = "member of a Karmada")]
     KarmadaMember,
+    /// What Cluster API needs in a workload cluster.
+    #[strum(serialize = "workload cluster")]
+    WorkloadCluster,
 }
 
 impl Category {
@@ -74,6 +77,7 @@ impl Category {
             Self::Kubernetes => 'K',
             Self::ApiServer => 'A',
             Self::KarmadaMember => 'P',
+            Self::WorkloadCluster => 'W',
         }
     }
 }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use capa_fleet::field_refused_in_secrets;
-use capa_preflight::member::{MemberFacts, Reached, Resource, User};
+use capa_preflight::member::{MemberFacts, Nodes, Reached, Resource, User};
 use capa_runtime::errors::described;
+use capa_runtime::proxy;
 use futures::{StreamExt as _, pin_mut};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -18,7 +19,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ServiceAccount};
 use kube::api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
 
 /// How long the API server may take to accept a connection, or with one answer.
@@ -39,6 +40,21 @@ const RIGHTS: [(&str, &str, &str); 6] = [
     ("*", "*", "*"),
 ];
 
+/// What Cluster API does in a workload cluster: verb, group, resource. Source: its remote client.
+const WORKLOAD_RIGHTS: [(&str, &str, &str); 9] = [
+    ("list", "", "nodes"),
+    ("watch", "", "nodes"),
+    ("patch", "", "nodes"),
+    ("delete", "", "nodes"),
+    ("list", "", "namespaces"),
+    ("list", "", "pods"),
+    ("create", "", "pods/eviction"),
+    ("get", "", "configmaps"),
+    ("list", "storage.k8s.io", "volumeattachments"),
+];
+/// The taint of a node until a cloud controller has seen it. Source: Kubernetes.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
 /// The facts about the API server of a kubeconfig.
 ///
 /// # Errors
@@ -51,9 +67,8 @@ pub(super) fn facts(file: &Path, context: Option<&str>) -> Result<MemberFacts> {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()
         };
-        let mut config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
-            .await
-            .with_context(|| format!("cannot use {}", file.display()))?;
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
+        let mut config = proxy::of_environment(config.with_context(|| format!("cannot use {}", file.display()))?);
         config.connect_timeout = Some(PATIENCE);
         config.read_timeout = Some(PATIENCE);
         config.write_timeout = Some(PATIENCE);
@@ -83,9 +98,10 @@ async fn read(client: &Client, server: String, unusable_field: Option<String>) -
         latency_milliseconds: latency(client).await,
         clock_ahead_seconds: clock(client).await,
         cluster_id: cluster_id(client).await,
-        missing_rights: told(missing_rights(client).await),
+        missing_rights: told(missing_rights(client, &RIGHTS).await),
+        missing_workload_rights: told(missing_rights(client, &WORKLOAD_RIGHTS).await),
         token: token(client).await,
-        ready_nodes: ready_nodes(client).await,
+        nodes: told(nodes(client).await),
         has_karmada_namespace: told(namespaces(client).get_metadata_opt(KARMADA_NAMESPACE).await)
             .map(|namespace| namespace.is_some()),
     }
@@ -108,8 +124,9 @@ fn unreachable(server: String, unusable_field: Option<String>, why: &str) -> Mem
         clock_ahead_seconds: Err(unknown()),
         cluster_id: Err(unknown()),
         missing_rights: Err(unknown()),
+        missing_workload_rights: Err(unknown()),
         token: None,
-        ready_nodes: Err(unknown()),
+        nodes: Err(unknown()),
         has_karmada_namespace: Err(unknown()),
     }
 }
@@ -244,16 +261,16 @@ async fn cluster_id(client: &Client) -> Result<String, String> {
         .ok_or_else(|| "the namespace kube-system has no UID".to_owned())
 }
 
-async fn missing_rights(client: &Client) -> kube::Result<Vec<String>> {
+async fn missing_rights(client: &Client, rights: &[(&str, &str, &str)]) -> kube::Result<Vec<String>> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let mut missing = Vec::new();
-    for (verb, group, resource) in RIGHTS {
+    for (verb, group, resource) in rights {
         let (name, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let review = SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
                 resource_attributes: Some(ResourceAttributes {
-                    verb: Some(verb.to_owned()),
-                    group: Some(group.to_owned()),
+                    verb: Some((*verb).to_owned()),
+                    group: Some((*group).to_owned()),
                     resource: Some(name.to_owned()),
                     subresource: Some(subresource.to_owned()),
                     ..ResourceAttributes::default()
@@ -264,7 +281,7 @@ async fn missing_rights(client: &Client) -> kube::Result<Vec<String>> {
         };
         let answer = reviews.create(&PostParams::default(), &review).await?;
         if !answer.status.is_some_and(|status| status.allowed) {
-            let text = if verb == "*" {
+            let text = if *verb == "*" {
                 "do everything".to_owned()
             } else {
                 format!("{verb} {resource}")
@@ -299,13 +316,26 @@ async fn token(client: &Client) -> Option<Result<(), String>> {
     Some(told(answer).map(drop))
 }
 
-async fn ready_nodes(client: &Client) -> Result<usize, String> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let nodes = told(nodes.list(&ListParams::default()).await)?.items;
-    let is_ready = |node: &&Node| {
-        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let mut conditions = conditions.into_iter();
-        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
-    };
-    Ok(nodes.iter().filter(is_ready).count())
+async fn nodes(client: &Client) -> kube::Result<Nodes> {
+    let api: Api<Node> = Api::all(client.clone());
+    let mut nodes = Nodes::default();
+    for node in api.list(&ListParams::default()).await? {
+        nodes.ready += usize::from(is_ready(&node));
+        if !is_initialized(&node) {
+            nodes.uninitialized.push(node.name_any());
+        }
+    }
+    Ok(nodes)
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut conditions = conditions.into_iter();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn is_initialized(node: &Node) -> bool {
+    let Some(spec) = &node.spec else { return false };
+    let mut taints = spec.taints.iter().flatten();
+    spec.provider_id.is_some() && !taints.any(|taint| taint.key == UNINITIALIZED)
 }

@@ -43,7 +43,9 @@ fn a_check_says_whether_an_api_server_can_be_a_member() -> anyhow::Result<()> {
         .await?;
         let tokens = s.environment.world().service_account(s.namespace(), "reader").await?;
         let found = findings(s, &serde_json::from_str(&tokens)?)?;
-        ensure!(found.contains(&"P3".to_owned()), "{found:?}");
+        for rule in ["P3", "W2"] {
+            ensure!(found.contains(&rule.to_owned()), "{rule} is not among {found:?}");
+        }
 
         let text = check(s, &admin, &["--only", "A", "-v"])?;
         ensure!(text.code == 0 && text.printed.contains("√ A4"), "{}", text.printed);

@@ -39,10 +39,23 @@ pub struct MemberFacts {
     pub missing_rights: Read<Vec<String>>,
     /// A token was requested as a dry run; `None`: there is no ServiceAccount to request it for.
     pub token: Option<Read<()>>,
-    /// Nodes that are ready.
-    pub ready_nodes: Read<usize>,
+    /// What the user may not do of what Cluster API does in a workload cluster.
+    pub missing_workload_rights: Read<Vec<String>>,
+    /// The nodes.
+    pub nodes: Read<Nodes>,
     /// Whether the namespace of Karmada is there.
     pub has_karmada_namespace: Read<bool>,
+}
+
+/// What is known of the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Nodes {
+    /// Number of nodes that are ready.
+    pub ready: usize,
+    /// Names of nodes that no cloud controller has initialized: they have no provider id, or the taint
+    /// `node.cloudprovider.kubernetes.io/uninitialized`.
+    pub uninitialized: Vec<String>,
 }
 
 /// What became of the first request.

@@ -1,7 +1,10 @@
 //! Whether an API server can be a member of a fleet engine: what was read from it, and the rules.
 
+mod api_server;
 mod facts;
+mod karmada;
 mod rules;
+mod workload;
 
-pub use facts::{MemberFacts, Reached, Read, Resource, User};
+pub use facts::{MemberFacts, Nodes, Reached, Read, Resource, User};
 pub use rules::member_rules;
