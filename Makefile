@@ -135,7 +135,7 @@ timed-tests: tools-and-build
 
 .PHONY: test-fleet
 test-fleet: tools-and-build fleet-tools ## Run the stories about fleet engines on a real Karmada
-	$(call run_tests,--test e2e,stories::cluster_profiles stories::karmada $(THREADS))
+	$(call run_tests,--test e2e,stories::cluster_profiles stories::karmada stories::member_checks $(THREADS))
 
 # FOCUS=kcp-adoption runs the spec with this label. docs/contributing/upstream.md lists them.
 UPSTREAM = stories::upstream::long_stories::

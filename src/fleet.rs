@@ -43,8 +43,9 @@ pub(crate) struct Flags {
     sync_period: GoDuration,
 
     /// Lifetime of the tokens that a Karmada gets for its members, at least 10m. They are renewed after four fifths of it.
-    /// Karmada before v1.19 has to be restarted after a renewal.
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = token_lifetime)]
+    /// Karmada before v1.19 has to be restarted between a renewal and the end of the token before. The API server of a
+    /// member may grant less.
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = token_lifetime)]
     karmada_token_lifetime: GoDuration,
 
     /// Number of Clusters that are reconciled concurrently, at most half of them of one namespace.

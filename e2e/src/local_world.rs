@@ -199,6 +199,11 @@ impl LocalWorld {
         format!("http://{}", self.endpoints)
     }
 
+    /// The variables with which a program reaches the API servers of clusters.
+    pub fn endpoint_variables(&self) -> [(&'static str, String); 2] {
+        through(self.endpoints)
+    }
+
     /// The AWS of this world.
     pub fn aws(&self) -> &AwsProxy {
         &self.aws
@@ -221,7 +226,7 @@ impl LocalWorld {
     /// Starts the managers of Cluster API's own providers, which clusterctl has installed together with this provider.
     /// Each provider comes with the port at which the API server calls its webhooks.
     pub(crate) async fn run_installed(&self, providers: &[(&Provider, u16)]) -> anyhow::Result<()> {
-        let proxy = through(self.endpoints);
+        let proxy = self.endpoint_variables();
         let starts = providers
             .iter()
             .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], &proxy));
@@ -237,7 +242,7 @@ impl LocalWorld {
     /// Starts the kubeadm providers and the nodes behind instances, for stories about whole clusters, unless they run.
     pub async fn start_kubeadm(&self) -> anyhow::Result<()> {
         let start = async || {
-            let variables = through(self.endpoints);
+            let variables = self.endpoint_variables();
             for provider in [&BOOTSTRAP, &KUBEADM_CONTROL_PLANE] {
                 self.start_provider(provider, provider.manifests()?, &variables).await?;
             }

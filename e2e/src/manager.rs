@@ -176,7 +176,9 @@ impl<'a> ManagerBuilder<'a> {
             .args(&arguments)
             .env("RUST_BACKTRACE", "1")
             .envs(self.variables.iter().cloned());
-        if self.controllers == Controllers::OfProvider {
+        if self.controllers == Controllers::OfFleet {
+            command.envs(self.environment.world().endpoint_variables());
+        } else {
             command
                 .env("AWS_ENDPOINT_URL", self.environment.aws().url())
                 .env("AWS_REGION", "us-east-1")

@@ -1,5 +1,6 @@
 //! The conditions of ClusterProfiles. Pure.
 
+use capa_runtime::reconcile::EventDraft;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use strum::{Display, IntoStaticStr, VariantArray};
@@ -36,6 +37,8 @@ pub enum Reason {
     Joining,
     /// The cluster cannot join before its API server has been reached.
     WaitingForControlPlane,
+    /// The annotation with the name of the member has none that Karmada takes.
+    NameInvalid,
     /// Another cluster has the name, or the cluster is a member under another name.
     NameInUse,
     /// The Secret of the Karmada does not list the namespace of the Cluster.
@@ -54,6 +57,17 @@ pub enum Reason {
     Drained,
 }
 
+impl Reason {
+    /// Whether something goes on that ends within minutes. Nobody joins while the API server does not answer.
+    pub(crate) fn is_under_way(self, is_reachable: bool) -> bool {
+        match self {
+            Self::Leaving => true,
+            Self::Joining | Self::Draining => is_reachable,
+            _ => false,
+        }
+    }
+}
+
 /// What one pass found out about a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
@@ -63,6 +77,14 @@ pub(crate) struct Finding {
     pub(crate) reason: Reason,
     /// What failed and what to do about it; empty where nothing failed.
     pub(crate) message: String,
+}
+
+impl Finding {
+    /// The event about a condition that is not true, for a Cluster without a ClusterProfile to show it.
+    pub(crate) fn event(&self) -> Option<EventDraft> {
+        let message = || format!("{}: {}", self.condition, self.message);
+        (self.is_true != Some(true)).then(|| EventDraft::warning(self.reason.to_string(), message()))
+    }
 }
 
 /// Removes the conditions of these types.

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use capa_runtime::errors::described;
+use capa_runtime::proxy;
+use http::Response;
+use http_body_util::Limited;
+use kube::client::ClientBuilder;
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
+use tower::util::MapResponseLayer;
 
 use crate::kubeconfig::Access;
 
@@ -12,17 +17,21 @@ use crate::kubeconfig::Access;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an API server may take with one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer of an API server: a hundred nodes that say all they may.
+const LONGEST_ANSWER_BYTES: usize = 16 << 20;
 
-/// A client that gives up soon: nobody knows who runs the API server.
+/// A client that gives up soon, and takes no answer without end: nobody knows who runs the API server. It goes through
+/// the proxy that the environment of the process names (`HTTPS_PROXY`, `NO_PROXY`).
 pub(crate) async fn client(access: &Access) -> kube::Result<Client> {
     let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(access.kubeconfig.clone(), &options)
-        .await
-        .map_err(kube::Error::InferKubeconfig)?;
+    let config = Config::from_custom_kubeconfig(access.kubeconfig.clone(), &options).await;
+    let mut config = proxy::of_environment(config.map_err(kube::Error::InferKubeconfig)?);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(ANSWER_TIMEOUT);
     config.write_timeout = Some(ANSWER_TIMEOUT);
-    Client::try_from(config)
+    let limit =
+        MapResponseLayer::new(|answer: Response<_>| answer.map(|body| Limited::new(body, LONGEST_ANSWER_BYTES)));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
 }
 
 /// An error in words that tenants may read. The message in an answer is left out: anybody may run the server.
@@ -36,4 +45,9 @@ pub(crate) fn in_words(error: &kube::Error) -> String {
 /// Whether the server answers that something does not exist.
 pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Whether the server answers that an object has changed since it was read.
+pub(crate) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
 }

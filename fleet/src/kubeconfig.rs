@@ -56,12 +56,8 @@ pub(crate) fn read(secret: &Secret) -> Result<Access, KubeconfigError> {
     if let Some(field) = refused(&cluster, &user) {
         return Err(KubeconfigError::NotAllowed(field));
     }
-    let server = cluster.server.ok_or(KubeconfigError::Incomplete)?;
-    if !server.starts_with("https://") {
-        return Err(KubeconfigError::NotAllowed("server without https"));
-    }
     Ok(Access {
-        server,
+        server: cluster.server.ok_or(KubeconfigError::Incomplete)?,
         certificate_authority: cluster.certificate_authority_data.unwrap_or_default(),
         tls_server_name: cluster.tls_server_name,
         kubeconfig,
@@ -97,7 +93,12 @@ fn selected(mut whole: Kubeconfig) -> Option<(Kubeconfig, Cluster, AuthInfo)> {
 
 fn refused_of_cluster(cluster: &Cluster) -> Option<&'static str> {
     let insecure = cluster.insecure_skip_tls_verify.unwrap_or_default();
+    let server = cluster.server.as_ref();
     let fields = [
+        (
+            "server without https",
+            server.is_some_and(|server| !server.starts_with("https://")),
+        ),
         ("certificate-authority", cluster.certificate_authority.is_some()),
         ("insecure-skip-tls-verify", insecure),
         ("proxy-url", cluster.proxy_url.is_some()),

@@ -12,17 +12,17 @@ use tokio::time::timeout;
 use crate::conditions::{ConditionType, Finding, Reason};
 use crate::connection::client;
 use crate::kubeconfig::Access;
-use crate::nodes::{Capacity, capacity};
+use crate::nodes::Capacity;
 
 /// How long all of what is read may take.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Nodes read at once.
-const NODES_OF_A_PAGE: u32 = 500;
+const NODES_OF_A_PAGE: u32 = 100;
 /// The namespace whose UID is the id of the cluster.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// What was read from the API server of a cluster. What could not be read is `None`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Observation {
     pub(crate) health: Finding,
     pub(crate) version: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) async fn observe(access: &Access) -> Observation {
         Ok(client) => client,
         Err(error) => {
             let message = format!("the kubeconfig cannot be used: {}", described(&error));
-            return Observation::only(health(Some(false), Reason::KubeconfigInvalid, message));
+            return Observation::only(health(None, Reason::KubeconfigInvalid, message));
         }
     };
     match timeout(WHOLE_TIMEOUT, read(&client)).await {
@@ -69,7 +69,7 @@ async fn read(client: &Client) -> Observation {
         health,
         version: version.map(|version| version.git_version),
         cluster_id: system.and_then(|namespace| namespace.metadata.uid),
-        capacity: nodes(client).await.ok().map(|nodes| capacity(&nodes)),
+        capacity: capacity(client).await.ok(),
     }
 }
 
@@ -97,16 +97,18 @@ async fn readiness(client: &Client) -> Finding {
     }
 }
 
-async fn nodes(client: &Client) -> kube::Result<Vec<Node>> {
+async fn capacity(client: &Client) -> kube::Result<Capacity> {
     let api: Api<Node> = Api::all(client.clone());
-    let mut nodes = Vec::new();
+    let mut capacity = Capacity::default();
     let mut page = ListParams::default().limit(NODES_OF_A_PAGE);
     loop {
         let answer = api.list(&page).await?;
-        nodes.extend(answer.items);
+        for node in &answer.items {
+            capacity.add(node);
+        }
         match answer.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
-            None => return Ok(nodes),
+            None => return Ok(capacity),
         }
     }
 }

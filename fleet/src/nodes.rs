@@ -5,27 +5,33 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_quantity::ParsedQuantity;
 
 /// What the nodes that are ready and accept pods have for pods, the running pods included.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Capacity {
     pub(crate) ready_nodes: usize,
-    /// In thousandths of a CPU, for example `3860m`.
-    pub(crate) cpu: String,
-    /// In kibibytes, for example `15728640Ki`.
-    pub(crate) memory: String,
+    /// CPUs. A floating-point number: other users' clusters decide how large it is, and nothing may overflow.
+    pub(crate) cpu: f64,
+    /// Bytes, as a floating-point number, too.
+    pub(crate) memory: f64,
 }
 
-/// The capacity of these nodes. A quantity that cannot be read counts as nothing.
-pub(crate) fn capacity(nodes: &[Node]) -> Capacity {
-    let usable: Vec<&Node> = nodes.iter().filter(|node| accepts_pods(node)).collect();
-    let sum = |resource: &str| -> f64 {
-        let quantities = usable.iter().filter_map(|node| allocatable(node, resource));
-        // The sum of nothing would be a negative zero.
-        quantities.filter_map(number).fold(0.0, |sum, number| sum + number)
-    };
-    Capacity {
-        ready_nodes: usable.len(),
-        cpu: format!("{:.0}m", sum("cpu") * 1000.0),
-        memory: format!("{:.0}Ki", sum("memory") / 1024.0),
+impl Capacity {
+    /// Adds a node if it is ready and accepts pods. A quantity that cannot be read counts as nothing.
+    pub(crate) fn add(&mut self, node: &Node) {
+        if accepts_pods(node) {
+            self.ready_nodes += 1;
+            self.cpu += allocatable(node, "cpu");
+            self.memory += allocatable(node, "memory");
+        }
+    }
+
+    /// In thousandths of a CPU, for example `3860m`.
+    pub(crate) fn cpu(&self) -> String {
+        format!("{:.0}m", self.cpu * 1000.0)
+    }
+
+    /// In kibibytes, for example `15728640Ki`.
+    pub(crate) fn memory(&self) -> String {
+        format!("{:.0}Ki", self.memory / 1024.0)
     }
 }
 
@@ -36,11 +42,12 @@ fn accepts_pods(node: &Node) -> bool {
     !is_cordoned && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn allocatable<'a>(node: &'a Node, resource: &str) -> Option<&'a Quantity> {
-    node.status.as_ref()?.allocatable.as_ref()?.get(resource)
+fn allocatable(node: &Node, resource: &str) -> f64 {
+    let status = node.status.as_ref();
+    let quantity = status.and_then(|status| status.allocatable.as_ref()?.get(resource));
+    quantity.and_then(number).unwrap_or_default()
 }
 
-/// As a floating-point number: other users' clusters decide how large it is, and nothing may overflow.
 fn number(quantity: &Quantity) -> Option<f64> {
     let number = ParsedQuantity::try_from(quantity).ok()?.to_bytes_f64()?;
     (number.is_finite() && number >= 0.0).then_some(number)
@@ -63,6 +70,14 @@ mod tests {
         .unwrap()
     }
 
+    fn told(nodes: &[Node]) -> (usize, String, String) {
+        let mut capacity = Capacity::default();
+        for node in nodes {
+            capacity.add(node);
+        }
+        (capacity.ready_nodes, capacity.cpu(), capacity.memory())
+    }
+
     #[test]
     fn only_nodes_that_take_pods_count() {
         let nodes = [
@@ -71,12 +86,8 @@ mod tests {
             node("True", true, "4", "8Gi"),
             node("Unknown", false, "4", "8Gi"),
         ];
-        let expected = Capacity {
-            ready_nodes: 2,
-            cpu: "3930m".into(),
-            memory: "8048576Ki".into(),
-        };
-        assert_eq!(capacity(&nodes), expected);
+        assert_eq!(told(&nodes), (2, "3930m".into(), "8048576Ki".into()));
+        assert_eq!(told(&[]), (0, "0m".into(), "0Ki".into()));
     }
 
     #[test]
@@ -85,10 +96,7 @@ mod tests {
             node("True", false, "many", "-1Gi"),
             node("True", false, "1", "9999999999999999999Ei"),
         ];
-        assert_eq!(
-            (capacity(&nodes).ready_nodes, capacity(&nodes).cpu.as_str()),
-            (2, "1000m")
-        );
-        assert_eq!(capacity(&[]).memory, "0Ki");
+        let (ready_nodes, cpu, _) = told(&nodes);
+        assert_eq!((ready_nodes, cpu.as_str()), (2, "1000m"));
     }
 }

@@ -21,6 +21,7 @@ use crate::names::{
     ALLOCATABLE_CPU_PROPERTY, ALLOCATABLE_MEMORY_PROPERTY, CLUSTER_ID_PROPERTY, CLUSTER_MANAGER_LABEL,
     PROVIDER_PROPERTY, READY_NODES_PROPERTY, REGION_PROPERTY, ZONES_PROPERTY,
 };
+use crate::nodes::Capacity;
 
 /// The access provider whose plugin reads a kubeconfig from a Secret. Source: cluster-inventory-api.
 const SECRET_READER: &str = "kubeconfig-secretreader";
@@ -138,12 +139,12 @@ pub(crate) fn status(
             READY_NODES_PROPERTY,
             capacity.map(|capacity| capacity.ready_nodes.to_string()),
         ),
-        (ALLOCATABLE_CPU_PROPERTY, capacity.map(|capacity| capacity.cpu.clone())),
-        (
-            ALLOCATABLE_MEMORY_PROPERTY,
-            capacity.map(|capacity| capacity.memory.clone()),
-        ),
+        (ALLOCATABLE_CPU_PROPERTY, capacity.map(Capacity::cpu)),
+        (ALLOCATABLE_MEMORY_PROPERTY, capacity.map(Capacity::memory)),
     ];
+    if zones.is_empty() {
+        status.properties.retain(|property| property.name != ZONES_PROPERTY);
+    }
     for (name, value) in facts {
         if let Some(value) = value.filter(|value| (1..=LONGEST_VALUE).contains(&value.len())) {
             set_property(&mut status.properties, name, value);
@@ -160,7 +161,7 @@ pub(crate) fn status(
 /// The status with what was found out about a membership.
 pub(crate) fn set_membership(
     status: &mut ClusterProfileStatus,
-    findings: Vec<Finding>,
+    findings: &[Finding],
     generation: Option<i64>,
     now: Timestamp,
 ) {
@@ -172,7 +173,7 @@ pub(crate) fn set_membership(
         .collect();
     conditions::remove(&mut status.conditions, &gone);
     for finding in findings {
-        conditions::set(&mut status.conditions, finding, generation, now);
+        conditions::set(&mut status.conditions, finding.clone(), generation, now);
     }
 }
 
@@ -270,8 +271,8 @@ mod tests {
                 cluster_id: Some("u1".into()),
                 capacity: Some(Capacity {
                     ready_nodes: 2,
-                    cpu: "3860m".into(),
-                    memory: "8Ki".into(),
+                    cpu: 3.86,
+                    memory: 8192.0,
                 }),
             },
             infrastructure: Infrastructure {

@@ -54,13 +54,16 @@ enum FleetError {
     Membership(#[from] MembershipError),
 }
 
-/// How a write of a ClusterProfile ended without an error.
-enum Written {
-    Profile(Box<ClusterProfile>),
-    /// Somebody has changed the object meanwhile.
+/// The ClusterProfile of a Cluster in one pass.
+enum Page {
+    Stored(Box<ClusterProfile>),
+    /// Somebody has changed it meanwhile.
     Changed,
-    /// The kind is not installed.
-    NotServed,
+    /// None can be stored. What a pass finds out becomes events of the Cluster.
+    NotStored {
+        why: &'static str,
+        event: Option<EventDraft>,
+    },
 }
 
 impl ClusterReconciler {
@@ -117,17 +120,78 @@ impl ClusterReconciler {
         }
     }
 
-    /// Brings metadata and spec of the profile to what they shall be.
-    async fn write_profile(&self, cluster: &Cluster, existing: Option<ClusterProfile>) -> Result<Written, FleetError> {
+    /// Brings metadata and spec of the profile to what they shall be. A Cluster that is being deleted gets none any more.
+    async fn write_profile(&self, cluster: &Cluster, existing: Option<ClusterProfile>) -> Result<Page, FleetError> {
         let (profiles, parameters) = (self.profiles(cluster), PostParams::default());
+        let is_deleted = cluster.metadata.deletion_timestamp.is_some();
         let answer = match existing {
-            None => profiles.create(&parameters, &self.publishing.profile(cluster)).await,
+            Some(existing) if !self.is_ours(&existing) => {
+                let why = "the ClusterProfile belongs to another cluster manager";
+                let event = Some(taken(&existing));
+                return Ok(Page::NotStored { why, event });
+            }
+            Some(existing) if is_deleted => return Ok(Page::Stored(Box::new(existing))),
             Some(existing) => match self.publishing.updated(&existing, cluster) {
-                None => return Ok(Written::Profile(Box::new(existing))),
+                None => return Ok(Page::Stored(Box::new(existing))),
                 Some(updated) => profiles.replace(&updated.name_any(), &parameters, &updated).await,
             },
+            None if is_deleted => {
+                let why = "the ClusterProfile is deleted already";
+                return Ok(Page::NotStored { why, event: None });
+            }
+            None => profiles.create(&parameters, &self.publishing.profile(cluster)).await,
         };
-        written(cluster, answer)
+        page(cluster, answer)
+    }
+
+    async fn write_status(
+        &self,
+        cluster: &Cluster,
+        profile: ClusterProfile,
+        status: ClusterProfileStatus,
+    ) -> Result<Page, FleetError> {
+        if profile.status.as_ref() == Some(&status) {
+            return Ok(Page::Stored(Box::new(profile)));
+        }
+        let updated = ClusterProfile {
+            status: Some(status),
+            ..profile
+        };
+        let profiles = self.profiles(cluster);
+        let (name, parameters) = (updated.name_any(), PostParams::default());
+        page(cluster, profiles.replace_status(&name, &parameters, &updated).await)
+    }
+
+    /// One pass over the Cluster and its membership.
+    async fn publish(&self, cluster: Cluster) -> Result<Outcome<Cluster>, FleetError> {
+        let later = |cluster| Outcome::done(cluster).with_next(Next::Requeue(self.period));
+        let kubeconfig = self.kubeconfig(&cluster).await?;
+        let existing = self.profile(&cluster).await?;
+        let is_missing = matches!(&kubeconfig, Err(finding) if finding.reason == Reason::KubeconfigMissing);
+        if is_missing && existing.is_none() && !Memberships::holds(&cluster) {
+            return Ok(later(cluster).because("there is no kubeconfig yet"));
+        }
+        match self.write_profile(&cluster, existing).await? {
+            Page::Changed => Ok(Outcome::done(cluster).with_next(Next::Retry)),
+            Page::NotStored { why, event } if !Memberships::concern(&cluster) => {
+                Ok(later(cluster).with_events(event).because(why))
+            }
+            Page::NotStored { event, .. } => {
+                let profile = self.publishing.profile(&cluster);
+                let read = self.read(&cluster, kubeconfig).await;
+                let (progress, _) = self.advance(cluster, &profile, read).await?;
+                let findings: Vec<_> = progress.findings.iter().filter_map(Finding::event).collect();
+                Ok(self.outcome(progress).with_events(event).with_events(findings))
+            }
+            Page::Stored(profile) => {
+                let read = self.read(&cluster, kubeconfig).await;
+                let (progress, status) = self.advance(cluster, &profile, read).await?;
+                match self.write_status(&progress.cluster, *profile, status).await? {
+                    Page::Stored(_) => Ok(self.outcome(progress)),
+                    _ => Ok(Outcome::done(progress.cluster).with_next(Next::Retry)),
+                }
+            }
+        }
     }
 
     /// The pass over the membership of the Cluster, and the status that follows from all of what was read.
@@ -140,83 +204,18 @@ impl ClusterReconciler {
         let now = Timestamp::now();
         let mut status = profile::status(profile, &cluster, &read, now);
         let facts = profile::facts(read, &status, self.publishing.copied_labels(&cluster));
-        let mut progress = self.memberships.reconcile(cluster, &facts).await?;
-        let findings = std::mem::take(&mut progress.findings);
-        profile::set_membership(&mut status, findings, profile.metadata.generation, now);
+        let progress = self.memberships.reconcile(cluster, &facts).await?;
+        profile::set_membership(&mut status, &progress.findings, profile.metadata.generation, now);
         Ok((progress, status))
     }
 
-    async fn write_status(
-        &self,
-        cluster: &Cluster,
-        profile: ClusterProfile,
-        status: ClusterProfileStatus,
-    ) -> Result<Written, FleetError> {
-        if profile.status.as_ref() == Some(&status) {
-            return Ok(Written::Profile(Box::new(profile)));
-        }
-        let updated = ClusterProfile {
-            status: Some(status),
-            ..profile
+    fn outcome(&self, progress: Progress) -> Outcome<Cluster> {
+        let next = if progress.is_under_way {
+            self.period.min(SOON)
+        } else {
+            self.period
         };
-        let profiles = self.profiles(cluster);
-        let (name, parameters) = (updated.name_any(), PostParams::default());
-        written(cluster, profiles.replace_status(&name, &parameters, &updated).await)
-    }
-
-    async fn publish(&self, cluster: Cluster) -> Result<Outcome<Cluster>, FleetError> {
-        let later = |cluster| Outcome::done(cluster).with_next(Next::Requeue(self.period));
-        let kubeconfig = self.kubeconfig(&cluster).await?;
-        let existing = self.profile(&cluster).await?;
-        match &existing {
-            Some(existing) if !self.is_ours(existing) => return Ok(later(cluster).with_events([taken(existing)])),
-            None if matches!(&kubeconfig, Err(finding) if finding.reason == Reason::KubeconfigMissing) => {
-                return Ok(later(cluster).because("there is no kubeconfig yet"));
-            }
-            _ => {}
-        }
-        let profile = match self.write_profile(&cluster, existing).await? {
-            Written::Profile(profile) => *profile,
-            Written::Changed => return Ok(Outcome::done(cluster).with_next(Next::Retry)),
-            Written::NotServed => return Ok(later(cluster).because("the kind ClusterProfile is not installed")),
-        };
-        let read = self.read(&cluster, kubeconfig).await;
-        self.advance_and_tell(cluster, profile, read).await
-    }
-
-    async fn advance_and_tell(
-        &self,
-        cluster: Cluster,
-        profile: ClusterProfile,
-        read: Read,
-    ) -> Result<Outcome<Cluster>, FleetError> {
-        let (progress, status) = self.advance(cluster, &profile, read).await?;
-        let Progress {
-            cluster, is_under_way, ..
-        } = progress;
-        match self.write_status(&cluster, profile, status).await? {
-            Written::Profile(_) => {
-                let next = if is_under_way {
-                    self.period.min(SOON)
-                } else {
-                    self.period
-                };
-                Ok(Outcome::done(cluster).with_next(Next::Requeue(next)))
-            }
-            Written::Changed | Written::NotServed => Ok(Outcome::done(cluster).with_next(Next::Retry)),
-        }
-    }
-
-    /// Takes a Cluster that is being deleted out of its Karmada. Its ClusterProfile may be gone before it.
-    async fn leave(&self, cluster: Cluster) -> Result<Outcome<Cluster>, FleetError> {
-        let kubeconfig = self.kubeconfig(&cluster).await?;
-        let read = self.read(&cluster, kubeconfig).await;
-        if let Some(profile) = self.profile(&cluster).await?.filter(|profile| self.is_ours(profile)) {
-            return self.advance_and_tell(cluster, profile, read).await;
-        }
-        let profile = self.publishing.profile(&cluster);
-        let (progress, _) = self.advance(cluster, &profile, read).await?;
-        Ok(Outcome::done(progress.cluster).with_next(Next::Requeue(self.period.min(SOON))))
+        Outcome::done(progress.cluster).with_next(Next::Requeue(next))
     }
 
     async fn profile(&self, cluster: &Cluster) -> Result<Option<ClusterProfile>, FleetError> {
@@ -243,12 +242,10 @@ impl Reconciler for ClusterReconciler {
         }
         let is_held = Memberships::holds(&cluster);
         if cluster.metadata.deletion_timestamp.is_some() {
-            if is_held {
-                return Ok(self.leave(cluster).await?);
+            if !is_held {
+                return Ok(Outcome::done(cluster).because("the garbage collector deletes the ClusterProfile"));
             }
-            return Ok(Outcome::done(cluster).because("the garbage collector deletes the ClusterProfile"));
-        }
-        if !cluster.control_plane_initialized() && !is_held {
+        } else if !cluster.control_plane_initialized() && !is_held {
             return Ok(Outcome::done(cluster).because("the control plane is not initialized"));
         }
         Ok(self.publish(cluster).await?)
@@ -263,11 +260,14 @@ pub fn published_status(cluster: &Cluster) -> Option<u64> {
     Some(hasher.finish())
 }
 
-fn written(cluster: &Cluster, answer: kube::Result<ClusterProfile>) -> Result<Written, FleetError> {
+fn page(cluster: &Cluster, answer: kube::Result<ClusterProfile>) -> Result<Page, FleetError> {
     match answer {
-        Ok(profile) => Ok(Written::Profile(Box::new(profile))),
-        Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(Written::Changed),
-        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(Written::NotServed),
+        Ok(profile) => Ok(Page::Stored(Box::new(profile))),
+        Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(Page::Changed),
+        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(Page::NotStored {
+            why: "the kind ClusterProfile is not installed",
+            event: None,
+        }),
         Err(error) => Err(FleetError::Write(full_name(cluster), error)),
     }
 }

@@ -76,9 +76,12 @@ impl Karmada {
             "--graceful-eviction-timeout=2m",
             "--leader-elect=false",
         ];
-        karmada.run(environment, name, "controller-manager", &status).await?;
-        let scheduler = ["--enable-scheduler-estimator=false", "--leader-elect=false"];
-        karmada.run(environment, name, "scheduler", &scheduler).await?;
+        let mut manager = karmada.program("controller-manager")?;
+        manager.args(status).envs(environment.world().endpoint_variables());
+        karmada.run(environment, name, "controller-manager", manager).await?;
+        let mut scheduler = karmada.program("scheduler")?;
+        scheduler.args(["--enable-scheduler-estimator=false", "--leader-elect=false"]);
+        karmada.run(environment, name, "scheduler", scheduler).await?;
         Ok(karmada)
     }
 
@@ -148,10 +151,15 @@ impl Karmada {
     }
 
     /// Starts a program that has a health probe, and waits until it is healthy.
-    async fn run(&self, environment: &TestEnvironment, name: &str, what: &str, flags: &[&str]) -> anyhow::Result<()> {
+    async fn run(
+        &self,
+        environment: &TestEnvironment,
+        name: &str,
+        what: &str,
+        mut command: Command,
+    ) -> anyhow::Result<()> {
         let health = format!("127.0.0.1:{}", free_port()?);
-        let mut command = self.program(what)?;
-        command.arg(format!("--health-probe-bind-address={health}")).args(flags);
+        command.arg(format!("--health-probe-bind-address={health}"));
         let mut started = environment.start(&format!("{name}-{what}"), &command)?;
         let healthy = async || http_get(&format!("http://{health}/healthz")).await.map(drop);
         started

@@ -443,8 +443,7 @@ pub(crate) fn kubectl_with(
         .arg("--cache-dir")
         .arg(cache.path())
         .args(arguments)
-        .env("HTTPS_PROXY", environment.world().endpoint_proxy())
-        .env("NO_PROXY", "127.0.0.1,localhost")
+        .envs(environment.world().endpoint_variables())
         .output()?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "kubectl {arguments:?}: {error}");

@@ -106,6 +106,7 @@ fn the_add_on_has_a_namespace_of_its_own_and_no_credentials() -> anyhow::Result<
     let expected = [
         "CAPA_DIAGNOSTICS_ADDRESS",
         "CAPA_FLEET_CLUSTER_MANAGER",
+        "CAPA_FLEET_KARMADA_TOKEN_LIFETIME",
         "CAPA_FLEET_LABEL_PREFIX",
         "CAPA_INSECURE_DIAGNOSTICS",
     ];

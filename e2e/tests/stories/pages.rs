@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use capa_e2e::{Story, TestEnvironment, eventually, objects};
+use capa_e2e::{Story, TestEnvironment, eventually, fixtures, objects};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
@@ -43,11 +43,13 @@ fn read(path: &Path) -> anyhow::Result<String> {
 /// The definitions of the samples' kinds by their name. Several samples have the same one.
 fn definitions() -> anyhow::Result<BTreeMap<String, DynamicObject>> {
     let mut definitions = BTreeMap::new();
+    // The policies of a fleet are for a Karmada, which has the kind.
+    let policies = fixtures::definition("policy.karmada.io", "PropagationPolicy", "");
+    let mut of_samples = objects::parse(&policies)?;
     for file in files(&repository().join("config/samples"), "kind.yaml")? {
-        for object in objects::parse(&read(&file)?)? {
-            definitions.insert(object.name_any(), object);
-        }
+        of_samples.extend(objects::parse(&read(&file)?)?);
     }
+    definitions.extend(of_samples.into_iter().map(|object| (object.name_any(), object)));
     Ok(definitions)
 }
 

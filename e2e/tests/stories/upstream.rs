@@ -196,8 +196,7 @@ fn command(label: &str, cluster: &ManagementCluster, artifacts: &Path) -> anyhow
         .env("KUBECONFIG", cluster.world().admin_kubeconfig())
         .env("HOME", artifacts)
         .env("XDG_CONFIG_HOME", artifacts)
-        .env("HTTPS_PROXY", cluster.world().endpoint_proxy())
-        .env("NO_PROXY", "127.0.0.1,localhost")
+        .envs(cluster.world().endpoint_variables())
         .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
         // ScaleSpec's own variables, such as CAPI_SCALE_CLUSTER_COUNT.
         .envs(std::env::vars().filter(|(name, _)| name.starts_with("CAPI_SCALE_")));

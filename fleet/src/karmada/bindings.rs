@@ -17,22 +17,19 @@ impl Remaining {
     pub(crate) fn is_empty(&self) -> bool {
         self.moving.is_empty() && self.blocked.is_empty()
     }
-}
 
-/// What of these ResourceBindings and ClusterResourceBindings still has replicas in the member.
-pub(crate) fn remaining(bindings: &[DynamicObject], member: &str) -> Remaining {
-    let mut remaining = Remaining::default();
-    for binding in bindings.iter().filter(|binding| uses(&binding.data, member)) {
-        let workload = workload(binding);
-        if is_refused(&binding.data) {
-            remaining.blocked.push(workload);
-        } else {
-            remaining.moving.push(workload);
+    /// Adds the workload of a ResourceBinding or ClusterResourceBinding if it still has replicas in the member.
+    pub(crate) fn add(&mut self, binding: &DynamicObject, member: &str) {
+        if !uses(&binding.data, member) {
+            return;
         }
+        let workloads = if is_refused(&binding.data) {
+            &mut self.blocked
+        } else {
+            &mut self.moving
+        };
+        workloads.push(workload(binding));
     }
-    remaining.moving.sort();
-    remaining.blocked.sort();
-    remaining
 }
 
 /// Whether the member runs some of the workload: as one of the targets, or until the others are healthy.
@@ -98,10 +95,17 @@ mod tests {
             binding("elsewhere", &json!({"clusters": [{"name": "b"}]}), "False"),
         ];
         let expected = Remaining {
-            moving: vec!["Deployment shop/evicted".into(), "Deployment shop/placed".into()],
+            moving: vec!["Deployment shop/placed".into(), "Deployment shop/evicted".into()],
             blocked: vec!["Deployment shop/stuck".into()],
         };
-        assert_eq!(remaining(&bindings, "a"), expected);
-        assert!(remaining(&bindings, "c").is_empty());
+        let remaining = |member: &str| {
+            let mut remaining = Remaining::default();
+            for binding in &bindings {
+                remaining.add(binding, member);
+            }
+            remaining
+        };
+        assert_eq!(remaining("a"), expected);
+        assert!(remaining("c").is_empty());
     }
 }

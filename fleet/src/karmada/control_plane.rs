@@ -10,14 +10,18 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::{Api, Client, ResourceExt};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
+use crate::karmada::bindings::Remaining;
 use crate::karmada::credentials::{NAMESPACE, Tokens};
 use crate::names::{DRAIN_TAINT, FIELD_MANAGER};
 
+/// Annotation of the credentials in Karmada: a digest of the certificate authority that is in them.
+const AUTHORITY: &str = "fleet.infrastructure.cluster.x-k8s.io/certificate-authority";
 /// Annotation of the credentials in Karmada: when their tokens are to be renewed.
 const RENEW_AT: &str = "fleet.infrastructure.cluster.x-k8s.io/renew-at";
-/// Bindings read at once.
-const BINDINGS_OF_A_PAGE: u32 = 500;
+/// Objects read at once.
+const OBJECTS_OF_A_PAGE: u32 = 100;
 
 /// A member as it shall be, its taints aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,16 +69,6 @@ impl Member {
             "spec": self.spec(),
         })
     }
-
-    /// Whether the object in Karmada has all of it.
-    fn is_shown_by(&self, existing: &DynamicObject) -> bool {
-        let mut labels = self.labels.iter();
-        labels.all(|(key, value)| existing.labels().get(key) == Some(value))
-            && self
-                .spec()
-                .iter()
-                .all(|(field, value)| spec_field(existing, field) == Some(value))
-    }
 }
 
 /// A field of the spec of a member.
@@ -109,73 +103,67 @@ impl ControlPlane {
 
     /// All members.
     pub(crate) async fn members(&self) -> kube::Result<Vec<DynamicObject>> {
-        Ok(self.clusters().list(&ListParams::default()).await?.items)
+        let mut all = Vec::new();
+        each(&self.clusters(), |member| all.push(member)).await?;
+        Ok(all)
     }
 
     pub(crate) async fn member(&self, name: &str) -> kube::Result<Option<DynamicObject>> {
         self.clusters().get_opt(name).await
     }
 
-    /// Writes a member, unless the object in Karmada is so already.
-    pub(crate) async fn write_member(
-        &self,
-        member: &Member,
-        existing: Option<DynamicObject>,
-    ) -> kube::Result<DynamicObject> {
-        if let Some(existing) = existing.filter(|existing| member.is_shown_by(existing)) {
-            return Ok(existing);
-        }
+    /// Writes a member. What was written before and is wanted no more, such as a label, goes. Nothing is stored if nothing
+    /// has changed.
+    pub(crate) async fn write_member(&self, member: &Member) -> kube::Result<DynamicObject> {
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         self.clusters()
             .patch(&member.name, &parameters, &Patch::Apply(member.object()))
             .await
     }
 
-    /// When the credentials of a member are to be renewed; `None` where there are none.
-    pub(crate) async fn renew_at(&self, member: &str) -> kube::Result<Option<Timestamp>> {
-        let secret = self.secrets().get_metadata_opt(member).await?;
+    /// When the credentials of a member are to be renewed; `None` where there are none with this authority. Those of an
+    /// earlier member of the name do not count: their ServiceAccounts were deleted with it.
+    pub(crate) async fn renew_at(&self, member: &DynamicObject, authority: &str) -> kube::Result<Option<Timestamp>> {
+        let secret = self.secrets().get_metadata_opt(&member.name_any()).await?;
+        let secret = secret.filter(|secret| {
+            let mut owners = secret.owner_references().iter();
+            owners.any(|owner| Some(&owner.uid) == member.metadata.uid.as_ref())
+                && secret.annotations().get(AUTHORITY) == Some(&digest(authority))
+        });
         Ok(secret.and_then(|secret| secret.annotations().get(RENEW_AT)?.parse().ok()))
     }
 
-    /// Writes the credentials of a member.
-    pub(crate) async fn write_credentials(&self, member: &str, authority: &str, tokens: &Tokens) -> kube::Result<()> {
+    /// Writes the credentials of a member. Karmada deletes them together with the member.
+    pub(crate) async fn write_credentials(
+        &self,
+        member: &DynamicObject,
+        authority: &str,
+        tokens: &Tokens,
+    ) -> kube::Result<()> {
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         namespaces
             .patch(NAMESPACE, &parameters, &Patch::Apply(namespace))
             .await?;
-        let renew_at = tokens.renew_at.to_string();
-        let impersonator = secret(&impersonator_secret(member), &renew_at, None, &tokens.impersonator);
-        let controller = secret(member, &renew_at, Some(authority), &tokens.controller);
+        let name = member.name_any();
+        let impersonator = json!({"token": in_base64(&tokens.impersonator)});
+        let controller = json!({"token": in_base64(&tokens.controller), "caBundle": authority});
         // That of the controllers is the last one: its annotation says that both are there.
-        for (name, secret) in [
-            (impersonator_secret(member), impersonator),
-            (member.to_owned(), controller),
-        ] {
-            self.secrets().patch(&name, &parameters, &Patch::Apply(secret)).await?;
-        }
-        Ok(())
-    }
-
-    /// Lets Karmada delete the credentials together with the member.
-    pub(crate) async fn own_credentials(&self, member: &DynamicObject) -> kube::Result<()> {
-        let owner = json!({
-            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-            "name": member.name_any(), "uid": member.uid(),
-        });
-        let patch = json!({"metadata": {"ownerReferences": [owner]}});
-        for name in [impersonator_secret(&member.name_any()), member.name_any()] {
-            let secret = self.secrets().get_metadata_opt(&name).await?;
-            let is_owned = secret.is_none_or(|secret| {
-                let mut owners = secret.owner_references().iter();
-                owners.any(|owner| Some(&owner.uid) == member.metadata.uid.as_ref())
+        for (name, data) in [(impersonator_secret(&name), impersonator), (name, controller)] {
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                "metadata": {
+                    "name": name, "namespace": NAMESPACE,
+                    "annotations": {RENEW_AT: tokens.renew_at.to_string(), AUTHORITY: digest(authority)},
+                    "ownerReferences": [{
+                        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                        "name": member.name_any(), "uid": member.uid(),
+                    }],
+                },
+                "data": data,
             });
-            if !is_owned {
-                self.secrets()
-                    .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&patch))
-                    .await?;
-            }
+            self.secrets().patch(&name, &parameters, &Patch::Apply(secret)).await?;
         }
         Ok(())
     }
@@ -195,26 +183,18 @@ impl ControlPlane {
             .map(drop)
     }
 
-    /// All ResourceBindings and ClusterResourceBindings.
-    pub(crate) async fn bindings(&self) -> kube::Result<Vec<DynamicObject>> {
-        let mut all = Vec::new();
+    /// What still has replicas in a member.
+    pub(crate) async fn remaining(&self, member: &str) -> kube::Result<Remaining> {
+        let mut remaining = Remaining::default();
         for (kind, plural) in [
             ("ResourceBinding", "resourcebindings"),
             ("ClusterResourceBinding", "clusterresourcebindings"),
         ] {
             let resource = resource("work.karmada.io", "v1alpha2", kind, plural);
-            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-            let mut page = ListParams::default().limit(BINDINGS_OF_A_PAGE);
-            loop {
-                let answer = api.list(&page).await?;
-                all.extend(answer.items);
-                match answer.metadata.continue_.filter(|token| !token.is_empty()) {
-                    Some(token) => page = page.continue_token(&token),
-                    None => break,
-                }
-            }
+            let bindings: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+            each(&bindings, |binding| remaining.add(&binding, member)).await?;
         }
-        Ok(all)
+        Ok(remaining)
     }
 
     /// Deletes this very member.
@@ -245,17 +225,26 @@ fn taints(member: &DynamicObject, is_draining: bool) -> Option<Vec<Value>> {
     Some(wanted)
 }
 
-fn secret(name: &str, renew_at: &str, authority: Option<&str>, token: &SecretString) -> Value {
-    let token = BASE64_STANDARD.encode(token.expose_secret());
-    let data = match authority {
-        Some(authority) => json!({"caBundle": authority, "token": token}),
-        None => json!({"token": token}),
-    };
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": {RENEW_AT: renew_at}},
-        "data": data,
-    })
+/// Hands on all objects, and holds a page of them.
+async fn each(api: &Api<DynamicObject>, mut take: impl FnMut(DynamicObject)) -> kube::Result<()> {
+    let mut page = ListParams::default().limit(OBJECTS_OF_A_PAGE);
+    loop {
+        let answer = api.list(&page).await?;
+        answer.items.into_iter().for_each(&mut take);
+        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn in_base64(token: &SecretString) -> String {
+    BASE64_STANDARD.encode(token.expose_secret())
+}
+
+/// The digest of a certificate authority.
+fn digest(authority: &str) -> String {
+    BASE64_STANDARD.encode(Sha256::digest(authority).0)
 }
 
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
@@ -282,16 +271,6 @@ mod tests {
             zones: vec!["eu-west-1a".into()],
             labels: [("cluster.x-k8s.io/cluster-name".to_owned(), "prod".to_owned())].into(),
         }
-    }
-
-    #[test]
-    fn what_karmada_adds_to_a_member_is_no_reason_to_write_it() {
-        let mut existing: DynamicObject = serde_json::from_value(member().object()).unwrap();
-        existing.data["spec"]["resourceModels"] = json!([{"grade": 0}]);
-        existing.labels_mut().insert("example.org/theirs".into(), String::new());
-        assert!(member().is_shown_by(&existing));
-        existing.data["spec"]["region"] = json!("us-east-1");
-        assert!(!member().is_shown_by(&existing));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) enum Task {
     Nothing,
     /// It shall become a member of the Karmada of this Secret, with this name.
     Join { karmada: String, member: String },
+    /// It shall become a member, with a name that cannot be one.
+    Rename { chosen: String },
     /// It is a member, or is becoming one.
     Keep { record: Record, drain: bool },
     /// It shall not be a member any more.
@@ -56,9 +58,12 @@ pub(crate) fn task(cluster: &Cluster) -> Task {
     let wanted = cluster.labels().get(KARMADA_LABEL).filter(|_| !is_deleted);
     match (record(cluster), wanted) {
         (None, None) => Task::Nothing,
-        (None, Some(karmada)) => Task::Join {
-            karmada: karmada.clone(),
-            member: member_name(cluster),
+        (None, Some(karmada)) => match member_name(cluster) {
+            Ok(member) => Task::Join {
+                karmada: karmada.clone(),
+                member,
+            },
+            Err(chosen) => Task::Rename { chosen },
         },
         (Some(record), Some(karmada)) if record.karmada == *karmada => Task::Keep {
             record,
@@ -81,26 +86,42 @@ fn leaving(cluster: &Cluster, is_deleted: bool) -> Leaving {
     }
 }
 
-/// The record of a Cluster. One that cannot be read counts as none: then nothing of any Karmada is deleted.
+/// The record of a Cluster. One that cannot be read counts as none: then nothing of any Karmada is deleted. Whoever may
+/// edit the Cluster can write one, so its names must not be parts of a path.
 fn record(cluster: &Cluster) -> Option<Record> {
-    serde_json::from_str(meta::annotation(&cluster.metadata, MEMBERSHIP_ANNOTATION)?).ok()
+    let record: Record = serde_json::from_str(meta::annotation(&cluster.metadata, MEMBERSHIP_ANNOTATION)?).ok()?;
+    let is_whole = is_member_name(&record.member) && record.karmada.split('.').all(is_dns_label);
+    is_whole.then_some(record)
 }
 
 /// The name of a Cluster as a member: that of its annotation, else its namespace and name.
-fn member_name(cluster: &Cluster) -> String {
-    let chosen = meta::annotation(&cluster.metadata, MEMBER_NAME_ANNOTATION);
-    if let Some(name) = chosen.filter(|name| is_dns_label(name) && name.len() <= LONGEST_NAME) {
-        return name.to_owned();
+///
+/// # Errors
+/// The annotation, if it is no name of a member.
+fn member_name(cluster: &Cluster) -> Result<String, String> {
+    match meta::annotation(&cluster.metadata, MEMBER_NAME_ANNOTATION) {
+        Some(chosen) if is_member_name(chosen) => Ok(chosen.to_owned()),
+        Some(chosen) => Err(chosen.to_owned()),
+        None => Ok(default_name(cluster)),
     }
+}
+
+fn default_name(cluster: &Cluster) -> String {
     // A Cluster may have a dot in its name, a member may not.
     let full = format!("{}-{}", cluster.namespace().unwrap_or_default(), cluster.name_any());
     let name = full.replace('.', "-");
-    if name.len() <= LONGEST_NAME && name == full {
+    if name == full && is_member_name(&name) {
         return name;
     }
     let kept: String = name.chars().take(LONGEST_NAME - HASH_DIGITS - 1).collect();
     let [first, second, third, ..] = Sha256::digest(full).0;
     format!("{}-{first:02x}{second:02x}{third:02x}", kept.trim_end_matches('-'))
+}
+
+/// Whether a member may have this name. Karmada keeps the credentials of `a` in the Secrets `a` and `a-impersonator`, and
+/// has a ServiceAccount `karmada-impersonator`.
+fn is_member_name(name: &str) -> bool {
+    is_dns_label(name) && name.len() <= LONGEST_NAME && name.rsplit('-').next() != Some("impersonator")
 }
 
 fn is_dns_label(name: &str) -> bool {
@@ -198,7 +219,7 @@ mod tests {
             let mut cluster = cluster(&json!({}), &json!({}));
             cluster.metadata.namespace = Some(namespace.into());
             cluster.metadata.name = Some(name.into());
-            member_name(&cluster)
+            member_name(&cluster).unwrap()
         };
         assert_eq!(of("team-a", "prod"), "team-a-prod");
         let long = "a".repeat(47);
@@ -207,9 +228,10 @@ mod tests {
             of("t", &format!("{long}b")),
             of("t", "a.b"),
             of("t", "a-b"),
+            of("t", "a-impersonator"),
         ];
         for name in &names {
-            assert!(is_dns_label(name) && name.len() <= LONGEST_NAME, "{name}");
+            assert!(is_member_name(name), "{name}");
         }
         let mut distinct = names.to_vec();
         distinct.sort();
@@ -218,10 +240,35 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_name_is_used_if_it_is_one() {
+    fn a_chosen_name_is_one_that_karmada_takes() {
         let chosen = |name: &str| member_name(&cluster(&json!({}), &json!({MEMBER_NAME_ANNOTATION: name})));
-        assert_eq!(chosen("frankfurt"), "frankfurt");
-        assert_eq!(chosen("Frankfurt"), "team-a-prod");
-        assert_eq!(chosen(&"f".repeat(49)), "team-a-prod");
+        assert_eq!(chosen("frankfurt"), Ok("frankfurt".into()));
+        for name in [
+            "Frankfurt",
+            "",
+            "a/b",
+            "impersonator",
+            "prod-impersonator",
+            &"f".repeat(49),
+        ] {
+            assert_eq!(chosen(name), Err(name.into()));
+        }
+        let labelled = cluster(&json!({KARMADA_LABEL: "one"}), &json!({MEMBER_NAME_ANNOTATION: "Prod"}));
+        let rename = Task::Rename { chosen: "Prod".into() };
+        assert_eq!(task(&labelled), rename);
+    }
+
+    #[test]
+    fn a_record_that_leads_elsewhere_is_none() {
+        for (karmada, member) in [
+            ("one", "team-b-b/proxy/x"),
+            ("one", "team-a-prod-impersonator"),
+            ("../other/secrets/one", "team-a-prod"),
+            ("", "team-a-prod"),
+        ] {
+            let forged = json!({"karmada": karmada, "member": member, "id": "u1"}).to_string();
+            let forged = cluster(&json!({}), &json!({MEMBERSHIP_ANNOTATION: forged}));
+            assert_eq!(task(&forged), Task::Nothing, "{karmada} {member}");
+        }
     }
 }

@@ -6,6 +6,8 @@
 mod bindings;
 mod control_plane;
 mod credentials;
+mod findings;
+mod identity;
 mod membership;
 
 use std::collections::BTreeMap;
@@ -22,22 +24,20 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
+use tokio::sync::Mutex;
 
-use crate::conditions::{ConditionType, Finding, Reason};
-use crate::connection::{client, in_words};
+use crate::conditions::{Finding, Reason};
+use crate::connection::{client, in_words, is_conflict};
 use crate::kubeconfig::{self, Access};
 use crate::names::{
-    ALLOWED_NAMESPACES_ANNOTATION, DRAIN_ANNOTATION, FORCE, KARMADA_LABEL, MEMBERSHIP_ANNOTATION, MEMBERSHIP_FINALIZER,
-    UNJOIN_ANNOTATION,
+    ALLOWED_NAMESPACES_ANNOTATION, FORCE, MEMBERSHIP_ANNOTATION, MEMBERSHIP_FINALIZER, UNJOIN_ANNOTATION,
 };
-use bindings::{Remaining, remaining};
 use control_plane::{ControlPlane, Member, spec_field};
+use findings::{
+    another_cluster, drained, joined, leaving, misnamed, name_in_use, permissions_left, readiness, waiting,
+};
+use identity::{identity, is_ours, taken};
 use membership::{Leaving, Record, Task, task};
-
-/// Label of a member with the namespace of its Cluster.
-const CLUSTER_NAMESPACE_LABEL: &str = "cluster.x-k8s.io/cluster-namespace";
-/// Workloads that a message names.
-const WORKLOADS_IN_MESSAGE: usize = 5;
 
 /// What flags decide about memberships.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct KarmadaSettings {
 pub(crate) struct Memberships {
     runtime: Runtime,
     settings: KarmadaSettings,
+    /// Held by the Cluster that is registered.
+    registering: Mutex<()>,
 }
 
 /// What is known of a cluster that may be a member.
@@ -86,6 +88,9 @@ pub(crate) enum MembershipError {
     /// The record was not written.
     #[error("failed to record the membership of {0}")]
     Record(ObjectName, #[source] kube::Error),
+    /// The member in Karmada has changed meanwhile.
+    #[error("the member in the Karmada has changed since it was read")]
+    MemberChanged,
     /// The Cluster has changed meanwhile.
     #[error(transparent)]
     Conflict(#[from] WriteConflict),
@@ -106,6 +111,9 @@ impl From<MembershipError> for Obstacle {
 /// An error of a Karmada.
 impl From<kube::Error> for Obstacle {
     fn from(error: kube::Error) -> Self {
+        if is_conflict(&error) {
+            return Self::Failed(MembershipError::MemberChanged);
+        }
         let message = format!("the Karmada cannot be used: {}", in_words(&error));
         Self::Found(joined(None, Reason::KarmadaUnreachable, message))
     }
@@ -113,7 +121,11 @@ impl From<kube::Error> for Obstacle {
 
 impl Memberships {
     pub(crate) fn new(runtime: Runtime, settings: KarmadaSettings) -> Self {
-        Self { runtime, settings }
+        Self {
+            runtime,
+            settings,
+            registering: Mutex::default(),
+        }
     }
 
     /// Whether the membership of a Cluster has to be looked at although its control plane is not initialized, or the
@@ -122,112 +134,152 @@ impl Memberships {
         meta::has_finalizer(&cluster.metadata, MEMBERSHIP_FINALIZER)
     }
 
+    /// Whether there is something to do about the membership of a Cluster.
+    pub(crate) fn concern(cluster: &Cluster) -> bool {
+        Self::holds(cluster) || task(cluster) != Task::Nothing
+    }
+
     /// One pass over the membership of a Cluster.
     pub(crate) async fn reconcile(&self, cluster: Cluster, facts: &Facts) -> Result<Progress, MembershipError> {
         let mut cluster = cluster;
-        let ended = match task(&cluster) {
-            Task::Nothing if Self::holds(&cluster) => self.forget(&mut cluster).await.map(|()| Vec::new()),
-            Task::Nothing => Ok(Vec::new()),
-            Task::Join { karmada, member } => self.join(&mut cluster, &karmada, &member, facts).await,
-            Task::Keep { record, drain } => self.keep(&cluster, &record, drain, facts).await,
-            Task::Leave { record, how } => self.leave(&mut cluster, &record, how, facts).await,
-        };
-        let findings = match ended {
+        let findings = match self.advance(&mut cluster, facts).await {
             Ok(findings) => findings,
             Err(Obstacle::Found(finding)) => vec![finding],
             Err(Obstacle::Failed(error)) => return Err(error),
         };
-        let is_settled = |finding: &Finding| {
-            finding.is_true == Some(true) || matches!(finding.reason, Reason::NotAllowed | Reason::NameInUse)
-        };
         Ok(Progress {
-            is_under_way: !findings.iter().all(is_settled),
+            is_under_way: findings
+                .iter()
+                .any(|finding| finding.reason.is_under_way(facts.is_reachable)),
             cluster,
             findings,
         })
     }
 
-    /// Records the membership and registers the cluster.
+    async fn advance(&self, cluster: &mut Cluster, facts: &Facts) -> Result<Vec<Finding>, Obstacle> {
+        match task(cluster) {
+            Task::Nothing => {
+                if Self::holds(cluster) {
+                    self.record(cluster, None).await?;
+                }
+                Ok(Vec::new())
+            }
+            Task::Rename { chosen } => Err(Obstacle::Found(misnamed(&chosen))),
+            Task::Join { karmada, member } => self.join(cluster, karmada, member, facts).await,
+            Task::Keep { record, drain } => {
+                // Somebody may have taken the finalizer away: without it a deletion would leave the member in Karmada.
+                if !Self::holds(cluster) {
+                    self.record(cluster, Some(&record)).await?;
+                }
+                self.keep(cluster, &record, drain, facts).await
+            }
+            Task::Leave { record, how } => self.leave(cluster, &record, how, facts).await,
+        }
+    }
+
+    /// Registers the cluster for the first time.
     async fn join(
         &self,
         cluster: &mut Cluster,
-        karmada: &str,
-        member: &str,
+        karmada: String,
+        member: String,
         facts: &Facts,
     ) -> Result<Vec<Finding>, Obstacle> {
-        let control_plane = self.open(karmada, Some(cluster)).await?;
-        let Some(id) = facts.id.clone() else {
+        let karmada_now = self.open(&karmada).await?;
+        let (Some(id), true) = (facts.id.clone(), facts.is_reachable) else {
+            // Who may not join learns it without waiting for the API server.
+            self.admit(&karmada_now, &karmada, cluster)?;
             return Err(Obstacle::Found(waiting()));
         };
-        let record = Record {
-            karmada: karmada.to_owned(),
-            member: member.to_owned(),
-            id,
-        };
-        if let Some(taken) = taken(&control_plane.members().await?, cluster, &record) {
+        let record = Record { karmada, member, id };
+        self.register(&karmada_now, cluster, &record, facts).await?;
+        self.keep(cluster, &record, false, facts).await
+    }
+
+    /// Records the membership and writes the member, one Cluster after another: no two take one name, and none becomes a
+    /// member twice.
+    async fn register(
+        &self,
+        karmada: &Karmada,
+        cluster: &mut Cluster,
+        record: &Record,
+        facts: &Facts,
+    ) -> Result<DynamicObject, Obstacle> {
+        self.admit(karmada, &record.karmada, cluster)?;
+        if !facts.is_reachable {
+            return Err(Obstacle::Found(waiting()));
+        }
+        let _turn = self.registering.lock().await;
+        if let Some(taken) = taken(&karmada.control_plane.members().await?, cluster, record) {
             return Err(Obstacle::Found(taken));
         }
-        self.record(cluster, Some(&record)).await?;
-        self.keep(cluster, &record, false, facts).await
+        self.record(cluster, Some(record)).await?;
+        let member = wanted(cluster, record, None, facts);
+        Ok(karmada.control_plane.write_member(&member).await?)
     }
 
     /// Brings the member in Karmada to what it shall be.
     async fn keep(
         &self,
-        cluster: &Cluster,
+        cluster: &mut Cluster,
         record: &Record,
         is_draining: bool,
         facts: &Facts,
     ) -> Result<Vec<Finding>, Obstacle> {
-        let control_plane = self.open(&record.karmada, Some(cluster)).await?;
-        let existing = control_plane.member(&record.member).await?;
-        if let Some(taken) = taken(existing.as_slice(), cluster, record) {
-            return Err(Obstacle::Found(taken));
-        }
-        let access = facts.access.as_ref().ok_or_else(|| Obstacle::Found(waiting()))?;
-        if facts.is_reachable && facts.id.as_ref() != Some(&record.id) {
-            let message = format!(
-                "the kubeconfig leads to another cluster than the one that joined: take the label {KARMADA_LABEL} away, \
-                 and put it on again"
-            );
-            return Err(Obstacle::Found(joined(Some(false), Reason::NameInUse, message)));
-        }
-        // Credentials without a member are those of an earlier membership, which has taken their ServiceAccounts away.
-        let renew_at = match &existing {
-            Some(_) => control_plane.renew_at(&record.member).await?,
-            None => None,
+        let karmada = self.open(&record.karmada).await?;
+        let control_plane = &karmada.control_plane;
+        let member = match control_plane.member(&record.member).await? {
+            None => self.register(&karmada, cluster, record, facts).await?,
+            Some(member) if is_ours(&member, cluster, record) => member,
+            Some(member) => return Err(Obstacle::Found(name_in_use(&member))),
         };
-        if renew_at.is_none_or(|renew_at| renew_at <= Timestamp::now()) {
-            self.renew_credentials(&control_plane, record, access, facts).await?;
-        }
-        let member = wanted(cluster, record, access, facts);
-        let member = control_plane.write_member(&member, existing).await?;
-        control_plane.own_credentials(&member).await?;
         control_plane.set_draining(&member, is_draining).await?;
-        let mut findings = vec![readiness(&member)];
+        let mut findings = match self.refresh(control_plane, cluster, record, &member, facts).await {
+            Ok(member) => vec![readiness(&member)],
+            Err(Obstacle::Found(finding)) => vec![finding],
+            Err(failed) => return Err(failed),
+        };
         if is_draining {
-            let left = remaining(&control_plane.bindings().await?, &record.member);
-            findings.push(drained(&left));
+            findings.push(drained(&control_plane.remaining(&record.member).await?));
         }
         Ok(findings)
+    }
+
+    /// Writes what has changed of the member, and new tokens where they are due.
+    async fn refresh(
+        &self,
+        control_plane: &ControlPlane,
+        cluster: &Cluster,
+        record: &Record,
+        member: &DynamicObject,
+        facts: &Facts,
+    ) -> Result<DynamicObject, Obstacle> {
+        let access = facts.access.as_ref().filter(|_| facts.is_reachable);
+        if access.is_some() && facts.id.as_ref() != Some(&record.id) {
+            return Err(Obstacle::Found(another_cluster()));
+        }
+        let member = wanted(cluster, record, Some(member), facts);
+        let member = control_plane.write_member(&member).await?;
+        if let Some(access) = access {
+            let renew_at = control_plane.renew_at(&member, &access.certificate_authority).await?;
+            if renew_at.is_none_or(|renew_at| renew_at <= Timestamp::now()) {
+                self.renew_credentials(control_plane, &member, access).await?;
+            }
+        }
+        Ok(member)
     }
 
     /// Requests tokens, and hands them to Karmada.
     async fn renew_credentials(
         &self,
         control_plane: &ControlPlane,
-        record: &Record,
+        member: &DynamicObject,
         access: &Access,
-        facts: &Facts,
     ) -> Result<(), Obstacle> {
-        // With an unreachable API server tokens that have not ended are of no use either.
-        if !facts.is_reachable {
-            return Err(Obstacle::Found(waiting()));
-        }
         let tokens = async {
             let client = client(access).await?;
-            credentials::prepare(&client, &record.member).await?;
-            credentials::request_tokens(&client, &record.member, self.settings.token_lifetime).await
+            credentials::prepare(&client, &member.name_any()).await?;
+            credentials::request_tokens(&client, &member.name_any(), self.settings.token_lifetime).await
         };
         let tokens = tokens.await.map_err(|error| {
             let message = format!(
@@ -238,7 +290,7 @@ impl Memberships {
             Obstacle::Found(joined(Some(false), Reason::CredentialsRefused, message))
         })?;
         control_plane
-            .write_credentials(&record.member, &access.certificate_authority, &tokens)
+            .write_credentials(member, &access.certificate_authority, &tokens)
             .await?;
         Ok(())
     }
@@ -251,25 +303,24 @@ impl Memberships {
         how: Leaving,
         facts: &Facts,
     ) -> Result<Vec<Finding>, Obstacle> {
-        let control_plane = match self.open(&record.karmada, None).await {
-            Ok(control_plane) => control_plane,
+        let control_plane = match self.open(&record.karmada).await {
+            Ok(karmada) => karmada.control_plane,
             // Karmada keeps a member that nobody can take out of it.
-            Err(Obstacle::Found(_)) if is_forced(cluster) => {
+            Err(Obstacle::Found(_)) if is_forced(cluster) => return self.end(cluster, record, how, facts).await,
+            Err(obstacle) => return Err(obstacle),
+        };
+        let member = match control_plane.member(&record.member).await? {
+            None => return self.end(cluster, record, how, facts).await,
+            Some(member) if is_ours(&member, cluster, record) => member,
+            // Somebody else's, who may use the permissions in the cluster.
+            Some(_) => {
                 self.record(cluster, None).await?;
                 return Ok(Vec::new());
             }
-            Err(obstacle) => return Err(obstacle),
-        };
-        let existing = control_plane.member(&record.member).await?;
-        let ours = existing.filter(|member| is_ours(member, cluster, record));
-        let Some(member) = ours else {
-            self.clean_up(record, facts).await;
-            self.record(cluster, None).await?;
-            return Ok(Vec::new());
         };
         if how == Leaving::Drained {
             control_plane.set_draining(&member, true).await?;
-            let left = remaining(&control_plane.bindings().await?, &record.member);
+            let left = control_plane.remaining(&record.member).await?;
             if !left.is_empty() {
                 return Ok(vec![leaving(&record.member), drained(&left)]);
             }
@@ -280,26 +331,35 @@ impl Memberships {
         Ok(vec![leaving(&record.member)])
     }
 
-    /// Takes Karmada's permissions away in the cluster, if it can be reached: one that cannot is usually gone.
-    async fn clean_up(&self, record: &Record, facts: &Facts) {
-        let Some(access) = facts.access.as_ref().filter(|_| facts.is_reachable) else {
-            return;
-        };
-        let removed = async { credentials::remove(&client(access).await?, &record.member).await };
-        if let Err(error) = removed.await {
-            let error = in_words(&error);
-            tracing::warn!(
-                member = record.member,
-                error,
-                "permissions of Karmada were left in the cluster"
-            );
+    /// Takes Karmada's permissions away in the cluster, and the record. A cluster that cannot be reached is usually gone.
+    async fn end(
+        &self,
+        cluster: &mut Cluster,
+        record: &Record,
+        how: Leaving,
+        facts: &Facts,
+    ) -> Result<Vec<Finding>, Obstacle> {
+        if let Some(access) = facts.access.as_ref().filter(|_| facts.is_reachable) {
+            let removed = async { credentials::remove(&client(access).await?, &record.member).await };
+            match removed.await {
+                Err(error) if how == Leaving::Drained => {
+                    return Err(Obstacle::Found(permissions_left(&in_words(&error))));
+                }
+                Err(error) => {
+                    let (member, error) = (record.member.as_str(), in_words(&error));
+                    tracing::warn!(member, error, "permissions of Karmada were left in the cluster");
+                }
+                Ok(()) => {}
+            }
         }
+        self.record(cluster, None).await?;
+        Ok(Vec::new())
     }
 
-    /// A client of the Karmada of this Secret, if the Secret lets Clusters of the namespace join.
-    async fn open(&self, secret: &str, newcomer: Option<&Cluster>) -> Result<ControlPlane, Obstacle> {
+    /// The Karmada to whose kubeconfig this Secret leads.
+    async fn open(&self, secret: &str) -> Result<Karmada, Obstacle> {
         let secrets: Api<Secret> = Api::namespaced(self.runtime.client.clone(), &self.settings.namespace);
-        let full_name = format!("{}/{secret}", self.settings.namespace);
+        let full_name = self.full_name(secret);
         let found = secrets.get_opt(secret).await;
         let found = found.map_err(|error| MembershipError::Secret(full_name.clone(), error))?;
         let invalid = |why: String| {
@@ -307,24 +367,32 @@ impl Memberships {
             Obstacle::Found(joined(None, Reason::KarmadaSecretInvalid, message))
         };
         let found = found.ok_or_else(|| invalid("does not exist".to_owned()))?;
-        if let Some(cluster) = newcomer
-            && !allows(&found, cluster)
-        {
-            let message = format!(
-                "Clusters of namespace {} may not join: an administrator lists it in the annotation \
-                 {ALLOWED_NAMESPACES_ANNOTATION} of Secret {full_name}",
-                cluster.namespace().unwrap_or_default()
-            );
-            return Err(Obstacle::Found(joined(Some(false), Reason::NotAllowed, message)));
-        }
         let access = kubeconfig::read(&found).map_err(|error| invalid(format!("cannot be used: {error}")))?;
         let client = client(&access).await;
         let client = client.map_err(|error| invalid(format!("cannot be used: {}", in_words(&error))))?;
-        Ok(ControlPlane::new(client))
+        let listed = meta::annotation(&found.metadata, ALLOWED_NAMESPACES_ANNOTATION);
+        Ok(Karmada {
+            control_plane: ControlPlane::new(client),
+            allowed_namespaces: listed.unwrap_or_default().to_owned(),
+        })
     }
 
-    async fn forget(&self, cluster: &mut Cluster) -> Result<(), Obstacle> {
-        Ok(self.record(cluster, None).await?)
+    /// Whether the Secret of the Karmada lets the Clusters of the namespace join.
+    fn admit(&self, karmada: &Karmada, secret: &str, cluster: &Cluster) -> Result<(), Obstacle> {
+        if karmada.allows(cluster) {
+            return Ok(());
+        }
+        let message = format!(
+            "Clusters of namespace {} may not join: an administrator lists it in the annotation \
+             {ALLOWED_NAMESPACES_ANNOTATION} of Secret {}",
+            cluster.namespace().unwrap_or_default(),
+            self.full_name(secret)
+        );
+        Err(Obstacle::Found(joined(Some(false), Reason::NotAllowed, message)))
+    }
+
+    fn full_name(&self, secret: &str) -> String {
+        format!("{}/{secret}", self.settings.namespace)
     }
 
     /// Writes the record and the finalizer of a membership, or takes both away.
@@ -362,153 +430,42 @@ impl Memberships {
     }
 }
 
-/// Whether the Secret of a Karmada lets the Clusters of a namespace join. A label alone must not: Karmada hands its
-/// members workloads, with their Secrets.
-fn allows(secret: &Secret, cluster: &Cluster) -> bool {
-    let listed = meta::annotation(&secret.metadata, ALLOWED_NAMESPACES_ANNOTATION).unwrap_or_default();
-    let namespace = cluster.namespace().unwrap_or_default();
-    let mut listed = listed.split(',').map(str::trim);
-    listed.any(|entry| entry == "*" || (entry == namespace && !namespace.is_empty()))
+/// A Karmada, and who may join it.
+struct Karmada {
+    control_plane: ControlPlane,
+    /// The annotation of its Secret.
+    allowed_namespaces: String,
+}
+
+impl Karmada {
+    /// Whether Clusters of the namespace may join. A label alone must not suffice: Karmada hands its members workloads,
+    /// with their Secrets.
+    fn allows(&self, cluster: &Cluster) -> bool {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let mut listed = self.allowed_namespaces.split(',').map(str::trim);
+        listed.any(|entry| entry == "*" || (entry == namespace && !namespace.is_empty()))
+    }
 }
 
 fn is_forced(cluster: &Cluster) -> bool {
     meta::annotation(&cluster.metadata, UNJOIN_ANNOTATION) == Some(FORCE)
 }
 
-/// The labels by which a member is recognised.
-fn identity(cluster: &Cluster) -> [(&'static str, String); 2] {
-    [
-        (meta::CLUSTER_NAME_LABEL, cluster.name_any()),
-        (CLUSTER_NAMESPACE_LABEL, cluster.namespace().unwrap_or_default()),
-    ]
-}
-
-fn is_ours(member: &DynamicObject, cluster: &Cluster, record: &Record) -> bool {
-    let labels = member.labels();
-    let identity = identity(cluster);
-    let mut identity = identity.iter();
-    identity.all(|(key, value)| labels.get(*key) == Some(value)) && has_id(member, record)
-}
-
-fn has_id(member: &DynamicObject, record: &Record) -> bool {
-    spec_field(member, "id").is_some_and(|id| *id == record.id)
-}
-
-/// Why the cluster cannot have this name among these members.
-fn taken(members: &[DynamicObject], cluster: &Cluster, record: &Record) -> Option<Finding> {
-    let others = members.iter().filter(|member| !is_ours(member, cluster, record));
-    for member in others {
-        let message = if member.name_any() == record.member {
-            format!(
-                "the Karmada has a member {} that is not this cluster: choose another name by the annotation {}",
-                record.member,
-                crate::names::MEMBER_NAME_ANNOTATION
-            )
-        } else if has_id(member, record) {
-            format!(
-                "this cluster is a member of the Karmada already, as {}",
-                member.name_any()
-            )
-        } else {
-            continue;
-        };
-        return Some(joined(Some(false), Reason::NameInUse, message));
-    }
-    None
-}
-
-fn wanted(cluster: &Cluster, record: &Record, access: &Access, facts: &Facts) -> Member {
+/// The member as it shall be. What could not be read now stays as `existing` has it, and the address of an API server that
+/// does not answer is not believed.
+fn wanted(cluster: &Cluster, record: &Record, existing: Option<&DynamicObject>, facts: &Facts) -> Member {
+    let existing = |field: &str| Some(spec_field(existing?, field)?.as_str()?.to_owned());
+    let access = facts.access.as_ref().filter(|_| facts.is_reachable);
+    let endpoint = access.map(|access| access.server.clone());
     let mut labels = facts.labels.clone();
     labels.extend(identity(cluster).map(|(key, value)| (key.to_owned(), value)));
     Member {
         name: record.member.clone(),
-        endpoint: access.server.clone(),
+        endpoint: endpoint.or_else(|| existing("apiEndpoint")).unwrap_or_default(),
         id: record.id.clone(),
-        provider: facts.provider.clone(),
-        region: facts.region.clone(),
+        provider: facts.provider.clone().or_else(|| existing("provider")),
+        region: facts.region.clone().or_else(|| existing("region")),
         zones: facts.zones.clone(),
         labels,
-    }
-}
-
-fn joined(is_true: Option<bool>, reason: Reason, message: String) -> Finding {
-    Finding {
-        condition: ConditionType::Joined,
-        is_true,
-        reason,
-        message,
-    }
-}
-
-fn waiting() -> Finding {
-    let message = "the API server of the cluster has to be reached first: see ControlPlaneHealthy".to_owned();
-    joined(Some(false), Reason::WaitingForControlPlane, message)
-}
-
-fn leaving(member: &str) -> Finding {
-    let message = format!("member {member} leaves the Karmada");
-    joined(Some(false), Reason::Leaving, message)
-}
-
-/// `Joined`, by what Karmada says of the member.
-fn readiness(member: &DynamicObject) -> Finding {
-    let conditions = member
-        .data
-        .pointer("/status/conditions")
-        .and_then(serde_json::Value::as_array);
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition["type"] == "Ready");
-    let name = member.name_any();
-    match ready {
-        Some(ready) if ready["status"] == "True" => joined(Some(true), Reason::Joined, format!("as member {name}")),
-        Some(ready) => {
-            let reason = ready["reason"].as_str().unwrap_or("no reason");
-            let message = format!("Karmada says that member {name} is not ready: {reason}");
-            joined(Some(false), Reason::Joining, message)
-        }
-        None => {
-            let message = format!("Karmada has not looked at member {name} yet");
-            joined(Some(false), Reason::Joining, message)
-        }
-    }
-}
-
-fn drained(left: &Remaining) -> Finding {
-    let (is_true, reason, message) = if left.is_empty() {
-        (true, Reason::Drained, String::new())
-    } else if left.blocked.is_empty() {
-        let message = format!(
-            "{} move to other members. If nothing moves, Karmada's controller manager lacks \
-             --feature-gates=Failover=true and --enable-no-execute-taint-eviction=true",
-            listed(&left.moving)
-        );
-        (false, Reason::Draining, message)
-    } else {
-        let message = format!(
-            "no other member takes {}. Add one that fits, change the policy, or take the annotation {DRAIN_ANNOTATION} \
-             away",
-            listed(&left.blocked)
-        );
-        (false, Reason::DrainBlocked, message)
-    };
-    Finding {
-        condition: ConditionType::Drained,
-        is_true: Some(is_true),
-        reason,
-        message,
-    }
-}
-
-fn listed(workloads: &[String]) -> String {
-    let named: Vec<&str> = workloads
-        .iter()
-        .take(WORKLOADS_IN_MESSAGE)
-        .map(String::as_str)
-        .collect();
-    match workloads.len().saturating_sub(named.len()) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, ensure};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use anyhow::ensure;
 use capa_e2e::{eventually, moto};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -12,7 +10,6 @@ use serde_json::json;
 use super::whole::{
     KubeadmCluster, NEXT_VERSION, NODES_WITHIN, VERSION, instance_of, is_control_plane, whole_clusters,
 };
-use crate::stories::api::kubectl_with;
 use crate::stories::scenario::{CORE, Scenario, template};
 
 fn instances<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> BTreeSet<String> {
@@ -39,20 +36,14 @@ async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Resu
 }
 
 /// The number of nodes of a cluster with the label that Cluster API gives nodes that may be interrupted.
-async fn interruptible_nodes(s: &Scenario, cluster: &str) -> anyhow::Result<usize> {
-    let secret = s.get("v1", "Secret", &format!("{cluster}-kubeconfig")).await?;
-    let kubeconfig = secret.data["data"]["value"]
-        .as_str()
-        .context("the Secret has a value")?;
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), BASE64_STANDARD.decode(kubeconfig)?)?;
+async fn interruptible_nodes(cluster: &KubeadmCluster<'_>) -> anyhow::Result<usize> {
     let labelled = [
         "get",
         "nodes",
         "--output=name",
         "--selector=cluster.x-k8s.io/interruptible",
     ];
-    Ok(kubectl_with(&s.environment, file.path(), &labelled)?.lines().count())
+    Ok(cluster.kubectl(&labelled).await?.lines().count())
 }
 
 /// Tests that a new version replaces this many control plane machines, and a new template this many workers.
@@ -81,7 +72,7 @@ fn replaces_all(name: &str, control_plane: u32, workers: u32) -> anyhow::Result<
         for machine in after.iter().filter(|machine| is_control_plane(machine)) {
             assert_eq!(machine.data["status"]["nodeInfo"]["kubeletVersion"], NEXT_VERSION);
         }
-        let interruptible = interruptible_nodes(s, "dev").await?;
+        let interruptible = interruptible_nodes(&cluster).await?;
         assert_eq!(interruptible, workers, "Cluster API labels nodes on spot instances");
         let launches = s.aws().manager_journal().of("RunInstances");
         let large = |call: &&capa_e2e::aws_proxy::Call| {

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use capa_e2e::aws_proxy::{Call, Journal};
 use capa_e2e::{Story, eventually, mostly_waits, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
+use crate::stories::api::kubectl_with;
 use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, tell, template};
 
 /// API version of KubeadmControlPlane.
@@ -389,6 +392,17 @@ spec:
         let api = self.scenario.api(CORE, "Machine").await?;
         let ours = ListParams::default().labels(&format!("cluster.x-k8s.io/cluster-name={}", self.name));
         Ok(api.list(&ours).await?.items)
+    }
+
+    /// The output of kubectl with the kubeconfig that Cluster API writes.
+    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let secret = format!("{}-kubeconfig", self.name);
+        let secret = self.scenario.get("v1", "Secret", &secret).await?;
+        let kubeconfig = secret.data["data"]["value"].as_str();
+        let kubeconfig = kubeconfig.context("the Secret has a value")?;
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), BASE64_STANDARD.decode(kubeconfig)?)?;
+        kubectl_with(&self.scenario.environment, file.path(), arguments)
     }
 
     /// Deletes the cluster, waits until it is gone, and checks that its load balancer has no target left.
