@@ -1,8 +1,7 @@
-//! Label selectors: their schema and their evaluation.
+//! Label selectors: their schema, and their form that kube evaluates.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// The pattern of a label key.
@@ -67,144 +66,38 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Whether the selector has no requirement. In Kubernetes such a selector matches every object; some users of selectors
-/// must not.
-pub fn is_empty(selector: &LabelSelector) -> bool {
-    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
-        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-}
-
-/// Whether the labels meet every requirement. An operator that Kubernetes does not know matches nothing.
-pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
-    let by_labels = selector
-        .match_labels
-        .iter()
-        .flatten()
-        .all(|(key, value)| labels.get(key) == Some(value));
-    by_labels
-        && selector
-            .match_expressions
-            .iter()
-            .flatten()
-            .all(|expression| holds(expression, labels))
-}
-
-fn holds(expression: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
-    let value = labels.get(&expression.key);
-    let listed = |value| expression.values.as_ref().is_some_and(|values| values.contains(value));
-    match expression.operator.as_str() {
-        "In" => value.is_some_and(listed),
-        "NotIn" => !value.is_some_and(listed),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        _ => false,
-    }
-}
-
-/// The selector in the text form of the API server's parameter `labelSelector`, for example `a=b,c in (d,e)`.
-pub fn text(selector: &LabelSelector) -> String {
-    let labels = selector.match_labels.iter().flatten();
-    let equal = labels.map(|(key, value)| format!("{key}={value}"));
-    let expressions = selector.match_expressions.iter().flatten().map(requirement_text);
-    equal.chain(expressions).collect::<Vec<_>>().join(",")
-}
-
-fn requirement_text(requirement: &LabelSelectorRequirement) -> String {
-    let LabelSelectorRequirement { key, operator, values } = requirement;
-    let values = values.as_deref().unwrap_or_default().join(",");
-    match operator.as_str() {
-        "In" => format!("{key} in ({values})"),
-        "NotIn" => format!("{key} notin ({values})"),
-        "DoesNotExist" => format!("!{key}"),
-        _ => key.clone(),
-    }
+/// The selector in the form that evaluates itself, and that is written as the API server's parameter `labelSelector`.
+/// `None` if it has an operator that Kubernetes does not know, or no values for one that needs them: such a selector
+/// matches nothing. One without a requirement matches every object; some users of selectors must not.
+pub fn parsed(selector: &LabelSelector) -> Option<Selector> {
+    selector.clone().try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use kube::core::SelectorExt;
     use serde_json::json;
 
     use super::*;
 
-    fn selector(value: serde_json::Value) -> LabelSelector {
-        serde_json::from_value(value).unwrap()
-    }
-
-    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
-    }
-
     #[test]
-    fn every_requirement_must_hold() {
-        let team_a = labels(&[("team", "a"), ("tier", "prod")]);
-        let cases = [
-            (json!({}), true),
-            (json!({"matchLabels": {"team": "a"}}), true),
-            (json!({"matchLabels": {"team": "b"}}), false),
-            (json!({"matchLabels": {"team": "a", "zone": "x"}}), false),
-            (
-                json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}),
-                true,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a", "b"]}]}),
-                false,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "absent", "operator": "NotIn", "values": ["a"]}]}),
-                true,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
-                true,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
-                false,
-            ),
-            (json!({"matchExpressions": [{"key": "team", "operator": "In"}]}), false),
-            (
-                json!({"matchExpressions": [{"key": "team", "operator": "Like", "values": ["a"]}]}),
-                false,
-            ),
-            (
-                json!({
-                    "matchLabels": {"team": "a"},
-                    "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}],
-                }),
-                false,
-            ),
-        ];
-        for (requirements, expected) in cases {
-            assert_eq!(
-                matches(&selector(requirements.clone()), &team_a),
-                expected,
-                "{requirements}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_selector_without_requirements_is_empty() {
-        assert!(is_empty(&selector(json!({}))));
-        assert!(is_empty(&selector(json!({"matchLabels": {}, "matchExpressions": []}))));
-        assert!(!is_empty(&selector(json!({"matchLabels": {"team": "a"}}))));
-    }
-
-    #[test]
-    fn a_selector_has_the_text_form_of_the_api_server() {
-        let all = selector(json!({
-            "matchLabels": {"team": "a", "zone": ""},
-            "matchExpressions": [
-                {"key": "tier", "operator": "In", "values": ["x", "y"]},
-                {"key": "tier", "operator": "NotIn", "values": ["z"]},
-                {"key": "old", "operator": "DoesNotExist"},
-                {"key": "new", "operator": "Exists"},
-            ],
-        }));
-        assert_eq!(text(&all), "team=a,zone=,tier in (x,y),tier notin (z),!old,new");
+    fn a_selector_with_an_unknown_operator_or_without_values_is_none() {
+        let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        let matches = |expressions: serde_json::Value| {
+            let selector = serde_json::from_value(json!({"matchExpressions": [expressions]})).unwrap();
+            parsed(&selector).map(|selector| selector.matches(&labels))
+        };
+        assert_eq!(
+            matches(json!({"key": "team", "operator": "In", "values": ["a"]})),
+            Some(true)
+        );
+        assert_eq!(matches(json!({"key": "team", "operator": "In"})), None);
+        assert_eq!(
+            matches(json!({"key": "team", "operator": "Like", "values": ["a"]})),
+            None
+        );
+        assert!(parsed(&LabelSelector::default()).is_some_and(|all| all.selects_all()));
     }
 }

@@ -12,6 +12,7 @@ use capa_api::network_mapping::AWSNetworkMapping;
 use capa_api::selector;
 use capa_network::{Description, Mapping, Merged, merge};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::SelectorExt;
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -101,7 +102,7 @@ fn is_requested(object: &Value, request: &SourceRequest, selector: Option<&Label
             let labels: BTreeMap<String, String> = labels
                 .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
                 .collect();
-            selector::matches(selector, &labels)
+            selector::parsed(selector).is_some_and(|selector| selector.matches(&labels))
         }
         (SourceObjects::Selected(_), None) => false,
     }

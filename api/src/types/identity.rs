@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
+use kube::core::{Selector, SelectorExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,10 +40,9 @@ impl AllowedNamespaces {
             .list
             .as_ref()
             .map(|names| names.iter().any(|name| name == namespace));
-        let selected = self
-            .selector
-            .as_ref()
-            .map(|wanted| !selector::is_empty(wanted) && selector::matches(wanted, namespace_labels));
+        let matches = |wanted: Selector| !wanted.selects_all() && wanted.matches(namespace_labels);
+        let selected = self.selector.as_ref();
+        let selected = selected.map(|wanted| selector::parsed(wanted).is_some_and(matches));
         match (listed, selected) {
             (None, None) => true,
             (listed, selected) => listed == Some(true) || selected == Some(true),

@@ -62,11 +62,12 @@ fn entry_requests(spec: &AWSMachineSpec, role: Option<MachineRole>) -> Vec<(Name
         .collect()
 }
 
-/// The request for an entry. The schema refuses an entry with neither name nor selector.
+/// The request for an entry. The schema refuses an entry with neither name nor selector, and
+/// selectors that mean nothing.
 fn request(entry: &NetworkSource) -> Option<SourceRequest> {
     let objects = match (&entry.name, &entry.selector) {
         (Some(name), _) => SourceObjects::Named(name.clone()),
-        (None, Some(labels)) => SourceObjects::Selected(selector::text(labels)),
+        (None, Some(labels)) => SourceObjects::Selected(selector::parsed(labels)?.to_string()),
         (None, None) => return None,
     };
     Some(SourceRequest {
