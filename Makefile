@@ -57,7 +57,6 @@ generate: programs ## Write config/crd, a policy, templates/ and the lists in do
 	"$(PROGRAMS)/capa-rs" iam --update docs/iam.md
 	"$(PROGRAMS)/capa-rs" preflight-rules --update docs/preflight.md
 	hack/release/templates.sh templates
-	hack/docs/files.sh docs/architecture.md
 
 # What a release is called, and where its image lies: set IMAGE to what your cluster can pull. clusterctl takes no name
 # without a host.
@@ -178,6 +177,10 @@ quickstart: tools-and-programs ## Bring a cluster up on the local world, let it 
 bench: tools-and-programs ## Measure what machines cost in AWS calls, time, memory and CPU, on the local world (BENCH=, PROGRAM=)
 	@$(if $(PROGRAM),:,cargo build --release --package capa-rs --bin capa-rs)
 	@"$(PROGRAMS)/bench" --program "$(or $(PROGRAM),$(TARGET)/release/capa-rs)" $(BENCH)
+
+.PHONY: rustdoc
+rustdoc: ## Build the documentation of all files, private ones too, into target/doc
+	$(CARGO) doc --workspace --no-deps --document-private-items
 
 .PHONY: docs
 docs: ## Build the documentation as a book into target/book (needs mdbook)
