@@ -18,7 +18,7 @@ use capa_cloud::{CloudError, ErrorClass, ResolvedIdentity, TemplateCloud, Templa
 use capa_network::{Merged, MissingField};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler, cluster_group};
 
-use crate::call_inputs::Inputs;
+use crate::call_fingerprint::CallFingerprint;
 use crate::identity::{self, IdentityError, IdentityRequest, identity_group};
 use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, NetworkReaderKind};
 use crate::launching::forms;
@@ -192,9 +192,9 @@ async fn look_up(
     merged: Merged,
     context: &TemplateContext,
 ) -> LookupResult {
-    if let Some(misformed) = forms::misformed(&template.spec.template.spec) {
+    if let Some(invalid) = forms::first_invalid_id(&template.spec.template.spec) {
         let nothing = capacity::NodeCapacity::default();
-        return LookupResult::refused(nothing, Reason::InvalidSpec, misformed);
+        return LookupResult::refused(nothing, Reason::InvalidSpec, invalid);
     }
     if let Some(problem) = merged.problem {
         return LookupResult::unknown(problem.reason, problem.message, Next::Retry);
@@ -231,8 +231,8 @@ async fn ask_aws(
 ) -> LookupResult {
     let uid = template.metadata.uid.as_deref().unwrap_or_default();
     let (generation, now) = (template.metadata.generation, context.kubernetes.uptime());
-    let inputs = Inputs::of(&"capacity", &(generation, &identity.key, region));
-    if let Some(refusal) = context.refusals.standing(uid, inputs, now, &context.timing) {
+    let inputs = CallFingerprint::of(&"capacity", &(generation, &identity.key, region));
+    if let Some(refusal) = context.refusals.active_backoff(uid, inputs, now, &context.timing) {
         return LookupResult {
             capacity: None,
             update: refusal.condition,

@@ -7,7 +7,7 @@ pub mod awsclusteridentity;
 pub mod awsmachine;
 pub mod awsmachinetemplate;
 pub mod awsnetworkmapping;
-mod call_inputs;
+mod call_fingerprint;
 mod filters;
 pub mod identity;
 pub mod kubernetes;

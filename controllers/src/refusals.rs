@@ -10,7 +10,7 @@ use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 use parking_lot::Mutex;
 
-use crate::call_inputs::Inputs;
+use crate::call_fingerprint::CallFingerprint;
 
 /// A permanent error that AWS would repeat.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Refusals {
 
 struct Refused {
     /// The hash of the inputs of the call.
-    facts: u64,
+    inputs: u64,
     condition: ConditionUpdate,
     /// The time of the error since the process began. A clock that somebody sets would lengthen or shorten the delay.
     at: Duration,
@@ -41,10 +41,16 @@ struct Refused {
 impl Refusals {
     /// The permanent error of calls with these inputs, while it is too early for the next call. `now` is the time since
     /// the process began.
-    pub(crate) fn standing(&self, uid: &str, inputs: Inputs, now: Duration, timing: &Timing) -> Option<Refusal> {
+    pub(crate) fn active_backoff(
+        &self,
+        uid: &str,
+        fingerprint: CallFingerprint,
+        now: Duration,
+        timing: &Timing,
+    ) -> Option<Refusal> {
         let by_uid = self.by_uid.lock();
-        let refused = by_uid.get(uid)?.get(&inputs.call)?;
-        if refused.facts != inputs.facts {
+        let refused = by_uid.get(uid)?.get(&fingerprint.call)?;
+        if refused.inputs != fingerprint.inputs {
             return None;
         }
         let remaining = refused.wait(timing).saturating_sub(now.saturating_sub(refused.at));
@@ -59,24 +65,24 @@ impl Refusals {
     pub(crate) fn refused(
         &self,
         uid: &str,
-        inputs: Inputs,
+        fingerprint: CallFingerprint,
         condition: ConditionUpdate,
         now: Duration,
         timing: &Timing,
     ) -> Next {
         let mut by_uid = self.by_uid.lock();
         let by_call = by_uid.entry(uid.to_owned()).or_default();
-        let last = by_call.get(&inputs.call);
-        let last = last.filter(|refused| refused.facts == inputs.facts);
+        let last = by_call.get(&fingerprint.call);
+        let last = last.filter(|refused| refused.inputs == fingerprint.inputs);
         let before = last.map_or(0, |refused| refused.before.saturating_add(1));
         let refused = Refused {
-            facts: inputs.facts,
+            inputs: fingerprint.inputs,
             condition,
             at: now,
             before,
         };
         let wait = refused.wait(timing);
-        by_call.insert(inputs.call, refused);
+        by_call.insert(fingerprint.call, refused);
         next(wait, timing)
     }
 

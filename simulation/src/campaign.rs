@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::encounters::Encounter;
+use crate::coverage::Covered;
 use crate::history::Report;
 
 /// The results of many histories.
@@ -21,7 +21,7 @@ pub struct Tally {
     /// The most calls that one process made in a minute: to AWS, to Kubernetes.
     pub busiest_minute: (usize, usize),
     /// How many have met what.
-    pub met: BTreeMap<Encounter, usize>,
+    pub met: BTreeMap<Covered, usize>,
 }
 
 impl Tally {
@@ -29,8 +29,8 @@ impl Tally {
         self.calls += report.calls;
         self.busiest_minute.0 = self.busiest_minute.0.max(report.busiest_minute.0);
         self.busiest_minute.1 = self.busiest_minute.1.max(report.busiest_minute.1);
-        for encounter in report.met {
-            *self.met.entry(encounter).or_default() += 1;
+        for covered in report.met {
+            *self.met.entry(covered).or_default() += 1;
         }
         match report.violation {
             None => self.passed += 1,
@@ -39,8 +39,8 @@ impl Tally {
     }
 
     /// Of 100 histories so many have met this.
-    pub fn percent(&self, encounter: Encounter) -> usize {
-        let met = self.met.get(&encounter).copied().unwrap_or_default();
+    pub fn percent(&self, covered: Covered) -> usize {
+        let met = self.met.get(&covered).copied().unwrap_or_default();
         met * 100 / self.histories().max(1)
     }
 

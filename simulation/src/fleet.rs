@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::calls::Service;
-use crate::deeds::Deed;
 use crate::faults::Faults;
 use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::{ManagementCluster, START, after};
 use crate::simulation::Simulation;
+use crate::user_actions::UserAction;
 
 /// How long a fleet may take.
 const PATIENCE: Duration = Duration::from_secs(1_800);
@@ -68,7 +68,7 @@ pub fn launch(machines: usize, weather: Weather) -> Launches {
         Weather::Fair => {}
         Weather::Outage(outage) => {
             let at = after(began, Duration::from_secs(5));
-            simulation.plan(at, ManagementCluster::Main, Deed::LoseAws(outage));
+            simulation.plan(at, ManagementCluster::Main, UserAction::LoseAws(outage));
         }
         Weather::Throttles(period) => {
             simulation.outside.aws.region().behaviour().throttles_all_until = after(began, period);

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::calls::Service;
-use crate::deeds::Deed;
-use crate::encounters::Encounter;
+use crate::coverage::Covered;
 use crate::outside::{ManagementCluster, after};
 use crate::simulation::Simulation;
+use crate::user_actions::UserAction;
 use pace::{allowed_a_minute, busiest_minute};
 use script::Script;
 
@@ -34,7 +34,7 @@ pub struct Report {
     /// The most calls that one process made in a minute: to AWS, to Kubernetes.
     pub busiest_minute: (usize, usize),
     /// The situations that it has met.
-    pub met: BTreeSet<Encounter>,
+    pub met: BTreeSet<Covered>,
     /// The trace, if it was requested.
     pub trace: Vec<String>,
 }
@@ -43,9 +43,9 @@ pub struct Report {
 pub fn run(seed: u64, traced: bool) -> Report {
     let mut simulation = Script::draw(seed).begin(seed, traced);
     simulation.run_script();
-    simulation.aftermaths.clear();
-    for deed in script::repairs() {
-        simulation.plan(simulation.now(), ManagementCluster::Main, deed);
+    simulation.follow_ups.clear();
+    for action in script::repairs() {
+        simulation.plan(simulation.now(), ManagementCluster::Main, action);
     }
     calm(&mut simulation, script::deletion(seed));
     finish(simulation)
@@ -67,27 +67,27 @@ pub(crate) fn calm(simulation: &mut Simulation, deletion: Deletion) {
     // EC2 shows an ended instance for some minutes, whose absence is a conflict after a loss of the status.
     for look in 0..LOOKS_FOR_CONFLICTS {
         let delay = CONVERGENCE / 4 + look * BETWEEN_LOOKS;
-        plan_everywhere(simulation, delay, Deed::ResolveConflicts);
+        plan_everywhere(simulation, delay, UserAction::ResolveConflicts);
     }
     // A new leader looks the instance up again before it says that the machine is to be given up.
     for delay in [CONVERGENCE / 2, CONVERGENCE * 3 / 4] {
-        plan_everywhere(simulation, delay, Deed::GiveUp);
+        plan_everywhere(simulation, delay, UserAction::GiveUp);
     }
     simulation.run_until(after(simulation.now(), CONVERGENCE));
     verdict::converged(simulation);
     verdict::steady(simulation);
-    plan_everywhere(simulation, deletion.cluster, Deed::DeleteCluster);
-    plan_everywhere(simulation, deletion.infrastructure, Deed::DeleteInfrastructure);
+    plan_everywhere(simulation, deletion.cluster, UserAction::DeleteCluster);
+    plan_everywhere(simulation, deletion.infrastructure, UserAction::DeleteInfrastructure);
     for delay in [DELETION / 2, DELETION * 3 / 4] {
-        plan_everywhere(simulation, delay, Deed::GiveUp);
+        plan_everywhere(simulation, delay, UserAction::GiveUp);
     }
     simulation.run_until(after(simulation.now(), DELETION));
     verdict::deleted(simulation);
 }
 
-fn plan_everywhere(simulation: &mut Simulation, delay: Duration, deed: Deed) {
+fn plan_everywhere(simulation: &mut Simulation, delay: Duration, action: UserAction) {
     for of in ManagementCluster::ALL {
-        simulation.plan(after(simulation.now(), delay), of, deed);
+        simulation.plan(after(simulation.now(), delay), of, action);
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn finish(mut simulation: Simulation) -> Report {
         violation: simulation.invariants.violation,
         calls: simulation.made.len(),
         busiest_minute: (to_aws, busiest_minute(&simulation.made, Service::Kubernetes)),
-        met: simulation.encounters.into_set(),
+        met: simulation.coverage.into_set(),
         trace: simulation.trace.into_lines(),
     }
 }

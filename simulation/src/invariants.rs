@@ -14,8 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
 use crate::address_rules::AddressRules;
-use crate::aftermath::Occasion;
 use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, cluster_of_key, launcher_of, machine_of};
+use crate::follow_up::Occasion;
 use crate::host_rules::HostRules;
 use crate::nodes::DataRules;
 use crate::objects::{NAMESPACE, machine_number};

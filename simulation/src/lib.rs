@@ -5,16 +5,15 @@
 //! [`fleet`] brings many machines up at once, and [`soak`] lets many objects come and go.
 
 mod address_rules;
-mod aftermath;
 mod aws;
 mod calls;
 pub mod campaign;
 mod clouds;
 mod core;
-mod deeds;
-pub mod encounters;
+pub mod coverage;
 pub mod faults;
 pub mod fleet;
+mod follow_up;
 pub mod history;
 mod host_rules;
 mod invariants;
@@ -29,3 +28,4 @@ mod simulation;
 pub mod soak;
 pub mod sweep;
 mod trace;
+mod user_actions;

@@ -10,18 +10,18 @@ use std::time::Duration;
 use fastrand::Rng;
 use jiff::Timestamp;
 
-use crate::aftermath::{Aftermath, Occasion};
 use crate::calls::{Answer, Service};
 use crate::core;
-use crate::deeds::Deed;
-use crate::encounters::{Encounter, Encounters};
+use crate::coverage::{Coverage, Covered};
 use crate::faults::Faults;
+use crate::follow_up::{FollowUp, Occasion};
 use crate::invariants::Invariants;
 use crate::nodes::BOOT;
 use crate::outside::{ManagementCluster, Outside, START, after};
 use crate::process::Process;
 use crate::server::Stored;
 use crate::trace::Trace;
+use crate::user_actions::UserAction;
 use journeys::Journey;
 use managers::Managers;
 
@@ -58,7 +58,7 @@ enum Event {
     /// Core looks at its objects.
     Core(ManagementCluster),
     /// The user does something.
-    Deed(ManagementCluster, Deed),
+    UserAction(ManagementCluster, UserAction),
     /// Calls go wrong again.
     Chaos,
 }
@@ -82,10 +82,10 @@ pub(crate) struct Simulation {
     chaos_until: Timestamp,
     /// Until then something happens, outages among it.
     busy_until: Timestamp,
-    /// The deeds of the user on certain occasions.
-    pub(crate) aftermaths: Vec<Aftermath>,
+    /// The actions of the user on certain occasions.
+    pub(crate) follow_ups: Vec<FollowUp>,
     pub(crate) invariants: Invariants,
-    pub(crate) encounters: Encounters,
+    pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
     /// Every call so far.
     pub(crate) made: Vec<Made>,
@@ -118,9 +118,9 @@ impl Simulation {
             faults,
             chaos_until: START,
             busy_until: START,
-            aftermaths: Vec::new(),
+            follow_ups: Vec::new(),
             invariants: Invariants::default(),
-            encounters: Encounters::default(),
+            coverage: Coverage::default(),
             trace: Trace::new(traced),
             made: Vec::new(),
             most_machines: 0,
@@ -141,9 +141,9 @@ impl Simulation {
         self.outside.now
     }
 
-    /// Plans a deed of the user.
-    pub(crate) fn plan(&mut self, at: Timestamp, of: ManagementCluster, deed: Deed) {
-        self.push(at, Event::Deed(of, deed));
+    /// Plans an action of the user.
+    pub(crate) fn plan(&mut self, at: Timestamp, of: ManagementCluster, action: UserAction) {
+        self.push(at, Event::UserAction(of, action));
     }
 
     /// Lets everything happen up to a time; ends early where an invariant is violated.
@@ -187,7 +187,7 @@ impl Simulation {
 
     /// An outage begins that lasts for so long: when it has ended calls go wrong again. Gives the time of the end.
     pub(crate) fn outage(&mut self, long: Duration) -> Timestamp {
-        self.encounters.outage(long);
+        self.coverage.outage(long);
         self.outages += 1;
         let end = after(self.now(), long);
         self.busy_until(after(end, AFTER_OUTAGE));
@@ -221,7 +221,7 @@ impl Simulation {
         for change in &changes {
             self.trace.change(now, of, change);
             self.invariants.changed(of, change, &self.outside);
-            self.encounters.changed(of, change, &self.outside);
+            self.coverage.changed(of, change, &self.outside);
         }
         for change in changes {
             for process in self.processes.values_mut().filter(|process| process.of == of) {
@@ -241,13 +241,13 @@ impl Simulation {
     /// Plans what the user does on such an occasion, if anything.
     fn follow(&mut self, occasion: Occasion, of: ManagementCluster, machine: usize) {
         if of == ManagementCluster::Main
-            && let Some(place) = self.aftermaths.iter().position(|next| next.occasion == occasion)
+            && let Some(place) = self.follow_ups.iter().position(|next| next.occasion == occasion)
         {
-            let Aftermath { deeds, .. } = self.aftermaths.remove(place);
-            for (delay, deed) in deeds {
+            let FollowUp { actions, .. } = self.follow_ups.remove(place);
+            for (delay, action) in actions {
                 let at = after(self.now(), delay);
                 self.busy_until(after(at, AFTER_OUTAGE));
-                self.plan(at, of, deed.deed(machine));
+                self.plan(at, of, action.action(machine));
             }
         }
     }
@@ -294,18 +294,18 @@ impl Simulation {
                     self.settle(Duration::ZERO);
                 }
             },
-            Event::Deed(of, deed) => match self.outside.server(of).unreachable_until {
-                Some(until) if now < until && deed.needs_server() => self.plan(until, of, deed),
-                _ => self.perform(of, deed),
+            Event::UserAction(of, action) => match self.outside.server(of).unreachable_until {
+                Some(until) if now < until && action.needs_server() => self.plan(until, of, action),
+                _ => self.perform(of, action),
             },
         }
     }
 
-    fn perform(&mut self, of: ManagementCluster, deed: Deed) {
+    fn perform(&mut self, of: ManagementCluster, action: UserAction) {
         let now = self.now();
-        self.trace.note(now, || format!("user of {of:?}: {deed:?}"));
-        self.encounters.met(Encounter::Deed(deed.into()));
-        deed.perform(of, self);
+        self.trace.note(now, || format!("user of {of:?}: {action:?}"));
+        self.coverage.met(Covered::UserAction(action.into()));
+        action.perform(of, self);
         self.settle(Duration::ZERO);
     }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use capa_api::machine::AWSMachineStatus;
 
-use crate::deeds::{self, Deed};
 use crate::faults::{Fault, Faults};
 use crate::history::{self, Report};
 use crate::objects;
 use crate::outside::{ManagementCluster, START, after};
 use crate::simulation::Simulation;
+use crate::user_actions::{self, UserAction};
 
 /// How long the machine is left in peace before it is deleted.
 const LIFE: Duration = Duration::from_secs(240);
@@ -69,7 +69,11 @@ pub fn run(plan: &Plan, subject: Subject, traced: bool) -> Report {
     let machine = subject.number();
     let mut simulation = born(plan, machine, traced);
     simulation.run_until(after(START, LIFE));
-    simulation.plan(simulation.now(), ManagementCluster::Main, Deed::DeleteMachine(machine));
+    simulation.plan(
+        simulation.now(),
+        ManagementCluster::Main,
+        UserAction::DeleteMachine(machine),
+    );
     history::calm(&mut simulation, history::Deletion::default());
     history::finish(simulation)
 }
@@ -80,7 +84,7 @@ fn born(plan: &Plan, machine: usize, traced: bool) -> Simulation {
     let server = simulation.outside.server_mut(ManagementCluster::Main);
     objects::create_cluster(server, 2);
     objects::create_machine(server, &objects::machine_name(machine), None);
-    deeds::launch_look_alike(&mut simulation, machine);
+    user_actions::launch_look_alike(&mut simulation, machine);
     simulation.start(ManagementCluster::Main);
     simulation
 }
@@ -99,8 +103,8 @@ fn launch(plan: &Plan) -> usize {
 fn life(machine: usize) -> usize {
     let mut simulation = born(&Vec::new(), machine, false);
     simulation.run_until(after(START, LIFE));
-    for deed in [Deed::DeleteMachine(machine), Deed::DeleteCluster] {
-        simulation.plan(simulation.now(), ManagementCluster::Main, deed);
+    for action in [UserAction::DeleteMachine(machine), UserAction::DeleteCluster] {
+        simulation.plan(simulation.now(), ManagementCluster::Main, action);
         simulation.run_until(after(simulation.now(), LIFE));
     }
     simulation.made.len()

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::sync::OnceLock;
 
 use capa_simulation::campaign::{self, End, Tally};
-use capa_simulation::encounters::{Encounter, Situation};
+use capa_simulation::coverage::{Covered, Situation};
 use capa_simulation::faults::FaultKind;
 use capa_simulation::history::{self, Report};
 use capa_simulation::sweep::{self, Subject};
@@ -78,7 +78,7 @@ fn histories_meet_what_they_are_there_for() {
         FaultKind::LateEffect,
         FaultKind::Frozen,
     ];
-    let faults = unanswered.map(|kind| (Encounter::LaunchFault(kind), 12));
+    let faults = unanswered.map(|kind| (Covered::LaunchFault(kind), 12));
     let situations = [
         (Situation::LaunchUnanswered, 55),
         (Situation::SourceChangedDuringAttempt, 15),
@@ -89,12 +89,12 @@ fn histories_meet_what_they_are_there_for() {
         (Situation::OutageOfHours, 25),
         (Situation::OutageOfDays, 4),
     ];
-    let situations = situations.map(|(situation, percent)| (Encounter::Situation(situation), percent));
-    for (encounter, percent) in faults.into_iter().chain(situations) {
-        let met = fixed_seeds().percent(encounter);
+    let situations = situations.map(|(situation, percent)| (Covered::Situation(situation), percent));
+    for (covered, percent) in faults.into_iter().chain(situations) {
+        let met = fixed_seeds().percent(covered);
         assert!(
             met >= percent,
-            "{met} % of the histories have met {encounter}, not {percent} %"
+            "{met} % of the histories have met {covered}, not {percent} %"
         );
     }
 }
@@ -102,7 +102,7 @@ fn histories_meet_what_they_are_there_for() {
 /// In a history with such a key, bootstrap data may be left, so that nobody judges whether it is.
 #[test]
 fn few_histories_have_a_key_of_another_account() {
-    let met = fixed_seeds().percent(Encounter::Situation(Situation::KeyOfAnotherAccount));
+    let met = fixed_seeds().percent(Covered::Situation(Situation::KeyOfAnotherAccount));
     assert!((1..=20).contains(&met), "{met} % of the histories");
 }
 

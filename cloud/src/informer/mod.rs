@@ -28,7 +28,7 @@ use disappearance::DisappearanceGuard;
 pub use disappearance::Loss;
 use overdue::Overdue;
 pub use reads::{InformerReport, InstanceRead};
-use record::{Record, Told};
+use record::{LastNotified, Record};
 use refused_reads::RefusedReads;
 pub use snapshot::InformerSnapshot;
 pub use terminations::TerminationBatch;
@@ -57,7 +57,7 @@ struct Watch {
     cluster: Arc<str>,
     since: Epoch,
     /// The last observation that the machine received. A change wakes the machine.
-    told: Told,
+    last_notified: LastNotified,
 }
 
 /// The instances that AWS shows to one identity in one region. The time is an argument, counted from any fixed origin.
@@ -163,7 +163,7 @@ impl InstanceInformer {
             id: id.clone(),
             cluster,
             since,
-            told,
+            last_notified: told,
         };
         self.watches.insert(machine, watch);
         self.settle(&id);
@@ -329,8 +329,8 @@ impl InstanceInformer {
                 continue;
             };
             let told = record.tells(watch.since);
-            if watch.told != told {
-                watch.told = told;
+            if watch.last_notified != told {
+                watch.last_notified = told;
                 self.woken.insert(machine.as_ref().clone());
             }
         }

@@ -8,7 +8,7 @@ use crate::{CloudError, ErrorClass, Instance, MachineKey};
 
 use super::disappearance::{ListingTrust, Loss};
 use super::owner_tags::OwnerTags;
-use super::record::{Record, Told};
+use super::record::{LastNotified, Record};
 use super::{Epoch, InstanceInformer, Listing, ListingScope, VALUES_PER_FILTER};
 
 /// A read that is due. The driver makes the call and passes the answer to [`InstanceInformer::read_ended`].
@@ -202,7 +202,7 @@ impl InstanceInformer {
     fn is_expected(&self, record: &Record) -> bool {
         let undecided = |machine: &Arc<MachineKey>| {
             let watch = self.watches.get(machine);
-            watch.is_some_and(|watch| record.tells(watch.since) == Told::Unknown)
+            watch.is_some_and(|watch| record.tells(watch.since) == LastNotified::Unknown)
         };
         (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
     }

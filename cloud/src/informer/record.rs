@@ -8,7 +8,7 @@ use crate::{InstanceState, MachineKey, Observation};
 
 /// The last observation of an instance that a machine received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum LastNotified {
     /// No read has shown or disproved the instance.
     Unknown,
     /// The instance at this version of the record.
@@ -85,11 +85,11 @@ impl Record {
     }
 
     /// The observation for a machine that has watched the instance since `since`.
-    pub(super) fn tells(&self, since: Epoch) -> Told {
+    pub(super) fn tells(&self, since: Epoch) -> LastNotified {
         match &self.instance {
-            Some(_) => Told::Seen(self.version),
-            None if self.listing_missed.min(self.lookup_missed) > since => Told::Absent,
-            None => Told::Unknown,
+            Some(_) => LastNotified::Seen(self.version),
+            None if self.listing_missed.min(self.lookup_missed) > since => LastNotified::Absent,
+            None => LastNotified::Unknown,
         }
     }
 
@@ -97,8 +97,8 @@ impl Record {
     pub(super) fn observation(&self, id: &str, since: Epoch) -> Observation {
         match (&self.instance, self.tells(since)) {
             (Some(kept), _) => Observation::Seen(Arc::new(kept.instance(id))),
-            (None, Told::Absent) => Observation::Absent,
-            (None, Told::Seen(_) | Told::Unknown) => Observation::Unknown,
+            (None, LastNotified::Absent) => Observation::Absent,
+            (None, LastNotified::Seen(_) | LastNotified::Unknown) => Observation::Unknown,
         }
     }
 

@@ -97,7 +97,7 @@ impl ReadyInputs<'_> {
     fn is_lacked(&self, supply: Supply) -> bool {
         match supply {
             Supply::Usable => false,
-            Supply::OneRole | Supply::Doubtful => !self.was_ready,
+            Supply::OneRole | Supply::Unverified => !self.was_ready,
             Supply::Unusable | Supply::Undeclared => true,
         }
     }

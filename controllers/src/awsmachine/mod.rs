@@ -17,13 +17,13 @@ mod hosts;
 mod image;
 mod instance;
 mod interfaces;
-mod later;
 mod launch;
 mod locate;
 mod lookup;
 mod machine_tags;
 mod memory;
 mod named_targets;
+mod newer_attempt;
 mod ownership;
 mod phases;
 mod read;
@@ -117,7 +117,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         Err(FlowError::Failed(error)) => return Err(error.with_events(scope.events)),
     }
     if deleting && let Abandonment::Mismatch(why) = abandonment(&scope.machine) {
-        scope.remark(ConditionType::InstanceReady, &why);
+        scope.append_to_message(ConditionType::InstanceReady, &why);
     }
     finish(scope, context).await
 }
@@ -180,9 +180,9 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
     let mut blocks = Vec::new();
     let (mut ended, mut foreign) = (Vec::new(), Vec::new());
     match deletion::find(scope, context).await? {
-        Found::Nothing { left_alone } => {
-            deletion::tell_left_alone(scope, &left_alone);
-            foreign = left_alone;
+        Found::Nothing { unowned } => {
+            deletion::report_unowned(scope, &unowned);
+            foreign = unowned;
         }
         Found::Instances { location, instances } => {
             ended.extend(instances.iter().map(|instance| instance.id.clone()));

@@ -121,7 +121,7 @@ fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> 
     }
     let named = if spec::claimed_instance_id(&machine.spec).as_deref() == Some(&instance.id) {
         Proof::Named
-    } else if AdoptionWish::of(machine) == AdoptionWish::Instance(&instance.id) {
+    } else if AdoptAnnotation::of(machine) == AdoptAnnotation::Instance(&instance.id) {
         Proof::Adopted
     } else {
         return Err(Reason::Unnamed);
@@ -164,7 +164,7 @@ pub fn claimed_instances(machine: &AWSMachine) -> Vec<String> {
         .into_iter()
         .collect();
     ids.extend(spec::claimed_instance_id(&machine.spec));
-    if let AdoptionWish::Instance(id) = AdoptionWish::of(machine) {
+    if let AdoptAnnotation::Instance(id) = AdoptAnnotation::of(machine) {
         ids.push(id.to_owned());
     }
     ids.sort();
@@ -211,9 +211,9 @@ pub(super) fn verified_owner(machine: &AWSMachine, named: Option<Arc<Machine>>) 
 
 /// The value of the annotation `adopt-instance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AdoptionWish<'a> {
+pub(super) enum AdoptAnnotation<'a> {
     /// The annotation is absent.
-    Unsaid,
+    Absent,
     /// The value `none`: an instance is launched although other instances have the tags of this machine.
     LaunchNew,
     /// The id of an instance: this instance is adopted.
@@ -222,11 +222,11 @@ pub(super) enum AdoptionWish<'a> {
     Unreadable(&'a str),
 }
 
-impl<'a> AdoptionWish<'a> {
+impl<'a> AdoptAnnotation<'a> {
     /// Reads the annotation.
     pub(super) fn of(machine: &'a AWSMachine) -> Self {
         match meta::annotation(&machine.metadata, meta::ADOPT_INSTANCE_ANNOTATION) {
-            None => Self::Unsaid,
+            None => Self::Absent,
             Some(meta::ADOPT_NO_INSTANCE) => Self::LaunchNew,
             Some(id) if IdKind::Instance.is_id(id) => Self::Instance(id),
             Some(value) => Self::Unreadable(value),

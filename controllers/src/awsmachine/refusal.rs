@@ -12,20 +12,23 @@ use super::context::MachineContext;
 use super::locate::InstanceLocation;
 use super::memory::LaunchKind;
 use super::scope::MachineScope;
-use crate::call_inputs::Inputs;
+use crate::call_fingerprint::CallFingerprint;
 use crate::launching::replacement::Replacement;
 
 /// The inputs of the calls of a launch: spec, network sources, identity with its Secret, and bootstrap data.
-pub(super) fn of_launch(
+pub(super) fn launch_fingerprint(
     spec: &AWSMachineSpec,
     user_data: &UserData,
     merged: &Merged,
     location: &InstanceLocation,
-) -> Inputs {
+) -> CallFingerprint {
     // The types contain neither floats nor unordered maps, so equal values have equal JSON.
     let spec = serde_json::to_vec(spec).unwrap_or_default();
     let network = serde_json::to_vec(&merged.network).unwrap_or_default();
-    Inputs::of(&"launch", &(spec, network, user_data.expose(), asked_as(location)))
+    CallFingerprint::of(
+        &"launch",
+        &(spec, network, user_data.expose(), credentials_and_region(location)),
+    )
 }
 
 /// The kind of a launch: what it has in common with the launches of the other machines of its template and version.
@@ -48,9 +51,9 @@ pub(super) fn kind_of_launch(
         scope.namespace(),
         cluster,
         version,
-        asked_as(location),
+        credentials_and_region(location),
     );
-    LaunchKind(Inputs::of(&"kind", &facts).facts)
+    LaunchKind(CallFingerprint::of(&"kind", &facts).inputs)
 }
 
 /// Whether EC2 refuses all launches of a kind with this error. Errors about a subnet, a tag or user data concern one
@@ -82,7 +85,7 @@ pub(super) fn await_kind(scope: &MachineScope, kind: LaunchKind, context: &Machi
         return Ok(());
     }
     let (refusals, now) = (context.memory.refusals(), context.kubernetes.uptime());
-    match refusals.standing(scope.uid(), of_kind(kind), now, &context.timing) {
+    match refusals.active_backoff(scope.uid(), of_kind(kind), now, &context.timing) {
         None => Ok(()),
         Some(refusal) => Err(Blocked::new(refusal.condition, refusal.next)),
     }
@@ -100,24 +103,24 @@ pub(super) fn shown_of_kind(
     Blocked::new(condition, next)
 }
 
-fn of_kind(kind: LaunchKind) -> Inputs {
-    Inputs::of(&"launch of its kind", &kind)
+fn of_kind(kind: LaunchKind) -> CallFingerprint {
+    CallFingerprint::of(&"launch of its kind", &kind)
 }
 
 /// The inputs of a lookup for a deletion, or of the termination of an instance. Each instance is a call of its own,
 /// because AWS may allow the termination of one and refuse that of another.
-pub(super) fn of_deletion(instance_id: Option<&str>, location: &InstanceLocation) -> Inputs {
-    Inputs::of(&("deletion", instance_id), &asked_as(location))
+pub(super) fn of_deletion(instance_id: Option<&str>, location: &InstanceLocation) -> CallFingerprint {
+    CallFingerprint::of(&("deletion", instance_id), &credentials_and_region(location))
 }
 
 /// The inputs of the allocation and the association of an Elastic IP.
-pub(super) fn of_elastic_ip(pool: &ElasticIpPool, location: &InstanceLocation) -> Inputs {
+pub(super) fn of_elastic_ip(pool: &ElasticIpPool, location: &InstanceLocation) -> CallFingerprint {
     let pool = serde_json::to_vec(pool).unwrap_or_default();
-    Inputs::of(&"Elastic IP", &(pool, asked_as(location)))
+    CallFingerprint::of(&"Elastic IP", &(pool, credentials_and_region(location)))
 }
 
 /// The credentials and the region of the calls.
-fn asked_as(location: &InstanceLocation) -> [&str; 3] {
+fn credentials_and_region(location: &InstanceLocation) -> [&str; 3] {
     [&location.identity_key, &location.account_id, &location.region]
 }
 
@@ -125,10 +128,14 @@ fn asked_as(location: &InstanceLocation) -> [&str; 3] {
 ///
 /// # Errors
 /// The permanent error of an earlier call with these inputs, until the time of the next call.
-pub(super) fn await_change(scope: &mut MachineScope, inputs: Inputs, context: &MachineContext) -> Result<(), Blocked> {
+pub(super) fn await_change(
+    scope: &mut MachineScope,
+    inputs: CallFingerprint,
+    context: &MachineContext,
+) -> Result<(), Blocked> {
     scope.inputs = Some(inputs);
     let (refusals, now) = (context.memory.refusals(), context.kubernetes.uptime());
-    match refusals.standing(scope.uid(), inputs, now, &context.timing) {
+    match refusals.active_backoff(scope.uid(), inputs, now, &context.timing) {
         None => Ok(()),
         Some(refusal) => Err(Blocked::new(refusal.condition, refusal.next)),
     }

@@ -16,7 +16,7 @@ use super::launch::record::{IllegalTransition, LaunchEvent, transition};
 use super::machine_tags::MachineTags;
 use super::ownership::OwnerProblem;
 use super::spec;
-use crate::call_inputs::Inputs;
+use crate::call_fingerprint::CallFingerprint;
 
 /// The Cluster API objects that a machine belongs to, as far as they exist.
 pub(super) struct Owners {
@@ -43,7 +43,7 @@ pub(super) struct MachineScope {
     /// The new status of the AWSMachine, without conditions.
     pub(super) status: AWSMachineStatus,
     /// The inputs of the pass's AWS calls, once they are known.
-    pub(super) inputs: Option<Inputs>,
+    pub(super) inputs: Option<CallFingerprint>,
     /// The conditions before the pass.
     pub(super) conditions_before: Vec<Condition>,
     /// Conditions that the pass has set.
@@ -91,11 +91,11 @@ impl MachineScope {
         self.finish_with(blocked.condition, blocked.next);
     }
 
-    /// Adds a remark to the message of a condition that the pass has set.
-    pub(super) fn remark(&mut self, condition: ConditionType, remark: &str) {
+    /// Appends a text to the message of a condition that the pass has set.
+    pub(super) fn append_to_message(&mut self, condition: ConditionType, text: &str) {
         let set = self.conditions.iter_mut().find(|update| update.condition == condition);
         if let Some(update) = set {
-            update.message = format!("{}; {remark}", update.message);
+            update.message = format!("{}; {text}", update.message);
         }
     }
 

@@ -17,7 +17,7 @@ use super::locate::{self, InstanceLocation};
 use super::read;
 use super::scope::MachineScope;
 use super::time::remaining;
-use crate::call_inputs::Inputs;
+use crate::call_fingerprint::CallFingerprint;
 use crate::launching::bootstrap::Format;
 use crate::launching::kept::KeptData;
 use crate::launching::lost::{self, LostMachine};
@@ -82,8 +82,8 @@ pub(super) fn nothing_is_stored(
 }
 
 /// What tells the bootstrap data of a launch from others: the user data has its digest, and its place.
-fn inputs_of(of_launch: &LaunchSecrets, location: &InstanceLocation) -> Inputs {
-    Inputs::of(&"bootstrap data", &(&location.account_id, of_launch.user_data.expose()))
+fn inputs_of(of_launch: &LaunchSecrets, location: &InstanceLocation) -> CallFingerprint {
+    CallFingerprint::of(&"bootstrap data", &(&location.account_id, of_launch.user_data.expose()))
 }
 
 fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, context: &MachineContext) -> Blocked {

@@ -115,8 +115,8 @@ pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
     let message = if let Some(contradiction) = validate_instance_ids(spec) {
         contradiction
-    } else if let Some(misformed) = forms::misformed(spec) {
-        misformed
+    } else if let Some(invalid) = forms::first_invalid_id(spec) {
+        invalid
     } else if let Some(contradiction) = contradiction(spec) {
         contradiction.to_owned()
     } else if let Some(index) = spec.non_root_volumes.iter().position(unnamed) {
@@ -147,7 +147,7 @@ pub(super) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> 
              in its source"
         )
     } else {
-        let (field, form) = forms::misformed_in_network(network)?;
+        let (field, form) = forms::first_invalid_id_of_network(network)?;
         format!("{field} of the network is no id of AWS: set it to {form} in its source")
     };
     Some(Problem::new(Reason::InvalidSpec, message))

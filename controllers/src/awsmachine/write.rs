@@ -7,7 +7,7 @@ use super::account;
 use super::blocked::FlowError;
 use super::context::MachineContext;
 use super::launch::record::{IllegalTransition, LaunchEvent};
-use super::ownership::AdoptionWish;
+use super::ownership::AdoptAnnotation;
 use super::scope::MachineScope;
 use super::spec;
 use super::status;
@@ -35,7 +35,7 @@ pub(super) async fn store_with_conditions(
 pub(super) fn plan_launch(scope: &mut MachineScope) -> Result<(), IllegalTransition> {
     let tells_of_launch = meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER)
         || spec::instance_id(&scope.machine).is_some()
-        || matches!(AdoptionWish::of(&scope.machine), AdoptionWish::Instance(_))
+        || matches!(AdoptAnnotation::of(&scope.machine), AdoptAnnotation::Instance(_))
         || account::of_lost_attempt(&scope.machine, &scope.status).is_some();
     if tells_of_launch || scope.status.launch.is_some() {
         return Ok(());

@@ -43,8 +43,8 @@ impl Form {
 
 /// Says which field of a machine spec holds an id or a name that AWS cannot have given, and what to set it to. An empty
 /// text counts as absent.
-pub(crate) fn misformed(spec: &AWSMachineSpec) -> Option<String> {
-    let optional = |path: &str, form, text: &Option<String>| text.as_deref().and_then(|text| wrong(path, form, text));
+pub(crate) fn first_invalid_id(spec: &AWSMachineSpec) -> Option<String> {
+    let optional = |path: &str, form, text: &Option<String>| text.as_deref().and_then(|text| invalid(path, form, text));
     let of_groups = || {
         let mut groups = spec.additional_security_groups.iter().enumerate();
         groups.find_map(|(index, group)| {
@@ -56,13 +56,13 @@ pub(crate) fn misformed(spec: &AWSMachineSpec) -> Option<String> {
         let mut interfaces = spec.network_interfaces.iter().enumerate();
         interfaces.find_map(|(index, id)| {
             let path = format!("networkInterfaces[{index}]");
-            wrong(&path, Form::Id(IdKind::NetworkInterface), id)
+            invalid(&path, Form::Id(IdKind::NetworkInterface), id)
         })
     };
     let of_overrides = || {
         let mut overrides = spec.security_group_overrides.iter();
         overrides.find_map(|(role, id)| {
-            wrong(
+            invalid(
                 &format!("securityGroupOverrides.{role}"),
                 Form::Id(IdKind::SecurityGroup),
                 id,
@@ -79,8 +79,8 @@ pub(crate) fn misformed(spec: &AWSMachineSpec) -> Option<String> {
         })
     };
     let subnet = spec.subnet.as_ref();
-    wrong("instanceType", Form::InstanceType, &spec.instance_type)
-        .or_else(|| wrong("ami.id", Form::Id(IdKind::Image), image_id(spec)?))
+    invalid("instanceType", Form::InstanceType, &spec.instance_type)
+        .or_else(|| invalid("ami.id", Form::Id(IdKind::Image), image_id(spec)?))
         .or_else(|| optional("region", Form::Region, &spec.region))
         .or_else(|| optional("subnet.id", Form::Id(IdKind::Subnet), &subnet?.id))
         .or_else(of_groups)
@@ -95,7 +95,7 @@ pub(crate) fn misformed(spec: &AWSMachineSpec) -> Option<String> {
 }
 
 /// The problem of the text at a path, if the text is not empty.
-fn wrong(path: &str, form: Form, text: &str) -> Option<String> {
+fn invalid(path: &str, form: Form, text: &str) -> Option<String> {
     if text.is_empty() || form.fits(text) {
         return None;
     }
@@ -113,7 +113,7 @@ pub(crate) fn misnamed_region(region: &str) -> Option<Problem> {
 
 /// The field of a network that holds an id that AWS cannot have given, and the form of such ids. The value is not
 /// named: the source of the network may be anybody's.
-pub(crate) fn misformed_in_network(network: &MachineNetwork) -> Option<(&'static str, String)> {
+pub(crate) fn first_invalid_id_of_network(network: &MachineNetwork) -> Option<(&'static str, String)> {
     let groups = network.security_groups.as_ref();
     let subnets = network
         .subnets
@@ -141,7 +141,7 @@ mod tests {
     const GOOD: &str = "instanceType: t3.large, ami: {id: ami-00000001}";
 
     fn said(fields: &str) -> Option<String> {
-        misformed(&read(&format!("{{{fields}}}")))
+        first_invalid_id(&read(&format!("{{{fields}}}")))
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_wrong_id_in_a_network_is_named_by_its_field_alone() {
-        let field = |network: &str| misformed_in_network(&read(network)).map(|(field, _)| field);
+        let field = |network: &str| first_invalid_id_of_network(&read(network)).map(|(field, _)| field);
         assert_eq!(field("{region: eu-west-1}"), None);
         for (network, expected) in [
             ("{subnets: [{id: subnet-0000000a}, {id: 'subnet-*'}]}", "subnets[].id"),

@@ -46,7 +46,7 @@ fn a_zone_without_capacity_is_left_unless_a_machine_is_bound() -> anyhow::Result
         let subnet = format!("{INLINE}, subnet: {{id: {}}}", short.private_subnet_id);
         s.machine("bound", "dev", &subnet).await?;
         let message = s
-            .machine_lacks("bound", "InstanceReady", "InsufficientCapacity")
+            .machine_condition_false("bound", "InstanceReady", "InsufficientCapacity")
             .await?;
         assert!(
             message.contains(&short.name) && message.contains("t3.large"),
@@ -123,7 +123,7 @@ mod long_stories {
 
             s.aws().fault(dying("Client.VolumeLimitExceeded"));
             s.machine("hopeless", "dev", INLINE).await?;
-            let message = s.machine_lacks("hopeless", "InstanceReady", "Failed").await?;
+            let message = s.machine_condition_false("hopeless", "InstanceReady", "Failed").await?;
             assert!(message.contains("Client.VolumeLimitExceeded"), "{message}");
             s.looked_again("hopeless").await?;
             s.assert_mutating(&[("RunInstances", 3)]);

@@ -17,7 +17,7 @@ fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result
         let claims = format!("{INLINE}, providerID: 'aws:///{}/{id}', instanceID: {id}", zone.name);
         s.machine("thief", "dev", &claims).await?;
         for condition in ["InstanceReady", "Ready"] {
-            let message = s.machine_lacks("thief", condition, "NotOwned").await?;
+            let message = s.machine_condition_false("thief", condition, "NotOwned").await?;
             assert!(message.contains(&id), "{message}");
         }
         let thief = s.get(OURS, "AWSMachine", "thief").await?;

@@ -158,7 +158,7 @@ mod long_stories {
             );
             s.cluster_in_mode("dev", false, &spec).await?;
             s.control_plane_machine("first", "dev").await?;
-            let message = s.machine_lacks("first", "NetworkReady", "NotFound").await?;
+            let message = s.machine_condition_false("first", "NetworkReady", "NotFound").await?;
             assert!(message.contains("load balancer dev-ext does not exist"), "{message}");
             assert!(s.launches().is_empty(), "{}", s.launches());
 

@@ -35,7 +35,7 @@ fn clusterless_machines_bring_their_network_and_identity() -> anyhow::Result<()>
             .apply(&fixtures::machine_deployment("workers", "bare", 2))
             .await?;
         for name in s.names_of_machines(2).await? {
-            let message = s.machine_lacks(&name, "IdentityReady", "NotAllowed").await?;
+            let message = s.machine_condition_false(&name, "IdentityReady", "NotAllowed").await?;
             assert!(message.contains(environment.namespace()), "{message}");
         }
         assert!(environment.aws().manager_journal().is_empty());

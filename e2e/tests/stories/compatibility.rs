@@ -60,7 +60,8 @@ fn a_secret_of_ranchers_bootstrap_object_is_delivered() -> anyhow::Result<()> {
             yaml.replace(&named, &format!("{{{reference}, dataSecretName: {name}}}"))
         };
         s.apply(&machine("plan")).await?;
-        s.machine_lacks("plan", "BootstrapDataReady", "NotAllowed").await?;
+        s.machine_condition_false("plan", "BootstrapDataReady", "NotAllowed")
+            .await?;
         s.apply(&machine("rancher")).await?;
         let ready = s.machine_ready("rancher").await?;
         let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;

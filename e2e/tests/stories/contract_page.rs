@@ -79,7 +79,9 @@ mod long_stories {
             s.apply(&cluster).await?;
             s.infrastructure_provisioned("demo").await?;
             s.machine("abroad", "demo", INLINE).await?;
-            let message = s.machine_lacks("abroad", "NetworkReady", "MissingField").await?;
+            let message = s
+                .machine_condition_false("abroad", "NetworkReady", "MissingField")
+                .await?;
             for part in ["Landscape", "infrastructure.cluster.x-k8s.io/machine-network: v1"] {
                 ensure!(message.contains(part), "{part} is not in: {message}");
             }

@@ -27,7 +27,7 @@ fn machines_that_were_never_launched_go_without_a_call() -> anyhow::Result<()> {
             ("homeless", "InstanceReady", "WaitingForClusterInfrastructure"),
             ("empty", "BootstrapDataReady", "WaitingForBootstrapData"),
         ] {
-            s.machine_lacks(name, condition, reason).await?;
+            s.machine_condition_false(name, condition, reason).await?;
             s.begin_deletion(CORE, "Machine", name).await?;
         }
         s.gone(CORE, "Machine", &["homeless", "empty"]).await?;
@@ -127,10 +127,11 @@ mod long_stories {
             aws.set_shutting_down(HOUR);
             s.cluster("dev").await?;
             s.machine("slow", "dev", INLINE).await?;
-            s.machine_lacks("slow", "InstanceReady", "Pending").await?;
+            s.machine_condition_false("slow", "InstanceReady", "Pending").await?;
             let id = s.launched("slow").await?;
             s.begin_deletion(CORE, "Machine", "slow").await?;
-            s.machine_lacks("slow", "InstanceReady", "Terminating").await?;
+            s.machine_condition_false("slow", "InstanceReady", "Terminating")
+                .await?;
             // The condition says that the termination is submitted: the call follows.
             eventually(WITHIN, "the instance to shut down", async || {
                 let state = s.state_of(&id).await?;

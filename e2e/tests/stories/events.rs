@@ -31,11 +31,13 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
         let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
         s.apply(&fixtures::bootstrap_secret("first", &large)).await?;
         s.apply(&machine("first", "dev", INLINE)).await?;
-        s.machine_lacks("first", "BootstrapDataReady", "TooLarge").await?;
+        s.machine_condition_false("first", "BootstrapDataReady", "TooLarge")
+            .await?;
         s.bootstrap_secret("first").await?;
         let first = s.machine_ready("first").await?;
         s.user.terminate(text(&first, "/spec/instanceID")).await?;
-        s.machine_lacks("first", "InstanceReady", "Terminated").await?;
+        s.machine_condition_false("first", "InstanceReady", "Terminated")
+            .await?;
         s.machine("second", "dev", INLINE).await?;
         s.machine_ready("second").await?;
         for name in ["first", "second"] {

@@ -21,7 +21,7 @@ fn machines_launch_from_any_labelled_kind_once_it_is_readable() -> anyhow::Resul
         s.apply(&for_core).await?;
         kind.cluster(s, "dev", json!({"network": network(s)})).await?;
         s.machine("abroad", "dev", INLINE).await?;
-        let message = s.machine_lacks("abroad", "NetworkReady", "Forbidden").await?;
+        let message = s.machine_condition_false("abroad", "NetworkReady", "Forbidden").await?;
         for part in ["Landscape", "landscapes.example.org", "aggregate-to-capa-rs"] {
             assert!(message.contains(part), "{message}");
         }
@@ -180,7 +180,7 @@ mod long_stories {
             ] {
                 kind.cluster(s, name, status).await?;
                 s.machine(name, name, INLINE).await?;
-                let message = s.machine_lacks(name, "NetworkReady", reason).await?;
+                let message = s.machine_condition_false(name, "NetworkReady", reason).await?;
                 assert!(message.contains(part), "{message}");
                 assert!(reason == "MissingField" || message.contains(&format!("MadeUpCluster/{name}")));
                 assert!(!message.contains("hunter2"), "{message}");

@@ -37,7 +37,7 @@ fn machines_without_an_image_launch_the_newest_with_the_name() -> anyhow::Result
                 .await?;
         }
         for name in names {
-            let message = s.machine_lacks(name, "InstanceReady", "NotFound").await?;
+            let message = s.machine_condition_false(name, "InstanceReady", "NotFound").await?;
             for part in ["acme-flatcar-v1.36.3-*", "x86_64", s.aws().id(), REGION] {
                 assert!(message.contains(part), "{message}");
             }
@@ -98,7 +98,7 @@ mod long_stories {
                 apply(name).await?;
             }
             for name in names {
-                let message = s.machine_lacks(name, "InstanceReady", "NotFound").await?;
+                let message = s.machine_condition_false(name, "InstanceReady", "NotFound").await?;
                 assert!(message.contains(PARAMETER) && message.contains(REGION), "{message}");
             }
             assert!(s.launches().is_empty(), "{}", s.launches());

@@ -49,7 +49,7 @@ fn only_bootstrap_data_is_delivered_to_instances() -> anyhow::Result<()> {
             let named = format!("{{dataSecretName: {name}}}");
             s.apply(&yaml.replace(&named, &format!("{{dataSecretName: \"{data}\"}}")))
                 .await?;
-            let message = s.machine_lacks(name, "BootstrapDataReady", reason).await?;
+            let message = s.machine_condition_false(name, "BootstrapDataReady", reason).await?;
             ensure!(message.contains(says), "{message}");
         }
         assert!(s.launches().is_empty());
@@ -78,14 +78,14 @@ fn a_mark_that_a_move_left_behind_is_named_and_freezes_nothing() -> anyhow::Resu
         s.machine("one", "dev", INLINE).await?;
         s.patch(OURS, "AWSMachine", "one", mark("".into())).await?;
         let ready = s.machine_ready("one").await?;
-        s.machine_lacks("one", "Paused", "MoveInterrupted").await?;
+        s.machine_condition_false("one", "Paused", "MoveInterrupted").await?;
         s.event("AWSMachine", "one", "MoveInterrupted").await?;
         s.patch(OURS, "AWSMachine", "one", mark(Value::Null)).await?;
-        s.machine_lacks("one", "Paused", "NotPaused").await?;
+        s.machine_condition_false("one", "Paused", "NotPaused").await?;
 
         // What is deleted with the mark has moved: its instance belongs to the other management cluster.
         s.patch(OURS, "AWSMachine", "one", mark("".into())).await?;
-        s.machine_lacks("one", "Paused", "MoveInterrupted").await?;
+        s.machine_condition_false("one", "Paused", "MoveInterrupted").await?;
         s.begin_deletion(OURS, "AWSMachine", "one").await?;
         s.gone(OURS, "AWSMachine", &["one"]).await?;
         s.event("AWSMachine", "one", "InstanceAbandoned").await?;
@@ -102,7 +102,9 @@ fn a_refusal_reaches_tenants_without_the_managers_role() -> anyhow::Result<()> {
         s.cluster("dev").await?;
         let refusal = s.aws().fault(Fault::on("RunInstances").error("UnauthorizedOperation"));
         s.machine("refused", "dev", INLINE).await?;
-        let message = s.machine_lacks("refused", "InstanceReady", "Unauthorized").await?;
+        let message = s
+            .machine_condition_false("refused", "InstanceReady", "Unauthorized")
+            .await?;
         for part in ["RunInstances", "AWSClusterControllerIdentity/default"] {
             ensure!(message.contains(part), "{part} is not in {message}");
         }
@@ -170,7 +172,7 @@ mod long_stories {
                     yaml = yaml.replace(&image, "{id: \"ami-*\"}");
                 }
                 s.apply(&yaml).await?;
-                let message = s.machine_lacks(name, "InstanceReady", "InvalidSpec").await?;
+                let message = s.machine_condition_false(name, "InstanceReady", "InvalidSpec").await?;
                 ensure!(message.starts_with(says), "{message}");
                 s.event("AWSMachine", name, "InvalidSpec").await?;
             }

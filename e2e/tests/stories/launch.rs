@@ -148,7 +148,7 @@ fn a_refused_launch_is_tried_again_under_the_next_token() -> anyhow::Result<()> 
         s.cluster("dev").await?;
         s.machine("locked", "dev", &format!("{INLINE}, sshKeyName: forgotten"))
             .await?;
-        let message = s.machine_lacks("locked", "InstanceReady", "NotFound").await?;
+        let message = s.machine_condition_false("locked", "InstanceReady", "NotFound").await?;
         assert!(message.contains("forgotten"), "{}", message);
         key_pair(s, "forgotten").await?;
         let locked = s.machine_ready("locked").await?;
@@ -401,7 +401,7 @@ mod long_stories {
             s.aws().set_pending(HOUR);
             s.cluster("dev").await?;
             s.machine("slow", "dev", INLINE).await?;
-            s.machine_lacks("slow", "InstanceReady", "Pending").await?;
+            s.machine_condition_false("slow", "InstanceReady", "Pending").await?;
             let slow = s.get(OURS, "AWSMachine", "slow").await?;
             assert_eq!(text(&slow, "/status/instanceState"), "pending");
             assert_eq!(at(&slow, "/spec/providerID"), &Value::Null);

@@ -35,7 +35,12 @@ impl Scenario {
     }
 
     /// Waits until a condition of an AWSMachine is False for this reason, and gives its message.
-    pub(crate) async fn machine_lacks(&self, name: &str, condition: &str, reason: &str) -> anyhow::Result<String> {
+    pub(crate) async fn machine_condition_false(
+        &self,
+        name: &str,
+        condition: &str,
+        reason: &str,
+    ) -> anyhow::Result<String> {
         let found = self.condition("AWSMachine", name, condition, "False", reason).await?;
         Ok(found.message)
     }

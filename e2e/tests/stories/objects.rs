@@ -14,7 +14,9 @@ fn an_object_is_recorded_then_stored_and_deleted_at_last() -> anyhow::Result<()>
         let bucket = s.cluster_with_bucket("dev").await?;
         let denied = s.aws().fault(Fault::on("PutObject").error("AccessDenied"));
         s.ignition_machine("one", "dev").await?;
-        let message = s.machine_lacks("one", "BootstrapDataReady", "Unauthorized").await?;
+        let message = s
+            .machine_condition_false("one", "BootstrapDataReady", "Unauthorized")
+            .await?;
         let recorded = s.get(OURS, "AWSMachine", "one").await?;
         let key = text(&recorded, "/status/bootstrapObject/key").to_owned();
         let uid = recorded.metadata.uid.unwrap_or_default();
@@ -91,13 +93,15 @@ mod long_stories {
             s.cluster("dev").await?;
             s.ignition_machine("one", "dev").await?;
             let message = s
-                .machine_lacks("one", "BootstrapDataReady", "StorageNotSupported")
+                .machine_condition_false("one", "BootstrapDataReady", "StorageNotSupported")
                 .await?;
             assert!(message.contains("set spec.s3Bucket"), "{message}");
             let bucket = s.bucket().await?;
             let named = json!({"spec": {"s3Bucket": {"name": bucket, "presignedURLDuration": "8 days"}}});
             s.patch(OURS, "AWSCluster", "dev", named).await?;
-            let message = s.machine_lacks("one", "BootstrapDataReady", "InvalidSpec").await?;
+            let message = s
+                .machine_condition_false("one", "BootstrapDataReady", "InvalidSpec")
+                .await?;
             assert!(message.contains("presignedURLDuration"), "{message}");
             let mended = json!({"spec": {"s3Bucket": {"presignedURLDuration": "168h"}}});
             s.patch(OURS, "AWSCluster", "dev", mended).await?;

@@ -88,7 +88,7 @@ mod long_stories {
             s.infrastructure_provisioned("dev").await?;
             let wanted = format!("{INLINE}, networkInterfaces: [eni-00000000000000bad]");
             s.machine("lost", "dev", &wanted).await?;
-            let message = s.machine_lacks("lost", "NetworkReady", "NotFound").await?;
+            let message = s.machine_condition_false("lost", "NetworkReady", "NotFound").await?;
             assert!(message.contains("eni-00000000000000bad"), "{message}");
 
             let (id, subnet) = interface(s).await?;
@@ -104,7 +104,7 @@ mod long_stories {
             assert_eq!(launch.parameter("NetworkInterface.1.SecurityGroupId.1"), None);
 
             s.machine("two", "dev", &brought).await?;
-            let message = s.machine_lacks("two", "NetworkReady", "Conflict").await?;
+            let message = s.machine_condition_false("two", "NetworkReady", "Conflict").await?;
             assert!(message.contains(text(&ready, "/spec/instanceID")), "{message}");
 
             for name in ["one", "two", "lost"] {

@@ -79,7 +79,7 @@ impl Scenario {
 
     /// Waits until a machine waits for such an answer about an instance.
     async fn waits_for_answer(&self, name: &str, id: &str) -> anyhow::Result<()> {
-        let told = self.machine_lacks(name, "InstanceReady", "Conflict").await?;
+        let told = self.machine_condition_false(name, "InstanceReady", "Conflict").await?;
         for expected in [id, &format!("{ADOPT}: {id}"), &format!("{ADOPT}: none")] {
             ensure!(told.contains(expected), "{told}");
         }
@@ -214,7 +214,9 @@ mod long_stories {
             let ids = json!({"providerID": text(&original, "/spec/providerID"), "instanceID": id});
             s.forge("with-ids", owner.clone(), ids).await?;
             s.forge("without-ids", owner, json!({})).await?;
-            let told = s.machine_lacks("with-ids", "InstanceReady", "NotOwned").await?;
+            let told = s
+                .machine_condition_false("with-ids", "InstanceReady", "NotOwned")
+                .await?;
             assert!(told.contains(&id) && told.contains("abandon-instance"), "{told}");
             let copies = ["with-ids", "without-ids"];
             for copy in copies {

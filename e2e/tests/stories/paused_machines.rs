@@ -38,7 +38,7 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
         s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
             .await?;
         let ready = s.machine_ready("single").await?;
-        s.machine_lacks("single", "Paused", "NotPaused").await?;
+        s.machine_condition_false("single", "Paused", "NotPaused").await?;
         s.assert_mutating(&[("RunInstances", 1)]);
 
         // A pause also stops a deletion.

@@ -21,7 +21,7 @@ fn a_machine_keeps_its_failure_domain_or_says_why_it_cannot() -> anyhow::Result<
             assert_eq!(text(&ready, "/status/failureDomain"), "eu-west-1c");
         }
         let reason = "NoSubnetInFailureDomain";
-        let refused = s.machine_lacks("nowhere", "NetworkReady", reason).await?;
+        let refused = s.machine_condition_false("nowhere", "NetworkReady", reason).await?;
         assert!(refused.contains("eu-west-1z"), "{refused}");
         for zone in &s.network.zones {
             let why = format!("{}: zone {}", zone.private_subnet_id, zone.name);

@@ -46,7 +46,7 @@ mod long_stories {
             let both = format!("{{name: vpc-id, values: [{}, {}]}}", first.vpc_id, second.vpc_id);
             let either = format!("{INLINE}, subnet: {{filters: [{both}, {tier}]}}");
             s.machine("either", "dev", &either).await?;
-            let message = s.machine_lacks("either", "NetworkReady", "Conflict").await?;
+            let message = s.machine_condition_false("either", "NetworkReady", "Conflict").await?;
             for network in [first, &second] {
                 let place = format!("{} of {}", network.zones[0].private_subnet_id, network.vpc_id);
                 assert!(message.contains(&place), "{place}: {message}");

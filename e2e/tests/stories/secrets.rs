@@ -96,13 +96,13 @@ async fn good_and_bad_lives(scenario: &Scenario) -> anyhow::Result<()> {
     let uncompressed = format!("{INLINE}, uncompressedUserData: true");
     scenario.apply(&machine("large", "dev", &uncompressed)).await?;
     scenario
-        .machine_lacks("large", "BootstrapDataReady", "TooLarge")
+        .machine_condition_false("large", "BootstrapDataReady", "TooLarge")
         .await?;
     let refusal = Fault::on("RunInstances").error("UnauthorizedOperation");
     let refusal = scenario.aws().fault(refusal);
     scenario.machine("refused", "dev", INLINE).await?;
     scenario
-        .machine_lacks("refused", "InstanceReady", "Unauthorized")
+        .machine_condition_false("refused", "InstanceReady", "Unauthorized")
         .await?;
     refusal.lift();
     scenario.machine_ready("refused").await?;
@@ -117,7 +117,7 @@ async fn bad_keys(scenario: &Scenario) -> anyhow::Result<()> {
     scenario.identity_secret(scenario.namespace(), &revoked).await?;
     scenario.looked_again("plain").await?;
     scenario
-        .machine_lacks("plain", "IdentityReady", "CredentialsFailed")
+        .machine_condition_false("plain", "IdentityReady", "CredentialsFailed")
         .await?;
     let valid = aws.another_key();
     scenario.identity_secret(scenario.namespace(), &valid).await?;

@@ -112,7 +112,7 @@ mod long_stories {
             }
             s.apply(&machine("free", "dev", INLINE)).await?;
             for waiting in s.machines().await? {
-                s.machine_lacks(&waiting.name_any(), "BootstrapDataReady", "WaitingForBootstrapData")
+                s.machine_condition_false(&waiting.name_any(), "BootstrapDataReady", "WaitingForBootstrapData")
                     .await?;
             }
 
@@ -149,7 +149,7 @@ mod long_stories {
             s.assert_mutating(&[("RunInstances", 1)]);
 
             webhook.break_off().await;
-            let told = s.machine_lacks("stuck-0", "NetworkReady", "Failed").await?;
+            let told = s.machine_condition_false("stuck-0", "NetworkReady", "Failed").await?;
             ensure!(told.contains("Swamp"), "{told}");
             convert(s, &name, json!({"strategy": "None", "webhook": null})).await?;
             s.machines_ready(WAITING + 1).await?;

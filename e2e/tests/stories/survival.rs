@@ -56,7 +56,8 @@ mod long_stories {
                 .await?;
             assert!(manager.ended()?.is_none(), "the manager has ended");
             assert!(ours(mark).mutating().is_empty(), "{}", ours(mark).mutating());
-            s.machine_lacks("leaves", "InstanceReady", "Terminated").await?;
+            s.machine_condition_false("leaves", "InstanceReady", "Terminated")
+                .await?;
 
             // Every watch works: that of Machines, of the Secrets' users, and of this provider's kinds.
             s.machine("comes", "dev", INLINE).await?;

@@ -248,7 +248,7 @@ mod long_stories {
             s.machine_ready("first").await?;
             s.begin_deletion(CORE, "Machine", "first").await?;
             s.targets_say("first", "False", "Deregistering").await?;
-            s.machine_lacks("first", "InstanceReady", "Draining").await?;
+            s.machine_condition_false("first", "InstanceReady", "Draining").await?;
             s.gone(OURS, "AWSMachine", &["first"]).await?;
             s.event("AWSMachine", "first", "Failed").await?;
             let journal = aws.manager_journal();

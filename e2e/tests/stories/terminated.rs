@@ -12,7 +12,7 @@ fn an_instance_terminated_by_hand_is_never_replaced() -> anyhow::Result<()> {
         let id = text(&ready, "/spec/instanceID").to_owned();
         s.user.terminate(&id).await?;
         for condition in ["InstanceReady", "Ready"] {
-            let message = s.machine_lacks("victim", condition, "Terminated").await?;
+            let message = s.machine_condition_false("victim", condition, "Terminated").await?;
             assert!(message.contains(&id), "{}", message);
         }
 
@@ -28,7 +28,7 @@ fn an_instance_terminated_by_hand_is_never_replaced() -> anyhow::Result<()> {
         for field in ["/spec/providerID", "/status/launch", "/status/initialization"] {
             assert_eq!(at(&victim, field), at(&ready, field), "{field}");
         }
-        s.machine_lacks("victim", "Ready", "Terminated").await?;
+        s.machine_condition_false("victim", "Ready", "Terminated").await?;
         let launches = s.launches();
         let ids: Vec<_> = launches.calls().iter().map(|call| call.instance_ids.clone()).collect();
         assert_eq!(ids, [vec![id.clone()], vec![witness.clone()]], "{launches}");

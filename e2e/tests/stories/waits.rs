@@ -12,13 +12,15 @@ fn a_machine_waits_for_infrastructure_then_for_bootstrap_data() -> anyhow::Resul
         environment.apply(&fixtures::cluster("dev", Some("AWSCluster"))).await?;
         environment.apply(&machine("patient", "dev", INLINE)).await?;
         let reason = "WaitingForClusterInfrastructure";
-        let message = s.machine_lacks("patient", "InstanceReady", reason).await?;
+        let message = s.machine_condition_false("patient", "InstanceReady", reason).await?;
         assert!(message.contains("AWSCluster dev"), "{message}");
         assert!(environment.aws().manager_journal().is_empty());
 
         environment.apply(&s.unmanaged("dev", "")).await?;
         let reason = "WaitingForBootstrapData";
-        let message = s.machine_lacks("patient", "BootstrapDataReady", reason).await?;
+        let message = s
+            .machine_condition_false("patient", "BootstrapDataReady", reason)
+            .await?;
         assert!(message.contains("Secret patient"), "{message}");
         assert!(s.launches().is_empty());
 
@@ -51,7 +53,7 @@ mod long_stories {
                 ),
             ] {
                 s.machine(name, "dev", &format!("{INLINE}, {spec}")).await?;
-                let found = s.machine_lacks(name, "NetworkReady", "NotFound").await?;
+                let found = s.machine_condition_false(name, "NetworkReady", "NotFound").await?;
                 assert!(found.contains(words), "{found}");
             }
             assert!(s.launches().is_empty(), "{}", s.launches());
@@ -90,7 +92,7 @@ mod long_stories {
                 ("large", INLINE, "TooLarge", "uncompressedUserData: false"),
             ] {
                 environment.apply(&machine(name, "dev", spec)).await?;
-                let found = s.machine_lacks(name, "BootstrapDataReady", reason).await?;
+                let found = s.machine_condition_false(name, "BootstrapDataReady", reason).await?;
                 assert!(found.contains(words), "{found}");
             }
             assert!(s.launches().is_empty(), "{}", s.launches());
@@ -112,7 +114,9 @@ mod long_stories {
             s.cluster("dev").await?;
             let spec = format!("{INLINE}, iamInstanceProfile: nope");
             s.machine("profile", "dev", &spec).await?;
-            let message = s.machine_lacks("profile", "InstanceReady", "InvalidSpec").await?;
+            let message = s
+                .machine_condition_false("profile", "InstanceReady", "InvalidSpec")
+                .await?;
             for part in [
                 "spec.iamInstanceProfile: nope does not exist in account ",
                 ": create it, or make a new AWSMachine in place of this one; RunInstances: InvalidParameterValue: ",

@@ -102,8 +102,8 @@ fn main() -> ExitCode {
         tally
     };
     if arguments.coverage {
-        for encounter in tally.met.keys() {
-            println!("{:3} % {encounter}", tally.percent(*encounter));
+        for covered in tally.met.keys() {
+            println!("{:3} % {covered}", tally.percent(*covered));
         }
     }
     close(&tally, began.elapsed())

@@ -1,4 +1,4 @@
-//! The script of a seed: the behaviour of AWS, the faults, and the deeds of users.
+//! The script of a seed: the behaviour of AWS, the faults, and the actions of users.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use fastrand::Rng;
 use jiff::Timestamp;
 
 use super::Deletion;
-use crate::aftermath::{Aftermath, Occasion, ThenDo};
 use crate::aws::{LONGEST_HIDDEN, ZONES};
-use crate::deeds::{self, Deed, Forgery};
 use crate::faults::{FaultKind, Faults, Mix};
+use crate::follow_up::{FollowUp, Occasion, ThenDo};
 use crate::objects;
 use crate::outside::{ManagementCluster, START, after};
 use crate::simulation::Simulation;
+use crate::user_actions::{self, Forgery, UserAction};
 
 /// The most machines of a history.
 const MACHINES: usize = 4;
@@ -39,8 +39,8 @@ pub(super) struct Script {
     chaos: Duration,
     mix: Mix,
     has_neighbour: bool,
-    deeds: Vec<(Timestamp, ManagementCluster, Deed)>,
-    aftermaths: Vec<Aftermath>,
+    actions: Vec<(Timestamp, ManagementCluster, UserAction)>,
+    follow_ups: Vec<FollowUp>,
 }
 
 impl Script {
@@ -63,11 +63,11 @@ impl Script {
             chaos,
             mix: mix(&mut random),
             has_neighbour,
-            deeds: Vec::new(),
-            aftermaths: aftermaths(&mut random),
+            actions: Vec::new(),
+            follow_ups: follow_ups(&mut random),
         };
         script.draw_deeds(&mut random);
-        script.aftermaths.extend(after_address(&mut random));
+        script.follow_ups.extend(after_address(&mut random));
         script
     }
 
@@ -75,7 +75,7 @@ impl Script {
     pub(super) fn begin(self, seed: u64, traced: bool) -> Simulation {
         let mut simulation = Simulation::new(seed, Faults::Random(self.mix), self.standby, traced);
         simulation.chaos(after(START, self.chaos));
-        simulation.aftermaths = self.aftermaths;
+        simulation.follow_ups = self.follow_ups;
         simulation.outside.aws.forget_tokens_after(self.token_memory);
         let behaviour = simulation.outside.aws.region().behaviour();
         behaviour.throttling = true;
@@ -85,7 +85,7 @@ impl Script {
         if self.refuses_terminated {
             behaviour.repeated_after_termination = RepeatedAfterTermination::Refused;
         }
-        deeds::launch_look_alike(&mut simulation, 0);
+        user_actions::launch_look_alike(&mut simulation, 0);
         for of in ManagementCluster::ALL {
             if of == ManagementCluster::Main || self.has_neighbour {
                 objects::create_cluster(simulation.outside.server_mut(of), self.zones);
@@ -94,10 +94,10 @@ impl Script {
         }
         // By then it runs.
         let runs = after(START, Duration::from_secs(70));
-        simulation.plan(runs, ManagementCluster::Main, Deed::Serve);
-        for (at, of, deed) in self.deeds {
+        simulation.plan(runs, ManagementCluster::Main, UserAction::Serve);
+        for (at, of, action) in self.actions {
             simulation.busy_until(after(at, Duration::from_secs(30)));
-            simulation.plan(at, of, deed);
+            simulation.plan(at, of, action);
         }
         simulation
     }
@@ -105,35 +105,37 @@ impl Script {
     fn draw_deeds(&mut self, random: &mut Rng) {
         let length = self.chaos.as_millis().try_into().unwrap_or(u64::MAX);
         let machines = random.usize(1..=MACHINES);
-        let mut deeds = births(random, machines, length);
+        let mut actions = births(random, machines, length);
         for _ in 0..random.usize(0..6) {
-            deeds.extend(deed(random, machines, length));
+            actions.extend(action(random, machines, length));
         }
         if random.u32(0..3) == 0 {
-            deeds.extend(impostors(random, machines, length));
+            actions.extend(impostors(random, machines, length));
         }
-        let main = deeds.into_iter().map(|(at, deed)| (at, ManagementCluster::Main, deed));
-        self.deeds.extend(main);
+        let main = actions
+            .into_iter()
+            .map(|(at, action)| (at, ManagementCluster::Main, action));
+        self.actions.extend(main);
         if self.has_neighbour {
             let neighbour = neighbour(random, length).into_iter();
-            let neighbour = neighbour.map(|(at, deed)| (at, ManagementCluster::Neighbour, deed));
-            self.deeds.extend(neighbour);
+            let neighbour = neighbour.map(|(at, action)| (at, ManagementCluster::Neighbour, action));
+            self.actions.extend(neighbour);
         }
-        self.deeds.sort_by_key(|(at, ..)| *at);
+        self.actions.sort_by_key(|(at, ..)| *at);
     }
 }
 
 /// The repairs of a user, without which the objects need not converge.
-pub(super) fn repairs() -> Vec<Deed> {
-    let zones = (0..ZONES.len()).map(|zone| Deed::Capacity(zone, true));
+pub(super) fn repairs() -> Vec<UserAction> {
+    let zones = (0..ZONES.len()).map(|zone| UserAction::Capacity(zone, true));
     let others = [
-        Deed::ResumeMachines,
-        Deed::DieInPending(false),
-        Deed::ReplaceKey(false),
-        Deed::PauseCluster(false),
-        Deed::Image(true),
-        Deed::Groups(true),
-        Deed::DeleteImpostors,
+        UserAction::ResumeMachines,
+        UserAction::DieInPending(false),
+        UserAction::ReplaceKey(false),
+        UserAction::PauseCluster(false),
+        UserAction::Image(true),
+        UserAction::Groups(true),
+        UserAction::DeleteImpostors,
     ];
     zones.chain(others).collect()
 }
@@ -167,54 +169,54 @@ fn mix(random: &mut Rng) -> Mix {
     }
 }
 
-/// The deeds that follow lost answers and launches.
-fn aftermaths(random: &mut Rng) -> Vec<Aftermath> {
-    let mut aftermaths = Vec::new();
+/// The actions that follow lost answers and launches.
+fn follow_ups(random: &mut Rng) -> Vec<FollowUp> {
+    let mut follow_ups = Vec::new();
     if random.u32(0..4) < 3 {
         for _ in 0..random.usize(1..=3) {
-            aftermaths.push(Aftermath {
+            follow_ups.push(FollowUp {
                 occasion: Occasion::LaunchUnanswered,
-                deeds: after_lost_answer(random),
+                actions: after_lost_answer(random),
             });
         }
     }
     if random.u32(0..3) == 0 {
-        aftermaths.push(Aftermath {
+        follow_ups.push(FollowUp {
             occasion: Occasion::Launched,
-            deeds: after_launch(random),
+            actions: after_launch(random),
         });
     }
-    aftermaths
+    follow_ups
 }
 
 /// What happens while an attempt is open: an outage, and something that changes what the next call would be, or what
 /// the attempt has launched.
 fn after_lost_answer(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
-    let mut deeds = Vec::new();
+    let mut actions = Vec::new();
     // A manager that leads again closes the attempt within half a minute.
     let latest = if random.bool() { 10_000 } else { 60_000 };
     let begins = Duration::from_millis(random.u64(0..latest));
     let mut meanwhile = Duration::from_secs(60);
     if random.bool() {
         // Managers that work while AWS is away make thousands of calls a day.
-        let (long, deed): (Duration, fn(Duration) -> Deed) = match random.u32(0..40) {
+        let (long, action): (Duration, fn(Duration) -> UserAction) = match random.u32(0..40) {
             0..8 => return after_pause(random),
-            8..17 => (age_of_tokens(random), Deed::Stop),
-            17..23 => (Duration::from_secs(random.u64(60..300_000)), Deed::Stop),
-            23..30 => (age_of_tokens(random), Deed::LoseServer),
-            30..34 => (Duration::from_secs(random.u64(5..100_000)), Deed::LoseServer),
-            34..39 => (Duration::from_secs(random.u64(10..1_800)), Deed::LoseAws),
-            _ => (age_of_tokens(random), Deed::LoseAws),
+            8..17 => (age_of_tokens(random), UserAction::Stop),
+            17..23 => (Duration::from_secs(random.u64(60..300_000)), UserAction::Stop),
+            23..30 => (age_of_tokens(random), UserAction::LoseServer),
+            30..34 => (Duration::from_secs(random.u64(5..100_000)), UserAction::LoseServer),
+            34..39 => (Duration::from_secs(random.u64(10..1_800)), UserAction::LoseAws),
+            _ => (age_of_tokens(random), UserAction::LoseAws),
         };
-        deeds.push((begins, ThenDo::from(move |_| deed(long))));
+        actions.push((begins, ThenDo::from(move |_| action(long))));
         meanwhile = long;
     }
-    if deeds.is_empty() || random.bool() {
+    if actions.is_empty() || random.bool() {
         let millis = meanwhile.as_millis().try_into().unwrap_or(u64::MAX);
         let at = begins + Duration::from_millis(random.u64(0..millis));
-        deeds.push((at, change(random)));
+        actions.push((at, change(random)));
     }
-    deeds
+    actions
 }
 
 /// The user pauses the machine of an open attempt for so long that EC2 may forget the token. The process that has made
@@ -224,8 +226,11 @@ fn after_pause(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     let begins = Duration::from_millis(random.u64(0..10_000));
     let resumed = begins + age_of_tokens(random);
     vec![
-        (begins, ThenDo::from(|machine| Deed::PauseMachine(machine, true))),
-        (resumed, ThenDo::from(|machine| Deed::PauseMachine(machine, false))),
+        (begins, ThenDo::from(|machine| UserAction::PauseMachine(machine, true))),
+        (
+            resumed,
+            ThenDo::from(|machine| UserAction::PauseMachine(machine, false)),
+        ),
     ]
 }
 
@@ -241,102 +246,108 @@ fn change(random: &mut Rng) -> ThenDo {
     let version = random.u32(1..9);
     let (first, count) = (random.usize(0..ZONES.len()), random.usize(1..=ZONES.len()));
     match random.u32(0..16) {
-        0 | 1 => ThenDo::from(move |machine| Deed::RenewSecret(machine, version)),
-        2 | 3 => ThenDo::from(move |_| Deed::TagCluster(version)),
-        4 | 5 => ThenDo::from(move |machine| Deed::TagMachine(machine, version)),
-        6 => ThenDo::from(|_| Deed::AddGroup),
-        7 => ThenDo::from(move |_| Deed::UseZones(first, count)),
-        8 => ThenDo::from(|_| Deed::Image(false)),
-        9 => ThenDo::from(|_| Deed::Groups(false)),
-        10 | 11 => ThenDo::from(Deed::LoseStatus),
-        12 => ThenDo::from(Deed::KillInstance),
-        13 => ThenDo::from(|_| Deed::Move),
-        _ => ThenDo::from(Deed::DeleteMachine),
+        0 | 1 => ThenDo::from(move |machine| UserAction::RenewSecret(machine, version)),
+        2 | 3 => ThenDo::from(move |_| UserAction::TagCluster(version)),
+        4 | 5 => ThenDo::from(move |machine| UserAction::TagMachine(machine, version)),
+        6 => ThenDo::from(|_| UserAction::AddGroup),
+        7 => ThenDo::from(move |_| UserAction::UseZones(first, count)),
+        8 => ThenDo::from(|_| UserAction::Image(false)),
+        9 => ThenDo::from(|_| UserAction::Groups(false)),
+        10 | 11 => ThenDo::from(UserAction::LoseStatus),
+        12 => ThenDo::from(UserAction::KillInstance),
+        13 => ThenDo::from(|_| UserAction::Move),
+        _ => ThenDo::from(UserAction::DeleteMachine),
     }
 }
 
-/// The deeds on an instance that AWS may not show yet, or that has just begun to run.
+/// The actions on an instance that AWS may not show yet, or that has just begun to run.
 fn after_launch(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     let soon = Duration::from_millis(random.u64(0..90_000));
     let later = Duration::from_secs(random.u64(0..5_400));
     match random.u32(0..6) {
-        0..3 => vec![(soon, ThenDo::from(Deed::LoseStatus))],
+        0..3 => vec![(soon, ThenDo::from(UserAction::LoseStatus))],
         3 | 4 => vec![
-            (soon + LONGEST_HIDDEN, ThenDo::from(Deed::KillInstance)),
-            (soon + LONGEST_HIDDEN + later, ThenDo::from(Deed::LoseStatus)),
+            (soon + LONGEST_HIDDEN, ThenDo::from(UserAction::KillInstance)),
+            (soon + LONGEST_HIDDEN + later, ThenDo::from(UserAction::LoseStatus)),
         ],
-        _ => vec![(soon, ThenDo::from(Deed::DeleteMachine))],
+        _ => vec![(soon, ThenDo::from(UserAction::DeleteMachine))],
     }
 }
 
-/// The deeds on a machine whose address AWS may not show yet.
-fn after_address(random: &mut Rng) -> Option<Aftermath> {
+/// The actions on a machine whose address AWS may not show yet.
+fn after_address(random: &mut Rng) -> Option<FollowUp> {
     let soon = Duration::from_millis(random.u64(0..30_000));
     let later = soon + Duration::from_millis(random.u64(0..30_000));
-    random.bool().then(|| Aftermath {
+    random.bool().then(|| FollowUp {
         occasion: Occasion::AddressAllocated,
-        deeds: vec![
-            (soon, ThenDo::from(Deed::LoseStatus)),
-            (later, ThenDo::from(Deed::DeleteMachine)),
+        actions: vec![
+            (soon, ThenDo::from(UserAction::LoseStatus)),
+            (later, ThenDo::from(UserAction::DeleteMachine)),
         ],
     })
 }
 
 /// The creation of all machines, and the early end of some.
-fn births(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, Deed)> {
-    let mut deeds = Vec::new();
+fn births(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, UserAction)> {
+    let mut actions = Vec::new();
     // Machines of one MachineDeployment come within seconds.
     let births = if random.bool() { 3_000 } else { length / 2 };
     for machine in 0..machines {
-        let deed = if random.u32(0..20) == 0 {
-            Deed::CreateClaim(machine)
+        let action = if random.u32(0..20) == 0 {
+            UserAction::CreateClaim(machine)
         } else {
-            Deed::CreateMachine(machine)
+            UserAction::CreateMachine(machine)
         };
         let at = moment(random, births);
-        deeds.push((at, deed));
+        actions.push((at, action));
         // Most of a launch is over within half a minute.
         if random.u32(0..5) < 2 {
             let soon = Duration::from_millis(random.u64(0..60_000));
-            deeds.push((after(at, soon), Deed::DeleteMachine(machine)));
+            actions.push((after(at, soon), UserAction::DeleteMachine(machine)));
         }
     }
-    deeds
+    actions
 }
 
 /// Something that happens at some time.
-fn deed(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, Deed)> {
+fn action(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, UserAction)> {
     let at = moment(random, length);
     let machine = random.usize(0..machines);
     let one = match random.u32(0..16) {
-        0 | 1 => Deed::DeleteMachine(machine),
+        0 | 1 => UserAction::DeleteMachine(machine),
         2 => {
             let resumed = after(at, Duration::from_secs(60));
-            return vec![(at, Deed::PauseCluster(true)), (resumed, Deed::PauseCluster(false))];
+            return vec![
+                (at, UserAction::PauseCluster(true)),
+                (resumed, UserAction::PauseCluster(false)),
+            ];
         }
-        3 => Deed::PauseMachine(machine, true),
-        4 => Deed::Touch(machine),
-        5 => Deed::RenewSecret(machine, random.u32(1..9)),
-        6 => Deed::AddGroup,
-        7 => Deed::LoseStatus(machine),
-        8 => Deed::KillInstance(machine),
+        3 => UserAction::PauseMachine(machine, true),
+        4 => UserAction::Touch(machine),
+        5 => UserAction::RenewSecret(machine, random.u32(1..9)),
+        6 => UserAction::AddGroup,
+        7 => UserAction::LoseStatus(machine),
+        8 => UserAction::KillInstance(machine),
         9 => {
             let lost = after(at, Duration::from_secs(random.u64(0..7_200)));
-            return vec![(at, Deed::KillInstance(machine)), (lost, Deed::LoseStatus(machine))];
+            return vec![
+                (at, UserAction::KillInstance(machine)),
+                (lost, UserAction::LoseStatus(machine)),
+            ];
         }
-        10 => Deed::TakeOut(machine),
-        11 => Deed::Capacity(random.usize(0..ZONES.len()), false),
-        12 => Deed::UseZones(random.usize(0..ZONES.len()), random.usize(1..=ZONES.len())),
+        10 => UserAction::TakeOut(machine),
+        11 => UserAction::Capacity(random.usize(0..ZONES.len()), false),
+        12 => UserAction::UseZones(random.usize(0..ZONES.len()), random.usize(1..=ZONES.len())),
         13 => {
             let back = after(at, Duration::from_secs(random.u64(10..900)));
-            return vec![(at, Deed::Image(false)), (back, Deed::Image(true))];
+            return vec![(at, UserAction::Image(false)), (back, UserAction::Image(true))];
         }
         _ => return disaster(random, at),
     };
     vec![(at, one)]
 }
 
-fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
+fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, UserAction)> {
     let later = |seconds| after(at, Duration::from_secs(seconds));
     match random.u32(0..12) {
         // The managers are stopped for long enough that everything launched shows.
@@ -344,28 +355,31 @@ fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, Deed)> {
             let stopped = random.u64(1..300);
             let down = random.u64(300..600);
             vec![
-                (at, Deed::TakeSnapshot),
-                (later(stopped), Deed::Stop(Duration::from_secs(down + 10))),
-                (later(stopped + down), Deed::RestoreSnapshot),
+                (at, UserAction::TakeSnapshot),
+                (later(stopped), UserAction::Stop(Duration::from_secs(down + 10))),
+                (later(stopped + down), UserAction::RestoreSnapshot),
             ]
         }
-        2 => vec![(at, Deed::Move)],
-        3 => vec![(at, Deed::DieInPending(true)), (later(90), Deed::DieInPending(false))],
+        2 => vec![(at, UserAction::Move)],
+        3 => vec![
+            (at, UserAction::DieInPending(true)),
+            (later(90), UserAction::DieInPending(false)),
+        ],
         4 => vec![
-            (at, Deed::OtherAccount(true)),
-            (later(random.u64(10..600)), Deed::OtherAccount(false)),
+            (at, UserAction::OtherAccount(true)),
+            (later(random.u64(10..600)), UserAction::OtherAccount(false)),
         ],
         5 | 9 | 10 => vec![
-            (at, Deed::ReplaceKey(true)),
-            (later(random.u64(10..600)), Deed::ReplaceKey(false)),
+            (at, UserAction::ReplaceKey(true)),
+            (later(random.u64(10..600)), UserAction::ReplaceKey(false)),
         ],
         6 => vec![(
             later(300),
-            Deed::Overlook(random.usize(0..MACHINES), Duration::from_secs(random.u64(10..1_200))),
+            UserAction::Overlook(random.usize(0..MACHINES), Duration::from_secs(random.u64(10..1_200))),
         )],
-        7 => vec![(at, Deed::LoseAws(outage(random)))],
-        8 => vec![(at, Deed::LoseServer(outage(random)))],
-        _ => vec![(at, Deed::Stop(Duration::from_secs(random.u64(10..200_000))))],
+        7 => vec![(at, UserAction::LoseAws(outage(random)))],
+        8 => vec![(at, UserAction::LoseServer(outage(random)))],
+        _ => vec![(at, UserAction::Stop(Duration::from_secs(random.u64(10..200_000))))],
     }
 }
 
@@ -376,37 +390,37 @@ fn outage(random: &mut Rng) -> Duration {
 }
 
 /// A copy of a machine, or a forged one, that is deleted after a while.
-fn impostors(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, Deed)> {
+fn impostors(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, UserAction)> {
     let at = moment(random, length);
     let machine = random.usize(0..machines);
-    let deed = match random.u32(0..8) {
-        0..4 => Deed::Copy(machine, random.bool()),
-        4 => Deed::Forge(Forgery::AnyMachine),
-        5 => Deed::Forge(Forgery::Nobody),
-        6 => Deed::Forge(Forgery::NameOf(machine)),
-        _ => Deed::Forge(Forgery::NameAndUidOf(machine)),
+    let action = match random.u32(0..8) {
+        0..4 => UserAction::Copy(machine, random.bool()),
+        4 => UserAction::Forge(Forgery::AnyMachine),
+        5 => UserAction::Forge(Forgery::Nobody),
+        6 => UserAction::Forge(Forgery::NameOf(machine)),
+        _ => UserAction::Forge(Forgery::NameAndUidOf(machine)),
     };
     let deleted = after(at, Duration::from_secs(random.u64(1..900)));
-    vec![(at, deed), (deleted, Deed::DeleteImpostors)]
+    vec![(at, action), (deleted, UserAction::DeleteImpostors)]
 }
 
-/// The deeds in the neighbouring management cluster.
-fn neighbour(random: &mut Rng, length: u64) -> Vec<(Timestamp, Deed)> {
+/// The actions in the neighbouring management cluster.
+fn neighbour(random: &mut Rng, length: u64) -> Vec<(Timestamp, UserAction)> {
     let machines = random.usize(1..=NEIGHBOURS);
-    let mut deeds = births(random, machines, length);
-    deeds.retain(|(_, deed)| !matches!(deed, Deed::CreateClaim(_)));
+    let mut actions = births(random, machines, length);
+    actions.retain(|(_, action)| !matches!(action, UserAction::CreateClaim(_)));
     for _ in 0..random.usize(0..3) {
         let at = moment(random, length);
         let machine = random.usize(0..machines);
-        let deed = match random.u32(0..4) {
-            0 => Deed::DeleteMachine(machine),
-            1 => Deed::LoseStatus(machine),
-            2 => Deed::Move,
-            _ => Deed::Stop(Duration::from_secs(random.u64(10..600))),
+        let action = match random.u32(0..4) {
+            0 => UserAction::DeleteMachine(machine),
+            1 => UserAction::LoseStatus(machine),
+            2 => UserAction::Move,
+            _ => UserAction::Stop(Duration::from_secs(random.u64(10..600))),
         };
-        deeds.push((at, deed));
+        actions.push((at, action));
     }
-    deeds
+    actions
 }
 
 fn moment(random: &mut Rng, millis: u64) -> Timestamp {

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::address_rules::instance_of;
 use crate::aws::{OTHER_ACCOUNT, TARGET_GROUPS};
-use crate::encounters::{Encounter, Situation};
+use crate::coverage::{Covered, Situation};
 use crate::invariants::machine_key;
 use crate::objects;
 use crate::outside::{ManagementCluster, after};
@@ -139,8 +139,8 @@ pub(super) fn deleted(simulation: &mut Simulation) {
     }
     // With the key of another account the right one's secrets cannot be deleted, and an event names them.
     let had_other_account = simulation
-        .encounters
-        .has_met(Encounter::Situation(Situation::KeyOfAnotherAccount));
+        .coverage
+        .has_met(Covered::Situation(Situation::KeyOfAnotherAccount));
     let (aws, invariants) = (&mut simulation.outside.aws, &simulation.invariants);
     let live = aws.live(now).filter(|instance| invariants.is_known(instance));
     let leaked: Vec<String> = live.map(|instance| instance.id.clone()).collect();

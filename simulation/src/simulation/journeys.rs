@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{Event, Made, Simulation};
-use crate::aftermath::Occasion;
 use crate::calls::{Answer, Call, Failure, Service, View};
-use crate::encounters::{Encounter, Situation};
+use crate::coverage::{Covered, Situation};
 use crate::faults::Fault;
+use crate::follow_up::Occasion;
 use crate::outside::{ManagementCluster, after};
 use crate::process::TaskCall;
 
@@ -166,13 +166,13 @@ impl Simulation {
 
     /// A launch whose answer goes astray leaves an attempt open, which is an occasion.
     fn note_fault(&mut self, of: ManagementCluster, fault: Fault, is_launch: bool) {
-        self.encounters.met(Encounter::Fault(fault.kind()));
+        self.coverage.met(Covered::Fault(fault.kind()));
         if !is_launch {
             return;
         }
-        self.encounters.met(Encounter::LaunchFault(fault.kind()));
+        self.coverage.met(Covered::LaunchFault(fault.kind()));
         if fault.kind().leaves_caller_without_answer() {
-            self.encounters.situation(Situation::LaunchUnanswered);
+            self.coverage.situation(Situation::LaunchUnanswered);
             let open = self.outside.server(of).open_attempts();
             if let Some(machine) = self.random.choice(open) {
                 self.follow(Occasion::LaunchUnanswered, of, machine);

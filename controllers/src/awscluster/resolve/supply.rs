@@ -17,7 +17,7 @@ pub(in crate::awscluster) enum Supply {
     /// can be used.
     OneRole,
     /// The spec declares the part. No lookup succeeds, and nothing shows whether the part can be used.
-    Doubtful,
+    Unverified,
     /// The spec declares the part, and nothing of what it declares can be used.
     Unusable,
     /// The spec declares nothing.
@@ -39,10 +39,10 @@ pub(super) fn of_subnets(spec: &AWSClusterSpec, network: &MachineNetwork, lookup
     let is_doubtful = match supply {
         Supply::Usable | Supply::OneRole => usable().all(|subnet| subnet.availability_zone.is_none()),
         Supply::Unusable => !are_named,
-        Supply::Doubtful | Supply::Undeclared => false,
+        Supply::Unverified | Supply::Undeclared => false,
     };
     if is_doubtful && lookup.is_unanswered() {
-        return Supply::Doubtful;
+        return Supply::Unverified;
     }
     supply
 }
@@ -57,7 +57,7 @@ pub(super) fn of_security_groups(spec: &AWSClusterSpec, network: &MachineNetwork
     let supply = supply(declares, |role| !are_none(&published, role));
     let is_searched = discovery.parts().next().is_some();
     if supply == Supply::Unusable && is_searched && lookup.is_unanswered() {
-        return Supply::Doubtful;
+        return Supply::Unverified;
     }
     supply
 }
@@ -98,15 +98,15 @@ mod tests {
             ("{id: a}", "", found(), Supply::Unusable),
             ("{id: a}", "{id: a}", found(), Supply::Usable),
             ("{id: a}", "{id: a}", NetworkLookup::Disabled, Supply::Usable),
-            ("{id: a}", "{id: a}", failed(), Supply::Doubtful),
-            ("{id: a}", "{id: a}", NetworkLookup::NoIdentity, Supply::Doubtful),
+            ("{id: a}", "{id: a}", failed(), Supply::Unverified),
+            ("{id: a}", "{id: a}", NetworkLookup::NoIdentity, Supply::Unverified),
             ("{id: a}", "", failed(), Supply::Unusable),
             ("{id: a}", "{id: a, zoneType: local-zone}", found(), Supply::Undeclared),
             (
                 "{id: a}",
                 "{id: a, zoneType: local-zone, availabilityZone: z}, {id: b}",
                 failed(),
-                Supply::Doubtful,
+                Supply::Unverified,
             ),
             (
                 "{id: a}",
@@ -135,7 +135,7 @@ mod tests {
         let of_workers = "{id: a, availabilityZone: z, roles: [Worker]}";
         let table = [
             (both, "", found(), Supply::Unusable),
-            (both, "", failed(), Supply::Doubtful),
+            (both, "", failed(), Supply::Unverified),
             (both, of_workers, found(), Supply::OneRole),
             (workers, of_workers, found(), Supply::Usable),
             (split, of_workers, found(), Supply::OneRole),
@@ -149,7 +149,7 @@ mod tests {
         }
         let groups: AWSClusterSpec = read("{discovery: {securityGroups: {worker: {filters: []}}}}");
         let nothing = MachineNetwork::default();
-        assert_eq!(of_security_groups(&groups, &nothing, &failed()), Supply::Doubtful);
+        assert_eq!(of_security_groups(&groups, &nothing, &failed()), Supply::Unverified);
         assert_eq!(of_security_groups(&groups, &nothing, &found()), Supply::Unusable);
         let some: MachineNetwork = read("{securityGroups: {worker: [sg-0000000a]}}");
         assert_eq!(of_security_groups(&groups, &some, &found()), Supply::Usable);

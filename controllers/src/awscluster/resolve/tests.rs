@@ -51,7 +51,7 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
         ..spec
     };
     let moved = resolve(&elsewhere, "dev", 6443, &refused(), Some(published(&before)));
-    assert_eq!((moved.failure_domains, moved.subnets), (vec![], Supply::Doubtful));
+    assert_eq!((moved.failure_domains, moved.subnets), (vec![], Supply::Unverified));
 }
 
 #[test]

@@ -206,7 +206,7 @@ pub(in crate::awsmachine) async fn moved(
 }
 
 /// Tells by an event of the instances that a release leaves behind.
-pub(in crate::awsmachine) fn tell_left_alone(scope: &mut MachineScope, ids: &[String]) {
+pub(in crate::awsmachine) fn report_unowned(scope: &mut MachineScope, ids: &[String]) {
     if !ids.is_empty() {
         let message = format!(
             "the AWSMachine is released, and these instances are left alone, which carry its tags or are named by its \

@@ -9,6 +9,6 @@ mod planned;
 mod search;
 
 pub(super) use allocation::Allocation;
-pub(super) use drive::{Ended, abandoned, end_instance, moved, release, tell_left_alone};
+pub(super) use drive::{Ended, abandoned, end_instance, moved, release, report_unowned};
 pub(super) use merged::merged;
 pub(super) use search::{Found, find, was_never_asked};

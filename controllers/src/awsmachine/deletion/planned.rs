@@ -1,4 +1,4 @@
-//! The worth of a record that says that EC2 was never asked for an instance. Pure.
+//! What a record that says that EC2 was never asked for an instance proves. Pure.
 //!
 //! It is true of the AWSMachine as it is stored. That may be an older state, restored from a backup that was made
 //! before the launch.
@@ -9,49 +9,49 @@ use capa_api::conditions::{ConditionStatus, ConditionType, find};
 use capa_api::contract::Machine;
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 
-use crate::awsmachine::ownership::AdoptionWish;
+use crate::awsmachine::ownership::AdoptAnnotation;
 use crate::awsmachine::time::remaining;
 
-/// What such a record is worth.
+/// What such a record proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Worth {
+pub(super) enum NeverLaunchedEvidence {
     /// It stands in for a lookup that cannot be made.
-    Proof,
+    Sufficient,
     /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a
     /// restored one: what keeps AWS from being asked may pass, and there is time to mend it.
-    ProofLater,
+    SufficientLater,
     /// It stands in for no lookup, because an earlier pass of the deletion has found instances. One lookup that finds
     /// none is enough.
-    WithLookup,
-    /// Nothing: something shows that there was an instance.
-    Nothing,
+    WithOneLookup,
+    /// None: something shows that there was an instance.
+    Refuted,
 }
 
-/// The worth of the record of a machine with that verified owner. `tried_for` is how long this process has tried to
+/// What the record of a machine with that verified owner proves. `tried_for` is how long this process has tried to
 /// look the instance up in vain; the record of an old machine is believed after `long_enough`.
-pub(super) fn worth(
+pub(super) fn evidence(
     machine: &AWSMachine,
     owner: Option<&Machine>,
     tried_for: Duration,
     long_enough: Duration,
-) -> Worth {
+) -> NeverLaunchedEvidence {
     let status = machine.status.as_ref();
-    let is_annotated = owner.is_some() && matches!(AdoptionWish::of(machine), AdoptionWish::Instance(_));
+    let is_annotated = owner.is_some() && matches!(AdoptAnnotation::of(machine), AdoptAnnotation::Instance(_));
     if is_annotated || status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
-        return Worth::Nothing;
+        return NeverLaunchedEvidence::Refuted;
     }
     if status.is_some_and(tells_of_ended_instance) {
-        return Worth::WithLookup;
+        return NeverLaunchedEvidence::WithOneLookup;
     }
     let metadata = &machine.metadata;
     let (Some(created), Some(deleted)) = (&metadata.creation_timestamp, &metadata.deletion_timestamp) else {
-        return Worth::Proof;
+        return NeverLaunchedEvidence::Sufficient;
     };
     let was_young = !remaining(long_enough, created.0, deleted.0).is_zero();
     if was_young || tried_for >= long_enough {
-        Worth::Proof
+        NeverLaunchedEvidence::Sufficient
     } else {
-        Worth::ProofLater
+        NeverLaunchedEvidence::SufficientLater
     }
 }
 
@@ -102,15 +102,15 @@ mod tests {
     #[test]
     fn the_record_of_an_old_machine_is_believed_after_a_while() {
         let table = [
-            ("09:59:00", 0, Worth::Proof),
-            ("09:50:01", 0, Worth::Proof),
-            ("09:50:00", 0, Worth::ProofLater),
-            ("03:00:00", 599, Worth::ProofLater),
-            ("03:00:00", 600, Worth::Proof),
+            ("09:59:00", 0, NeverLaunchedEvidence::Sufficient),
+            ("09:50:01", 0, NeverLaunchedEvidence::Sufficient),
+            ("09:50:00", 0, NeverLaunchedEvidence::SufficientLater),
+            ("03:00:00", 599, NeverLaunchedEvidence::SufficientLater),
+            ("03:00:00", 600, NeverLaunchedEvidence::Sufficient),
         ];
         for (created, tried, expected) in table {
             let machine = deleted(created, "");
-            let found = worth(&machine, Some(&owner("", "")), Duration::from_secs(tried), LONG_ENOUGH);
+            let found = evidence(&machine, Some(&owner("", "")), Duration::from_secs(tried), LONG_ENOUGH);
             assert_eq!(found, expected, "created at {created}, tried for {tried} s");
         }
     }
@@ -123,8 +123,8 @@ mod tests {
         ] {
             let machine = deleted("09:59:00", &format!(", {status}"));
             assert_eq!(
-                worth(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
-                Worth::WithLookup,
+                evidence(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
+                NeverLaunchedEvidence::WithOneLookup,
                 "{status}"
             );
         }
@@ -142,16 +142,19 @@ mod tests {
         ] {
             let machine = deleted("09:59:00", &format!(", {status}"));
             assert_eq!(
-                worth(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
-                Worth::Nothing,
+                evidence(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
+                NeverLaunchedEvidence::Refuted,
                 "{status}"
             );
         }
         let mut annotated = deleted("09:59:00", "");
         let annotations = annotated.metadata.annotations.get_or_insert_default();
         annotations.insert(ADOPT_INSTANCE_ANNOTATION.to_owned(), "i-0000000a".to_owned());
-        for (owner, expected) in [(Some(owner("", "")), Worth::Nothing), (None, Worth::Proof)] {
-            let found = worth(&annotated, owner.as_ref(), LONG_ENOUGH, LONG_ENOUGH);
+        for (owner, expected) in [
+            (Some(owner("", "")), NeverLaunchedEvidence::Refuted),
+            (None, NeverLaunchedEvidence::Sufficient),
+        ] {
+            let found = evidence(&annotated, owner.as_ref(), LONG_ENOUGH, LONG_ENOUGH);
             assert_eq!(found, expected, "annotation, owner {owner:?}");
         }
         let machine = deleted("09:59:00", "");
@@ -159,8 +162,8 @@ mod tests {
             owner("providerID: 'aws:///eu-west-1a/i-0000000a'", ""),
             owner("", "nodeRef: {name: node}"),
         ] {
-            let found = worth(&machine, Some(&owner), LONG_ENOUGH, LONG_ENOUGH);
-            assert_eq!(found, Worth::Nothing, "{owner:?}");
+            let found = evidence(&machine, Some(&owner), LONG_ENOUGH, LONG_ENOUGH);
+            assert_eq!(found, NeverLaunchedEvidence::Refuted, "{owner:?}");
         }
     }
 }

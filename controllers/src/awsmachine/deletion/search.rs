@@ -10,17 +10,17 @@ use capa_cloud::{CloudError, ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
 use super::abandon;
-use super::planned::{self, Worth};
+use super::planned::{self, NeverLaunchedEvidence};
 use crate::awsmachine::absence;
 use crate::awsmachine::account;
 use crate::awsmachine::attempt;
 use crate::awsmachine::blocked::{Blocked, FlowError};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::later;
 use crate::awsmachine::locate::{self, InstanceLocation};
 use crate::awsmachine::lookup;
 use crate::awsmachine::machine_tags::MachineTags;
-use crate::awsmachine::ownership::{AdoptionWish, Ownership, Proof as Proved, Reason as NotOurs, launched_by};
+use crate::awsmachine::newer_attempt;
+use crate::awsmachine::ownership::{AdoptAnnotation, Ownership, Proof as Proved, Reason as NotOurs, launched_by};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, search_token};
@@ -31,7 +31,7 @@ pub(in crate::awsmachine) enum Found {
     /// No instance is left that is proven to be the machine's.
     Nothing {
         /// The instances that carry its tags or are named by its spec, and are not proven to be its own.
-        left_alone: Vec<String>,
+        unowned: Vec<String>,
     },
     /// Instances that may be left.
     Instances {
@@ -74,7 +74,7 @@ pub(in crate::awsmachine) async fn find(
     let location = match locate::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {
-            return Ok(Found::Nothing { left_alone: vec![] });
+            return Ok(Found::Nothing { unowned: vec![] });
         }
         Err(FlowError::Blocked(blocked)) => return Err(deletion_blocked(scope, blocked, context).into()),
         Err(failed) => return Err(failed),
@@ -85,15 +85,15 @@ pub(in crate::awsmachine) async fn find(
         let observation = location.cloud.observe_instance(&scope.key(), &id);
         if is_ours(scope, &observation, &location, context)? {
             let known = known_instance(scope, id, observation, &location)?;
-            let known = after_later(scope, known, &location, context).await?;
+            let known = after_newer_attempt(scope, known, &location, context).await?;
             return Ok(Found::instances(location, vec![known]));
         }
         let has_ended = matches!(&observation, Observation::Seen(instance) if instance.state.has_ended());
         foreign = Some(id).filter(|_| !has_ended);
     }
-    let (instances, left_alone) = find_by_tags(scope, proof, foreign, &location, context).await?;
+    let (instances, unowned) = find_by_tags(scope, proof, foreign, &location, context).await?;
     if instances.is_empty() {
-        return Ok(Found::Nothing { left_alone });
+        return Ok(Found::Nothing { unowned });
     }
     Ok(Found::instances(location, instances))
 }
@@ -115,10 +115,10 @@ enum Proof {
 fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     let is_proven = |token: &str| attempt::progress(scope, token, context).is_proof_of_absence();
     match &scope.status.launch {
-        Some(LaunchRecord::Planned) => match worth_of_planned(scope, context) {
-            Worth::Proof => Proof::Whole,
-            Worth::ProofLater | Worth::WithLookup => Proof::Record,
-            Worth::Nothing => Proof::None,
+        Some(LaunchRecord::Planned) => match evidence_of_planned(scope, context) {
+            NeverLaunchedEvidence::Sufficient => Proof::Whole,
+            NeverLaunchedEvidence::SufficientLater | NeverLaunchedEvidence::WithOneLookup => Proof::Record,
+            NeverLaunchedEvidence::Refuted => Proof::None,
         },
         Some(LaunchRecord::Requested(attempt) | LaunchRecord::Refused(attempt))
             if is_proven(&attempt.request.client_token) =>
@@ -135,14 +135,14 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
 /// Whether EC2 was never asked for anything, as far as the record stands in for a lookup that cannot be made.
 pub(in crate::awsmachine) fn was_never_asked(scope: &MachineScope, context: &MachineContext) -> bool {
     let is_planned = scope.status.launch == Some(LaunchRecord::Planned);
-    is_planned && worth_of_planned(scope, context) == Worth::Proof
+    is_planned && evidence_of_planned(scope, context) == NeverLaunchedEvidence::Sufficient
 }
 
-/// The worth of the launch record of a machine whose launch EC2 was never asked for.
-fn worth_of_planned(scope: &MachineScope, context: &MachineContext) -> Worth {
+/// What the launch record of a machine whose launch EC2 was never asked for proves.
+fn evidence_of_planned(scope: &MachineScope, context: &MachineContext) -> NeverLaunchedEvidence {
     let owner = scope.owners.machine.as_deref().ok();
     let tried_for = context.memory.tried_in_vain(scope.uid());
-    planned::worth(&scope.machine, owner, tried_for, context.timing.launch_lookup_age)
+    planned::evidence(&scope.machine, owner, tried_for, context.timing.launch_lookup_age)
 }
 
 /// Whether the instance whose id is known is the machine's, as far as AWS shows it.
@@ -239,7 +239,7 @@ fn may_be_followed(
 
 /// The known instance, once no later call has left another one: an instance of a later call is recorded, and the next
 /// pass ends it.
-async fn after_later(
+async fn after_newer_attempt(
     scope: &mut MachineScope,
     known: InstanceToEnd,
     location: &InstanceLocation,
@@ -249,7 +249,7 @@ async fn after_later(
     if !may_be_followed(scope, id, observation, location, context) {
         return Ok(known);
     }
-    match later::adopt_later(scope, location, context).await {
+    match newer_attempt::adopt_newer_attempt(scope, location, context).await {
         Ok(None) => {}
         Ok(Some(later)) => {
             let message = format!(
@@ -311,7 +311,7 @@ async fn find_by_tags(
     // The end of the attempt's own instance is all there is to wait for.
     let is_proven = proof != Proof::None || ended.iter().any(is_of_attempt);
     let mut ours = Vec::new();
-    let mut left_alone: Vec<String> = foreign.into_iter().collect();
+    let mut unowned: Vec<String> = foreign.into_iter().collect();
     for instance in found {
         match read::ownership(scope, &instance, &location.cluster_tag, context) {
             Ownership::Ours(_) => ours.push(instance),
@@ -320,17 +320,17 @@ async fn find_by_tags(
             Ownership::Foreign(NotOurs::Untagged(proof)) => {
                 return Err(untagged(scope, &instance, proof, location).into());
             }
-            Ownership::Foreign(_) if left_alone.contains(&instance.id) => {}
-            Ownership::Foreign(_) => left_alone.push(instance.id),
+            Ownership::Foreign(_) if unowned.contains(&instance.id) => {}
+            Ownership::Foreign(_) => unowned.push(instance.id),
         }
     }
     if ours.is_empty() {
         if !is_proven {
             await_absence(scope, open_token, context)?;
-            let is_seen = |id: &str| ended.iter().any(|seen| seen.id == id) || left_alone.iter().any(|left| left == id);
+            let is_seen = |id: &str| ended.iter().any(|seen| seen.id == id) || unowned.iter().any(|left| left == id);
             confirm_absence_of_annotated(scope, is_seen, location)?;
         }
-        return Ok((vec![], left_alone));
+        return Ok((vec![], unowned));
     }
     // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
     context.kubernetes.confirm(&scope.machine).await?;
@@ -341,7 +341,7 @@ async fn find_by_tags(
         is_named: false,
         is_alone,
     };
-    Ok((ours.into_iter().map(to_end).collect(), left_alone))
+    Ok((ours.into_iter().map(to_end).collect(), unowned))
 }
 
 /// The instances with these tags or this token, and the one that the annotation `adopt-instance` names.
@@ -363,8 +363,8 @@ async fn look_up(
 
 /// The instance that the annotation `adopt-instance` names. Without a verified owner the annotation proves nothing.
 fn annotated(scope: &MachineScope) -> Option<&str> {
-    match AdoptionWish::of(&scope.machine) {
-        AdoptionWish::Instance(id) if scope.owners.machine.is_ok() => Some(id),
+    match AdoptAnnotation::of(&scope.machine) {
+        AdoptAnnotation::Instance(id) if scope.owners.machine.is_ok() => Some(id),
         _ => None,
     }
 }
@@ -419,7 +419,7 @@ fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &Ma
     let why = &blocked.condition.message;
     let mut message = format!("the instance of this machine cannot be terminated: {why}");
     let is_planned = scope.status.launch == Some(LaunchRecord::Planned);
-    if is_planned && worth_of_planned(scope, context) == Worth::ProofLater {
+    if is_planned && evidence_of_planned(scope, context) == NeverLaunchedEvidence::SufficientLater {
         message.push_str(", and EC2 was never asked for one as far as is recorded: the record is believed after some ");
         message.push_str("minutes in which AWS could not be asked");
     }

@@ -81,7 +81,7 @@ fn after_request(known: &KnownAddress, begin: AddressStep, now: Moment, timing: 
         Progress::Refused => begin,
         Progress::Recorded if known.runs => AddressStep::Repeat,
         Progress::Recorded => AddressStep::AwaitRunning,
-        Progress::Unknown | Progress::Unanswered | Progress::Doubtful => {
+        Progress::Unknown | Progress::Unanswered | Progress::Unclear => {
             let proof = known.absence.map(|proof| proof.remaining(now.uptime, timing));
             if proof.is_some_and(|remaining| remaining.is_zero()) {
                 begin
@@ -148,7 +148,7 @@ mod tests {
             (Some(&refused), NEW, AddressStep::Allocate),
             (Some(&requested), by(Progress::Unknown), AddressStep::LookOnly),
             (Some(&requested), by(Progress::Unanswered), AddressStep::LookOnly),
-            (Some(&requested), by(Progress::Doubtful), AddressStep::LookOnly),
+            (Some(&requested), by(Progress::Unclear), AddressStep::LookOnly),
             (Some(&requested), by(Progress::Recorded), AddressStep::Repeat),
             (Some(&requested), by(Progress::Refused), AddressStep::Allocate),
             (Some(&allocated), NEW, AddressStep::Associate(id())),

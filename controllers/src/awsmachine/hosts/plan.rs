@@ -76,7 +76,7 @@ fn after_request(record: &DedicatedHost, known: &KnownCall, next: HostStep, now:
         Progress::Recorded | Progress::Unanswered if is_young => HostStep::Repeat,
         // Nothing was allocated.
         Progress::Refused | Progress::Recorded => next,
-        Progress::Unknown | Progress::Unanswered | Progress::Doubtful => {
+        Progress::Unknown | Progress::Unanswered | Progress::Unclear => {
             let is_absent = known
                 .absence
                 .is_some_and(|proof| proof.remaining(now.uptime, timing).is_zero());
@@ -163,7 +163,7 @@ mod tests {
             (Some(requested.clone()), Progress::Recorded, HostStep::Repeat),
             (Some(requested.clone()), Progress::Unanswered, HostStep::Repeat),
             (Some(requested.clone()), Progress::Refused, attempt(2)),
-            (Some(requested), Progress::Doubtful, HostStep::LookOnly),
+            (Some(requested), Progress::Unclear, HostStep::LookOnly),
         ];
         for (record, progress, expected) in table {
             assert_eq!(
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn another_attempt_follows_the_proof_of_absence() {
         let requested = record(HostPhase::Requested);
-        let since = |second| planned(Some(&requested), Progress::Doubtful, Some(second), 1);
+        let since = |second| planned(Some(&requested), Progress::Unclear, Some(second), 1);
         assert_eq!(since(HOUR - 599), HostStep::LookOnly);
         assert_eq!(since(HOUR - 600), attempt(2));
     }

@@ -23,10 +23,10 @@ use super::addresses;
 use super::blocked::{Blocked, FlowError};
 use super::context::MachineContext;
 use super::freshness;
-use super::later;
 use super::launch::record::LaunchEvent;
 use super::locate::InstanceLocation;
 use super::memory::{CapacityLocation, Pool};
+use super::newer_attempt;
 use super::ownership::Ownership;
 use super::read;
 use super::scope::{MachineScope, adoption_event};
@@ -251,7 +251,7 @@ async fn find_later(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    match later::adopt_later(scope, location, context).await {
+    match newer_attempt::adopt_newer_attempt(scope, location, context).await {
         Ok(None) => {
             context.memory.has_no_later(scope.uid(), gone);
             Ok(())

@@ -26,13 +26,13 @@ use crate::awsmachine::hosts::{self, WantedHost};
 use crate::awsmachine::locate;
 use crate::awsmachine::lookup;
 use crate::awsmachine::memory::CapacityLocation;
-use crate::awsmachine::ownership::{AdoptionWish, attempt_number};
+use crate::awsmachine::ownership::{AdoptAnnotation, attempt_number};
 use crate::awsmachine::read;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{MachineScope, adoption_event, search_token};
 use crate::awsmachine::secrets;
 use crate::awsmachine::shown;
-use crate::awsmachine::target_access::{self, LaunchHold};
+use crate::awsmachine::target_access::{self, TargetGate};
 use crate::awsmachine::write;
 
 /// Looks for an instance where the plan says so, else launches one.
@@ -66,11 +66,11 @@ async fn find_before(
 ) -> Result<Option<Box<Instance>>, FlowError> {
     let LaunchDecision { prepared, plan, .. } = decision;
     let hold = match (hold_of_attempt(scope, decision, context), plan.look_up) {
-        (Some(LaunchHold::Refused(blocked)), LookUp::No) => return Err(blocked.into()),
+        (Some(TargetGate::Refused(blocked)), LookUp::No) => return Err(blocked.into()),
         (hold, _) => hold,
     };
     // A refused attempt takes no turn: the machine only looks for an instance that is there already.
-    let takes_turn = plan.step != LaunchStep::LookOnly && !matches!(hold, Some(LaunchHold::Refused(_)));
+    let takes_turn = plan.step != LaunchStep::LookOnly && !matches!(hold, Some(TargetGate::Refused(_)));
     let refused = refused_kind(decision, context).filter(|_| takes_turn);
     let shared = shared_lookup(scope, decision);
     if takes_turn && refused.is_none() {
@@ -145,7 +145,7 @@ fn refused_kind(decision: &LaunchDecision, context: &MachineContext) -> Option<C
 }
 
 /// The reason to hold a new attempt back. An existing instance of the machine is recorded in spite of it.
-fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<LaunchHold> {
+fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<TargetGate> {
     match decision.plan.step {
         LaunchStep::Record(_) => target_access::launch_hold(scope, &decision.prepared.location, context),
         LaunchStep::Claim | LaunchStep::Verify | LaunchStep::Repeat | LaunchStep::LookOnly => None,
@@ -182,8 +182,8 @@ async fn look_up(
     context: &MachineContext,
 ) -> Result<Option<Box<Instance>>, FlowError> {
     let LaunchDecision { prepared, plan, .. } = decision;
-    let wish = AdoptionWish::of(&scope.machine);
-    if let AdoptionWish::Unreadable(value) = wish {
+    let wish = AdoptAnnotation::of(&scope.machine);
+    if let AdoptAnnotation::Unreadable(value) = wish {
         return Err(conflict::unreadable(value).into());
     }
     let (cloud, cluster_tag) = (prepared.location.cloud.as_ref(), prepared.location.cluster_tag.as_str());
@@ -204,11 +204,14 @@ async fn look_up(
     match (adopt(&judged, attempt::open_request(scope)), wish) {
         (Adoption::One(instance), _) => return Ok(Some(instance)),
         (Adoption::Several(ids), _) => return Err(conflict::several(&ids).into()),
-        (Adoption::Foreign(ids), AdoptionWish::Unsaid | AdoptionWish::Instance(_) | AdoptionWish::Unreadable(_)) => {
+        (
+            Adoption::Foreign(ids),
+            AdoptAnnotation::Absent | AdoptAnnotation::Instance(_) | AdoptAnnotation::Unreadable(_),
+        ) => {
             note_empty_lookup(scope, decision, context);
-            return Err(conflict::foreign(&ids, conflict::refused_wish(&judged, wish)).into());
+            return Err(conflict::foreign(&ids, conflict::refused_adoption(&judged, wish)).into());
         }
-        (Adoption::Nothing, AdoptionWish::Instance(id)) => {
+        (Adoption::Nothing, AdoptAnnotation::Instance(id)) => {
             // The instance of the annotation may have been adopted once, and be gone since.
             let wanted = lookup::by_id(cloud, id).await.map_err(failed)?;
             match wanted {
@@ -223,7 +226,7 @@ async fn look_up(
                 Some(_) | None => {}
             }
         }
-        (Adoption::Foreign(_), AdoptionWish::LaunchNew) | (Adoption::Nothing, _) => {}
+        (Adoption::Foreign(_), AdoptAnnotation::LaunchNew) | (Adoption::Nothing, _) => {}
     }
     Ok(None)
 }

@@ -7,7 +7,7 @@ use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::blocked::Blocked;
 use crate::awsmachine::machine_tags::MachineTags;
-use crate::awsmachine::ownership::{AdoptionWish, Ids, Ownership};
+use crate::awsmachine::ownership::{AdoptAnnotation, Ids, Ownership};
 
 /// Maximum length of an invalid value in a condition.
 const SHOWN: usize = 64;
@@ -35,8 +35,8 @@ pub(super) fn foreign(ids: &[String], refused: Option<String>) -> Blocked {
 }
 
 /// The reason why the instance in the annotation is not adopted, if the lookup found this instance.
-pub(super) fn refused_wish(found: &[(Instance, Ownership)], wish: AdoptionWish<'_>) -> Option<String> {
-    let AdoptionWish::Instance(id) = wish else {
+pub(super) fn refused_adoption(found: &[(Instance, Ownership)], wish: AdoptAnnotation<'_>) -> Option<String> {
+    let AdoptAnnotation::Instance(id) = wish else {
         return None;
     };
     let (_, ownership) = found.iter().find(|(instance, _)| instance.id == id)?;

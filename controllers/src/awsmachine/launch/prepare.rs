@@ -89,7 +89,7 @@ pub(super) async fn prepare(
     let needs_hook = matches!(bootstrap_data, BootstrapData::Stored(..));
     let (user_data, secrets) = delivered(scope, bootstrap_data, &merged, &location)?;
     // Not from a presigned URL, which is another one in each pass.
-    let made_from = refusal::of_launch(&scope.machine.spec, &user_data, &merged, &location);
+    let made_from = refusal::launch_fingerprint(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let kind = refusal::kind_of_launch(scope, owner, &merged, &location);
     refusal::await_kind(scope, kind, context)?;

@@ -16,7 +16,7 @@ pub(in crate::awsmachine) enum Progress {
     /// AWS has refused the attempt by code, and no earlier call is unanswered: nothing was launched.
     Refused,
     /// AWS has refused a call, but an earlier call may have launched an instance: the refusal proves nothing.
-    Doubtful,
+    Unclear,
 }
 
 impl Progress {
@@ -26,7 +26,7 @@ impl Progress {
             _ if failure.is_refusal() && matches!(self, Self::Recorded | Self::Refused) => Self::Refused,
             ErrorClass::Throttled => self,
             ErrorClass::NoAnswer => Self::Unanswered,
-            _ => Self::Doubtful,
+            _ => Self::Unclear,
         }
     }
 

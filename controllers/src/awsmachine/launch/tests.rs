@@ -157,7 +157,7 @@ fn an_unanswered_call_is_repeated_a_later_refusal_looked_up() {
         (LookUp::No, LaunchStep::Repeat)
     );
     assert_eq!(
-        plan(&record(1), &attempt(Progress::Doubtful)),
+        plan(&record(1), &attempt(Progress::Unclear)),
         (LookUp::ByTagsAndToken, LaunchStep::LookOnly)
     );
 }
@@ -182,7 +182,7 @@ fn two_late_and_separate_lookups_prove_an_absence() {
             since: at(since),
             first_empty,
         }),
-        ..attempt(Progress::Doubtful)
+        ..attempt(Progress::Unclear)
     };
     let table = [
         (0, Some(at(0)), 599, LaunchStep::LookOnly),
@@ -222,12 +222,12 @@ fn a_refusal_is_a_proof_only_if_every_call_was_answered() {
     );
     assert_eq!(
         Progress::Recorded.after(ErrorClass::NoAnswer).after(refusal),
-        Progress::Doubtful
+        Progress::Unclear
     );
-    assert_eq!(Progress::Unanswered.after(refusal), Progress::Doubtful);
+    assert_eq!(Progress::Unanswered.after(refusal), Progress::Unclear);
     assert_eq!(
         Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch),
-        Progress::Doubtful
+        Progress::Unclear
     );
 }
 

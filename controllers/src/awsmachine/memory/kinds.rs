@@ -78,7 +78,7 @@ impl LaunchKinds {
     }
 
     /// The refusal of a kind, until EC2 is asked again.
-    pub(super) fn standing(
+    pub(super) fn active_backoff(
         &self,
         kind: LaunchKind,
         now: Duration,
@@ -92,7 +92,7 @@ impl LaunchKinds {
     /// Records that EC2 refuses a parameter that all launches of the kind have. The refusals of simultaneous calls
     /// count once.
     pub(super) fn refused(&mut self, kind: LaunchKind, condition: ConditionUpdate, now: Duration, timing: &Timing) {
-        if self.standing(kind, now, timing).is_some() {
+        if self.active_backoff(kind, now, timing).is_some() {
             return;
         }
         let known = self.0.entry(kind).or_default();
@@ -225,8 +225,8 @@ mod tests {
     fn one_machine_tries_a_refused_kind_again() {
         let (mut kinds, timing) = (LaunchKinds::default(), Timing::default());
         kinds.refused(KIND, condition(), at(0), &timing);
-        assert_eq!(kinds.standing(KIND, at(5), &timing), Some((condition(), at(10))));
-        assert_eq!(kinds.standing(KIND, at(15), &timing), None);
+        assert_eq!(kinds.active_backoff(KIND, at(5), &timing), Some((condition(), at(10))));
+        assert_eq!(kinds.active_backoff(KIND, at(15), &timing), None);
         assert_eq!(kinds.begin(KIND, "a", at(15), &timing), Permission::Granted);
         let refused = Permission::Refused(Box::new(condition()), at(5));
         assert_eq!(kinds.begin(KIND, "b", at(15), &timing), refused);

@@ -21,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::launch::progress::Progress;
 use super::time::Moment;
-use crate::call_inputs::Inputs;
+use crate::call_fingerprint::CallFingerprint;
 use crate::refusals::Refusals;
 use attempts::Attempts;
 pub(super) use attempts::RememberedAttempt;
@@ -45,13 +45,13 @@ pub struct LaunchMemory {
 #[derive(Default)]
 struct State {
     attempts: Attempts,
-    promised: HashMap<String, String>,
+    reserved_subnets: HashMap<String, String>,
     /// The first and the last of the tries in vain to look for the instance of each deleted machine, by UID.
-    tries: HashMap<String, (Duration, Duration)>,
+    failed_lookups: HashMap<String, (Duration, Duration)>,
     /// The instances that are gone and that no later call has followed, by UID of their machine.
-    without_later: HashMap<String, String>,
+    without_newer_attempt: HashMap<String, String>,
     /// The bootstrap data of each machine, by UID, and the number of its parts that are stored, as this process knows.
-    stored_data: HashMap<String, (Inputs, usize)>,
+    stored_data: HashMap<String, (CallFingerprint, usize)>,
     /// When the last call to store bootstrap data failed without an answer, by UID of the machine.
     unanswered_stores: HashMap<String, Duration>,
     /// The group of the identity of each machine's last pass, by UID.
@@ -93,9 +93,9 @@ impl LaunchMemory {
     pub fn entries(&self) -> usize {
         let state = self.state();
         let beside = self.hosts.entries() + self.elastic_ips.entries();
-        let machines = beside + state.attempts.entries() + state.promised.len() + state.identity_groups.len();
+        let machines = beside + state.attempts.entries() + state.reserved_subnets.len() + state.identity_groups.len();
         let data = state.stored_data.len() + state.unanswered_stores.len();
-        machines + data + state.tries.len() + state.without_later.len() + self.refusals.entries()
+        machines + data + state.failed_lookups.len() + state.without_newer_attempt.len() + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
@@ -172,25 +172,25 @@ impl LaunchMemory {
     pub(super) fn forget(&self, uid: &str) {
         let mut state = self.state();
         state.attempts.forget(uid);
-        state.promised.remove(uid);
+        state.reserved_subnets.remove(uid);
         state.stored_data.remove(uid);
         state.unanswered_stores.remove(uid);
         state.identity_groups.remove(uid);
-        state.tries.remove(uid);
-        state.without_later.remove(uid);
+        state.failed_lookups.remove(uid);
+        state.without_newer_attempt.remove(uid);
         self.refusals.forget(uid);
         self.hosts.forget(uid);
         self.elastic_ips.forget(uid);
     }
 
     /// Records that this process has stored the first parts of this bootstrap data.
-    pub(super) fn stored(&self, uid: &str, data: Inputs, parts: usize) {
+    pub(super) fn stored(&self, uid: &str, data: CallFingerprint, parts: usize) {
         self.state().stored_data.insert(uid.to_owned(), (data, parts));
     }
 
     /// The number of the first parts of this bootstrap data that this process has stored and nobody has used since.
     /// `None` if this process does not know it.
-    pub(super) fn stored_parts(&self, uid: &str, data: Inputs) -> Option<usize> {
+    pub(super) fn stored_parts(&self, uid: &str, data: CallFingerprint) -> Option<usize> {
         let state = self.state();
         let stored = state.stored_data.get(uid).filter(|(stored, _)| *stored == data);
         stored.map(|(_, parts)| *parts)
@@ -221,7 +221,7 @@ impl LaunchMemory {
     /// `longest_pause` the tries begin anew.
     pub(super) fn could_not_look(&self, uid: &str, at: Duration, longest_pause: Duration) {
         let mut state = self.state();
-        let (first, last) = state.tries.entry(uid.to_owned()).or_insert((at, at));
+        let (first, last) = state.failed_lookups.entry(uid.to_owned()).or_insert((at, at));
         if at.saturating_sub(*last) > longest_pause {
             *first = at;
         }
@@ -230,23 +230,28 @@ impl LaunchMemory {
 
     /// Records that the instance of a deleted machine was looked up.
     pub(super) fn looked(&self, uid: &str) {
-        self.state().tries.remove(uid);
+        self.state().failed_lookups.remove(uid);
     }
 
     /// The time from the first to the last of the tries in vain to look up the instance of a deleted machine.
     pub(super) fn tried_in_vain(&self, uid: &str) -> Duration {
-        let tries = self.state().tries.get(uid).copied();
+        let tries = self.state().failed_lookups.get(uid).copied();
         tries.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
     }
 
     /// Whether the instance of a later call is to be looked for, after this instance is gone.
     pub(super) fn asks_for_later(&self, uid: &str, gone: &str) -> bool {
-        self.state().without_later.get(uid).is_none_or(|known| known != gone)
+        self.state()
+            .without_newer_attempt
+            .get(uid)
+            .is_none_or(|known| known != gone)
     }
 
     /// Records that no later call has followed this instance, which is gone.
     pub(super) fn has_no_later(&self, uid: &str, gone: &str) {
-        self.state().without_later.insert(uid.to_owned(), gone.to_owned());
+        self.state()
+            .without_newer_attempt
+            .insert(uid.to_owned(), gone.to_owned());
     }
 
     /// Records the group of the identity that a machine's pass uses.
@@ -281,7 +286,7 @@ impl LaunchMemory {
         now: Duration,
         timing: &Timing,
     ) -> Option<(ConditionUpdate, Duration)> {
-        self.state().kinds.standing(kind, now, timing)
+        self.state().kinds.active_backoff(kind, now, timing)
     }
 
     /// Whether a machine may ask EC2 for an instance of this kind.
@@ -354,7 +359,7 @@ impl LaunchMemory {
                 .as_ref()
                 .and_then(|status| status.launch.as_ref()?.request())
                 .map(|request| request.subnet_id.clone());
-            if let Some(subnet) = recorded.or_else(|| state.promised.get(machine_uid).cloned()) {
+            if let Some(subnet) = recorded.or_else(|| state.reserved_subnets.get(machine_uid).cloned()) {
                 *counts.entry(subnet).or_insert(0) += 1;
             }
         }
@@ -366,7 +371,9 @@ impl LaunchMemory {
         if let Some(subnet) = chosen {
             state.shortages.tried(query.uid, query.pool, subnet, query.now);
         }
-        state.promised.insert(query.uid.to_owned(), placement.subnet_id.clone());
+        state
+            .reserved_subnets
+            .insert(query.uid.to_owned(), placement.subnet_id.clone());
         Ok(placement)
     }
 

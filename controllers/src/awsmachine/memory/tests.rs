@@ -6,7 +6,7 @@ use capa_network::{PlacementRequest, Problem};
 use jiff::Timestamp;
 
 use super::*;
-use crate::call_inputs::Inputs;
+use crate::call_fingerprint::CallFingerprint;
 use crate::testing::read;
 
 fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
@@ -104,7 +104,7 @@ fn a_refusal_ends_with_the_launch_or_the_machine() {
     for end in ends {
         let memory = LaunchMemory::new("one");
         let condition = ConditionType::InstanceReady.is_false(Reason::NotFound, "");
-        let (inputs, now) = (Inputs::of(&"launch", &()), Duration::ZERO);
+        let (inputs, now) = (CallFingerprint::of(&"launch", &()), Duration::ZERO);
         memory
             .refusals()
             .refused("m", inputs, condition, now, &Timing::default());
@@ -121,7 +121,7 @@ fn the_memory_of_an_attempt_ends_with_another_token() {
         time: Timestamp::UNIX_EPOCH,
         uptime: Duration::ZERO,
     };
-    memory.called("m", "m-1", Progress::Doubtful, now.uptime);
+    memory.called("m", "m-1", Progress::Unclear, now.uptime);
     memory.found_nothing("m", "m-1", now.uptime);
     memory.recorded("m", "m-2", "111122223333", now);
     let next = memory.attempt("m", "m-2");
@@ -144,9 +144,9 @@ fn permanent_errors_count_until_their_machine_is_forgotten() {
     let memory = LaunchMemory::new("one");
     let condition = ConditionType::InstanceReady.is_false(Reason::Unauthorized, "refused");
     for inputs in [
-        Inputs::of(&"launch", &1),
-        Inputs::of(&"launch", &2),
-        Inputs::of(&"other", &1),
+        CallFingerprint::of(&"launch", &1),
+        CallFingerprint::of(&"launch", &2),
+        CallFingerprint::of(&"other", &1),
     ] {
         let timing = Timing::default();
         memory

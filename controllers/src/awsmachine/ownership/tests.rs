@@ -283,8 +283,8 @@ fn an_awsmachine_claims_each_instance_that_it_names() {
 
 #[test]
 fn the_annotation_adopt_instance_is_an_id_or_none() {
-    let wish = |value: &str| format!("{:?}", AdoptionWish::of(&asking(machine("", ""), value)));
-    assert_eq!(AdoptionWish::of(&machine("", "")), AdoptionWish::Unsaid);
+    let wish = |value: &str| format!("{:?}", AdoptAnnotation::of(&asking(machine("", ""), value)));
+    assert_eq!(AdoptAnnotation::of(&machine("", "")), AdoptAnnotation::Absent);
     assert_eq!(wish("none"), "LaunchNew");
     assert_eq!(wish(ID), format!("Instance({ID:?})"));
     for value in ["", "None", "i-*", "all"] {

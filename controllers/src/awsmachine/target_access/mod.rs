@@ -55,14 +55,14 @@ pub(super) fn request(
 
 /// Why a machine is not launched: a control plane that went on without its targets would replace the machines that
 /// serve, one by one, with machines that never will.
-pub(super) enum LaunchHold {
+pub(super) enum TargetGate {
     /// AWS has not shown yet whose the targets are. The answer comes within moments, and wakes the machine.
     BeingRead(Blocked),
     /// The machine may not use a target, or the tags of a target cannot be read.
     Refused(Blocked),
 }
 
-impl LaunchHold {
+impl TargetGate {
     /// The block of the launch.
     pub(super) fn blocked(self) -> Blocked {
         match self {
@@ -76,7 +76,7 @@ pub(super) fn launch_hold(
     scope: &MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,
-) -> Option<LaunchHold> {
+) -> Option<TargetGate> {
     let (named, _) = usable_targets(location);
     if named.is_empty() {
         return None;
@@ -102,8 +102,8 @@ pub(super) fn launch_hold(
     // The answer wakes the machine, and nothing tells when another Cluster has left a group.
     let blocked = Blocked::new(update, Next::Requeue(context.timing.resolve_retry_cap));
     Some(match refused {
-        Some(_) => LaunchHold::Refused(blocked),
-        None => LaunchHold::BeingRead(blocked),
+        Some(_) => TargetGate::Refused(blocked),
+        None => TargetGate::BeingRead(blocked),
     })
 }
 

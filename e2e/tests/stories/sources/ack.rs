@@ -99,10 +99,13 @@ mod long_stories {
             foreign_cluster(s, &foreign, "dev").await?;
             let [subnet, group] = kinds(s).await?;
             machine(s, "composed", "dev", ENTRIES).await?;
-            s.machine_lacks("composed", "NetworkReady", "NotFound").await?;
+            s.machine_condition_false("composed", "NetworkReady", "NotFound")
+                .await?;
             put_nodes(s, &group, "False").await?;
             put_subnets(s, &subnet).await?;
-            let message = s.machine_lacks("composed", "NetworkReady", "NotReady").await?;
+            let message = s
+                .machine_condition_false("composed", "NetworkReady", "NotReady")
+                .await?;
             assert!(message.contains("SecurityGroup/nodes"), "{message}");
             assert!(s.launches().is_empty(), "{}", s.launches());
 

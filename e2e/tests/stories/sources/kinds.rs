@@ -27,12 +27,14 @@ mod long_stories {
             let kind = Kind::new("moons.example.org", "Moonscape");
             let source = |name: &str| format!("{{apiGroup: {}, kind: {}, name: {name}}}", kind.group, kind.name);
             machine(s, "early", "dev", &source("first")).await?;
-            let message = s.machine_lacks("early", "NetworkReady", "NoKindMatch").await?;
+            let message = s
+                .machine_condition_false("early", "NetworkReady", "NoKindMatch")
+                .await?;
             assert!(message.contains("Moonscape in group moons.example.org"), "{message}");
 
             // The kind appears, and nothing says how to read it.
             s.apply(&definition(&kind)).await?;
-            let message = s.machine_lacks("early", "NetworkReady", "NotFound").await?;
+            let message = s.machine_condition_false("early", "NetworkReady", "NotFound").await?;
             assert!(
                 message.contains("AWSNetworkMapping moonscape.moons.example.org"),
                 "{message}"
@@ -40,7 +42,7 @@ mod long_stories {
             // The kind gets the label of the contract, and no permission.
             s.apply(&kind.definition()).await?;
             publish(s, &kind, "first").await?;
-            let message = s.machine_lacks("early", "NetworkReady", "Forbidden").await?;
+            let message = s.machine_condition_false("early", "NetworkReady", "Forbidden").await?;
             assert!(message.contains("aggregate-to-capa-rs"), "{message}");
             assert!(s.launches().is_empty(), "{}", s.launches());
             // The permission is given.
@@ -52,12 +54,12 @@ mod long_stories {
             let role = format!("{}-aggregate-to-capa-rs", kind.plural());
             roles.delete(&role, &DeleteParams::default()).await?;
             machine(s, "late", "dev", &source("second")).await?;
-            s.machine_lacks("late", "NetworkReady", "Forbidden").await?;
+            s.machine_condition_false("late", "NetworkReady", "Forbidden").await?;
             // The kind vanishes with its objects.
             let definitions: Api<CustomResourceDefinition> = Api::all(s.environment.client());
             let name = format!("{}.{}", kind.plural(), kind.group);
             definitions.delete(&name, &DeleteParams::default()).await?;
-            s.machine_lacks("late", "NetworkReady", "NoKindMatch").await?;
+            s.machine_condition_false("late", "NetworkReady", "NoKindMatch").await?;
             s.machine_ready("early").await?;
             // The kind is installed again.
             s.apply(&kind.definition()).await?;

@@ -72,13 +72,17 @@ fn a_mapping_turns_a_composite_into_a_network() -> anyhow::Result<()> {
             .condition("AWSNetworkMapping", own, "Ready", "False", "InvalidExpression")
             .await?;
         assert!(invalid.message.contains("spec.fields.subnets"), "{}", invalid.message);
-        let message = s.machine_lacks("composed", "NetworkReady", "NotReady").await?;
+        let message = s
+            .machine_condition_false("composed", "NetworkReady", "NotReady")
+            .await?;
         assert!(message.contains(own), "{message}");
 
         s.apply(&mapping(own, &kind, SUBNETS)).await?;
         s.condition("AWSNetworkMapping", own, "Ready", "True", "Compiled")
             .await?;
-        let message = s.machine_lacks("composed", "NetworkReady", "NotReady").await?;
+        let message = s
+            .machine_condition_false("composed", "NetworkReady", "NotReady")
+            .await?;
         assert!(
             message.contains("readyWhen") || message.contains("XAWSNetwork/dev"),
             "{message}"
@@ -163,7 +167,7 @@ mod long_stories {
                 kind.group, kind.name
             );
             machine(s, "victim", "dev", &source).await?;
-            let message = s.machine_lacks("victim", "NetworkReady", "TooLarge").await?;
+            let message = s.machine_condition_false("victim", "NetworkReady", "TooLarge").await?;
             assert!(message.contains("BombNetwork/bomb"), "{message}");
 
             s.cluster("healthy").await?;

@@ -129,7 +129,7 @@ mod long_stories {
             let cluster = fixtures::cluster("dev", Some(name)).replace("infrastructure.cluster.x-k8s.io", group);
             s.apply(&cluster).await?;
             s.machine(MACHINE, "dev", INLINE).await?;
-            s.machine_lacks(MACHINE, "InstanceReady", "WaitingForClusterInfrastructure")
+            s.machine_condition_false(MACHINE, "InstanceReady", "WaitingForClusterInfrastructure")
                 .await?;
 
             s.apply(&definition(&kind)).await?;

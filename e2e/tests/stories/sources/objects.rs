@@ -35,9 +35,11 @@ fn config_maps_and_secrets_place_machines_under_a_foreign_kind() -> anyhow::Resu
         machine(s, "mapped", "dev", "{kind: ConfigMap, name: network}").await?;
         machine(s, "hidden", "dev", "{kind: Secret, name: outputs}").await?;
         s.apply(&secret(s, "outputs", false)).await?;
-        let message = s.machine_lacks("mapped", "NetworkReady", "NotFound").await?;
+        let message = s.machine_condition_false("mapped", "NetworkReady", "NotFound").await?;
         assert!(message.contains("ConfigMap/network"), "{message}");
-        let message = s.machine_lacks("hidden", "NetworkReady", "NotAllowed").await?;
+        let message = s
+            .machine_condition_false("hidden", "NetworkReady", "NotAllowed")
+            .await?;
         assert!(message.contains("network-source"), "{message}");
         assert!(!message.contains("subnet-"), "{message}");
 
@@ -103,7 +105,7 @@ fn a_tenants_config_map_gives_no_authority_and_leaks_no_value() -> anyhow::Resul
         ] {
             s.apply(&config_map(name, &network)).await?;
             machine(s, name, "dev", &format!("{{kind: ConfigMap, name: {name}}}")).await?;
-            let message = s.machine_lacks(name, "NetworkReady", reason).await?;
+            let message = s.machine_condition_false(name, "NetworkReady", reason).await?;
             assert!(!message.contains("hunter2"), "{name}: {message}");
         }
         assert!(s.launches().is_empty(), "{}", s.launches());

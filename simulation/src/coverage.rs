@@ -15,13 +15,13 @@ use crate::server::{Change, Object};
 
 /// Something that a history may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Encounter {
+pub enum Covered {
     /// A call went wrong in this way.
     Fault(FaultKind),
     /// A call of RunInstances did.
     LaunchFault(FaultKind),
-    /// The user did something, by the name of the deed.
-    Deed(&'static str),
+    /// The user did something, by the name of the action.
+    UserAction(&'static str),
     /// Several things came together.
     Situation(Situation),
 }
@@ -51,12 +51,12 @@ pub enum Situation {
     KeyOfAnotherAccount,
 }
 
-impl fmt::Display for Encounter {
+impl fmt::Display for Covered {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fault(kind) => write!(formatter, "fault {kind:?}"),
             Self::LaunchFault(kind) => write!(formatter, "fault {kind:?} of RunInstances"),
-            Self::Deed(name) => write!(formatter, "deed {name}"),
+            Self::UserAction(name) => write!(formatter, "action {name}"),
             Self::Situation(situation) => formatter.write_str(situation.into()),
         }
     }
@@ -64,26 +64,26 @@ impl fmt::Display for Encounter {
 
 /// The situations that one history has met.
 #[derive(Default)]
-pub(crate) struct Encounters {
-    met: BTreeSet<Encounter>,
+pub(crate) struct Coverage {
+    met: BTreeSet<Covered>,
 }
 
-impl Encounters {
+impl Coverage {
     /// Whether the history has met this.
-    pub(crate) fn has_met(&self, encounter: Encounter) -> bool {
-        self.met.contains(&encounter)
+    pub(crate) fn has_met(&self, covered: Covered) -> bool {
+        self.met.contains(&covered)
     }
 
-    pub(crate) fn met(&mut self, encounter: Encounter) {
-        self.met.insert(encounter);
+    pub(crate) fn met(&mut self, covered: Covered) {
+        self.met.insert(covered);
     }
 
-    pub(crate) fn into_set(self) -> BTreeSet<Encounter> {
+    pub(crate) fn into_set(self) -> BTreeSet<Covered> {
         self.met
     }
 
     pub(crate) fn situation(&mut self, situation: Situation) {
-        self.met(Encounter::Situation(situation));
+        self.met(Covered::Situation(situation));
     }
 
     /// An outage lasts for so long.

@@ -22,7 +22,7 @@ use super::scope::MachineScope;
 ///
 /// # Errors
 /// The lookup failed.
-pub(super) async fn adopt_later(
+pub(super) async fn adopt_newer_attempt(
     scope: &mut MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,

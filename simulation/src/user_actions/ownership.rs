@@ -1,4 +1,4 @@
-//! Deeds of users with objects that name instances, owners or finalizers of others.
+//! UserActions of users with objects that name instances, owners or finalizers of others.
 
 use capa_api::conditions::{ConditionType, Reason, find};
 use capa_api::contract::Machine;

@@ -1,4 +1,4 @@
-//! The deeds of users and of AWS while the controllers work.
+//! The actions of users and of AWS while the controllers work.
 
 mod infrastructure;
 mod ownership;
@@ -15,7 +15,7 @@ use kube::Resource;
 use strum::IntoStaticStr;
 
 use crate::aws::{INSTANCE_TYPE, MANAGER_KEY, MISTAKEN_KEY, ZONES};
-use crate::encounters::Situation;
+use crate::coverage::Situation;
 use crate::invariants::machine_key;
 use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::{ManagementCluster, after};
@@ -23,9 +23,9 @@ use crate::simulation::Simulation;
 pub(crate) use infrastructure::launch_look_alike;
 pub(crate) use ownership::Forgery;
 
-/// One deed. Machines and zones go by number.
+/// One action. Machines and zones go by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
-pub(crate) enum Deed {
+pub(crate) enum UserAction {
     /// Creates a Machine.
     CreateMachine(usize),
     /// Creates a Machine whose spec names a foreign instance as its own.
@@ -101,7 +101,7 @@ pub(crate) enum Deed {
     GiveUp,
 }
 
-impl Deed {
+impl UserAction {
     /// Whether it is done by requests to the API server.
     pub(crate) fn needs_server(self) -> bool {
         match self {
@@ -244,7 +244,7 @@ impl Deed {
 
 fn replace_key(of: ManagementCluster, simulation: &mut Simulation, of_another_account: bool) {
     if of_another_account {
-        simulation.encounters.situation(Situation::KeyOfAnotherAccount);
+        simulation.coverage.situation(Situation::KeyOfAnotherAccount);
         simulation.replace_key(of, MISTAKEN_KEY);
     } else {
         simulation.replace_key(of, MANAGER_KEY);

@@ -4,19 +4,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A call for an object, and a hash of all its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inputs {
+pub(crate) struct CallFingerprint {
     /// A hash of the call, without the inputs that may change.
     pub(crate) call: u64,
     /// A hash of the inputs that may change.
-    pub(crate) facts: u64,
+    pub(crate) inputs: u64,
 }
 
-impl Inputs {
-    /// The inputs `facts` of a call. An object makes few different calls: users' input must not be part of `call`.
-    pub(crate) fn of(call: &impl Hash, facts: &impl Hash) -> Self {
+impl CallFingerprint {
+    /// The inputs `inputs` of a call. An object makes few different calls: users' input must not be part of `call`.
+    pub(crate) fn of(call: &impl Hash, inputs: &impl Hash) -> Self {
         Self {
             call: hash(call),
-            facts: hash(facts),
+            inputs: hash(inputs),
         }
     }
 }

@@ -4,53 +4,53 @@ use capa_api::cluster::AWSCluster;
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 
-use super::{Deed, next_generation};
+use super::{UserAction, next_generation};
 use crate::aws::{GROUP, IMAGE, OTHER_GROUP, VPC};
-use crate::encounters::Situation;
+use crate::coverage::Situation;
 use crate::invariants::machine_key;
 use crate::objects::{self, CLUSTER, machine_name};
 use crate::outside::ManagementCluster;
 use crate::simulation::Simulation;
 
 /// Changes something that goes into a launch.
-pub(super) fn change_source(simulation: &mut Simulation, of: ManagementCluster, deed: Deed) {
+pub(super) fn change_source(simulation: &mut Simulation, of: ManagementCluster, action: UserAction) {
     if !simulation.outside.server(of).open_attempts().is_empty() {
-        simulation.encounters.situation(Situation::SourceChangedDuringAttempt);
+        simulation.coverage.situation(Situation::SourceChangedDuringAttempt);
     }
     let server = simulation.outside.server_mut(of);
-    match deed {
-        Deed::RenewSecret(number, version) => objects::write_secret(server, &machine_name(number), version),
-        Deed::AddGroup => server.edit(CLUSTER, |cluster: &mut AWSCluster| {
+    match action {
+        UserAction::RenewSecret(number, version) => objects::write_secret(server, &machine_name(number), version),
+        UserAction::AddGroup => server.edit(CLUSTER, |cluster: &mut AWSCluster| {
             let groups = &mut cluster.spec.network.get_or_insert_default().security_group_overrides;
             groups.insert("lb".to_owned(), OTHER_GROUP.to_owned());
             next_generation(cluster);
         }),
-        Deed::TagCluster(version) => server.edit(CLUSTER, |cluster: &mut AWSCluster| {
+        UserAction::TagCluster(version) => server.edit(CLUSTER, |cluster: &mut AWSCluster| {
             let tags = &mut cluster.spec.additional_tags;
             tags.insert("version".to_owned(), version.to_string());
             next_generation(cluster);
         }),
-        Deed::TagMachine(number, version) => server.edit(&machine_name(number), |machine: &mut AWSMachine| {
+        UserAction::TagMachine(number, version) => server.edit(&machine_name(number), |machine: &mut AWSMachine| {
             let tags = &mut machine.spec.additional_tags;
             tags.insert("version".to_owned(), version.to_string());
             next_generation(machine);
         }),
-        Deed::UseZones(first, count) => server.edit(CLUSTER, |cluster: &mut AWSCluster| {
+        UserAction::UseZones(first, count) => server.edit(CLUSTER, |cluster: &mut AWSCluster| {
             cluster.spec.network.get_or_insert_default().subnets = objects::subnets(first, count);
             next_generation(cluster);
         }),
-        Deed::Image(true) => {
+        UserAction::Image(true) => {
             simulation.outside.aws.region().image(IMAGE, "/dev/xvda");
         }
-        Deed::Image(false) => {
+        UserAction::Image(false) => {
             simulation.outside.aws.region().remove(IMAGE);
         }
-        Deed::Groups(true) => {
+        UserAction::Groups(true) => {
             let region = simulation.outside.aws.region();
             region.security_group(GROUP, VPC, "nodes");
             region.security_group(OTHER_GROUP, VPC, "more");
         }
-        Deed::Groups(false) => remove_unused_groups(simulation),
+        UserAction::Groups(false) => remove_unused_groups(simulation),
         _ => {}
     }
 }

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 
 use super::annotate;
 use crate::aws::{ACCOUNT, launcher_of, machine_of};
-use crate::encounters::Situation;
+use crate::coverage::Situation;
 use crate::invariants::{is_planned, machine_key};
 use crate::objects::{CLUSTER, machine_name};
 use crate::outside::ManagementCluster;
@@ -100,9 +100,9 @@ fn note_lost_status(simulation: &mut Simulation, of: ManagementCluster, number: 
         && is_there.is_some()
     {
         if !instance.is_live(now) {
-            simulation.encounters.situation(Situation::StatusLostAfterEnd);
+            simulation.coverage.situation(Situation::StatusLostAfterEnd);
         } else if now < instance.visible_from {
-            simulation.encounters.situation(Situation::StatusLostWhileHidden);
+            simulation.coverage.situation(Situation::StatusLostWhileHidden);
         }
     }
 }
