@@ -43,7 +43,7 @@ impl<'status> Shown<'status> {
     /// Whether the condition shows more than a normal stage of the object's life.
     fn is_bad(&self) -> bool {
         let is_expected = self.reason.parse().is_ok_and(Reason::is_expected);
-        // The state is looked at as soon as what it depends on works; that has a condition of its own.
+        // The condition is not known until another one is True, which has its own line.
         let waits = self.status == "Unknown" && self.reason == Reason::NotReady.as_str();
         !self.is_true() && !is_expected && !waits
     }

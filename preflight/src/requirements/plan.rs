@@ -96,7 +96,8 @@ impl Plan {
     }
 }
 
-/// The VPC that the cluster names, or that of what it names, or a new one.
+/// The VPC that the cluster names, else the VPC of the subnets, security groups or target groups that it names, else a
+/// new one.
 fn vpc(demand: &Demand) -> Object {
     let named = demand.network.vpc.as_ref().map(|vpc| vpc.id.as_str());
     let of_parts = [

@@ -68,15 +68,15 @@ impl KnownTags {
             .map(|(machine, applicant)| (machine, &applicant.user))
     }
 
-    /// Whether this failure of a read is another one than that of the read before.
+    /// Whether this failure of a read differs from that of the read before.
     pub(super) fn is_news(&self, error: &CloudError) -> bool {
         self.failure.as_ref() != Some(error)
     }
 }
 
 impl GroupState {
-    /// The cluster whose turns the calls about the group use. It is one that no other cluster precedes, if there is
-    /// one: the calls for the user of a group do not wait behind the calls of a tenant that merely names the group.
+    /// The cluster whose share of the request rate the calls about the group use. A cluster that uses the group comes
+    /// before one that only names it, so that the calls of the group's user do not wait for those of another tenant.
     pub(in crate::targets) fn cluster(&self) -> Option<ClusterKey> {
         let members = self
             .members
