@@ -63,7 +63,7 @@ impl Crate {
         file: &str,
         folder: &str,
         parent: Option<usize>,
-        tokens: &[Token<'_>],
+        tokens: &[Token],
         read: &dyn Fn(&str) -> Option<String>,
     ) {
         let here = self.modules.len();
@@ -73,7 +73,7 @@ impl Crate {
             ..Module::default()
         });
         let (mut at, mut depth) = (0, 0_usize);
-        let text = |at: usize| tokens.get(at).map_or("", |token| token.text);
+        let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
         while at < tokens.len() {
             match text(at) {
                 "#" if is_for_tests(tokens, at) => {
@@ -204,16 +204,16 @@ impl Module {
 }
 
 /// Whether an attribute begins here that keeps its item for tests.
-fn is_for_tests(tokens: &[Token<'_>], at: usize) -> bool {
-    let texts: Vec<&str> = tokens[at..].iter().take(6).map(|token| token.text).collect();
+fn is_for_tests(tokens: &[Token], at: usize) -> bool {
+    let texts: Vec<&str> = tokens[at..].iter().take(6).map(|token| token.text.as_str()).collect();
     texts == ["#", "[", "cfg", "(", "test", ")"]
 }
 
 /// The place after the item that begins here: after its block, or its semicolon.
-fn end_of_item(tokens: &[Token<'_>], start: usize) -> usize {
+fn end_of_item(tokens: &[Token], start: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(start) {
-        match token.text {
+        match token.text.as_str() {
             "{" | "(" | "[" => depth += 1,
             ")" | "]" => depth -= 1,
             "}" => {
@@ -229,8 +229,8 @@ fn end_of_item(tokens: &[Token<'_>], start: usize) -> usize {
     tokens.len()
 }
 
-fn path_at(tokens: &[Token<'_>], start: usize) -> Path {
-    let mut segments = vec![tokens[start].text.to_owned()];
+fn path_at(tokens: &[Token], start: usize) -> Path {
+    let mut segments = vec![tokens[start].text.clone()];
     let mut at = start + 1;
     while let [separator, segment, ..] = &tokens[at..]
         && separator.text == "::"
@@ -238,7 +238,7 @@ fn path_at(tokens: &[Token<'_>], start: usize) -> Path {
             .text
             .starts_with(|sign: char| sign.is_alphabetic() || sign == '_')
     {
-        segments.push(segment.text.to_owned());
+        segments.push(segment.text.clone());
         at += 2;
     }
     Path {
@@ -248,12 +248,12 @@ fn path_at(tokens: &[Token<'_>], start: usize) -> Path {
 }
 
 /// The names that one tree of a `use` brings in: `a::b`, `a as b`, `a::*`, `a::{b, c::d, self}`.
-fn use_tree(prefix: &[String], tree: &[Token<'_>]) -> Vec<Use> {
+fn use_tree(prefix: &[String], tree: &[Token]) -> Vec<Use> {
     let mut segments = prefix.to_vec();
     let mut rest = tree;
     while let Some((token, after)) = rest.split_first() {
         rest = after;
-        match token.text {
+        match token.text.as_str() {
             "::" => {}
             "{" => {
                 let inner = &rest[..rest.len() - 1];
@@ -272,7 +272,7 @@ fn use_tree(prefix: &[String], tree: &[Token<'_>]) -> Vec<Use> {
                 }];
             }
             "as" => {
-                let name = rest.first().map(|alias| alias.text.to_owned());
+                let name = rest.first().map(|alias| alias.text.clone());
                 return vec![Use {
                     name,
                     path: Path {
@@ -298,10 +298,10 @@ fn use_tree(prefix: &[String], tree: &[Token<'_>]) -> Vec<Use> {
 }
 
 /// The parts between the commas of a group.
-fn branches<'t, 's>(inner: &'t [Token<'s>]) -> Vec<&'t [Token<'s>]> {
+fn branches(inner: &[Token]) -> Vec<&[Token]> {
     let mut depth = 0_usize;
     let split = inner.split(|token| {
-        match token.text {
+        match token.text.as_str() {
             "{" => depth += 1,
             "}" => depth -= 1,
             _ => {}

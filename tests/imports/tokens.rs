@@ -1,130 +1,78 @@
 //! The words and signs of a Rust source, without its comments and literals.
 
+use proc_macro2::{Delimiter, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+
 /// A word or a sign, with the number of its line, counted from 1. `::` is one sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token<'source> {
-    pub(crate) text: &'source str,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) text: String,
     pub(crate) line: usize,
 }
 
-/// The words and signs of a source. A string that consists of a path (`"crate::lenient::list"`, as serde's attributes
-/// have them) counts as this path; every other string, character, lifetime and comment is left out.
-pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
-    let mut tokens = Vec::new();
-    let (mut rest, mut line) = (source, 1);
-    while !rest.is_empty() {
-        let (length, code) = next(rest);
-        let (text, after) = rest.split_at(length);
-        if code {
-            tokens.push(Token { text, line });
-        } else if let Some(path) = quoted_path(text) {
-            let segments = path
-                .split_inclusive("::")
-                .flat_map(|segment| match segment.strip_suffix("::") {
-                    Some(word) => vec![word, "::"],
-                    None => vec![segment],
-                });
-            tokens.extend(segments.map(|text| Token { text, line }));
+impl Token {
+    fn new(text: impl Into<String>, span: Span) -> Self {
+        Self {
+            text: text.into(),
+            line: span.start().line,
         }
-        line += text.matches('\n').count();
-        rest = after;
     }
+}
+
+/// The words and signs of a source. A string that consists of a path (`"crate::lenient::list"`, as serde's attributes
+/// have them) counts as this path; every other literal is left out.
+pub(crate) fn tokens(source: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    flatten(source.parse().unwrap(), &mut tokens);
     tokens
 }
 
-/// How long the first thing of a source is, and whether it is code.
-fn next(source: &str) -> (usize, bool) {
-    let first = source.chars().next().unwrap();
-    if source.starts_with("//") {
-        (source.find('\n').unwrap_or(source.len()), false)
-    } else if source.starts_with("/*") {
-        (block_comment(source), false)
-    } else if let Some(length) = string(source) {
-        (length, false)
-    } else if first == '\'' {
-        (character_or_lifetime(source), false)
-    } else if is_word(first) {
-        (source.find(|sign| !is_word(sign)).unwrap_or(source.len()), true)
-    } else if source.starts_with("::") {
-        (2, true)
-    } else {
-        (first.len_utf8(), !first.is_whitespace())
-    }
-}
-
-fn is_word(sign: char) -> bool {
-    sign.is_alphanumeric() || sign == '_'
-}
-
-fn block_comment(source: &str) -> usize {
-    let (mut depth, mut length) = (0_usize, 0);
-    loop {
-        let rest = &source[length..];
-        match rest {
-            "" => return length,
-            _ if rest.starts_with("/*") => depth += 1,
-            _ if rest.starts_with("*/") => depth -= 1,
-            _ => {
-                length += rest.chars().next().unwrap().len_utf8();
-                continue;
+fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
+    let mut trees = stream.into_iter().peekable();
+    while let Some(tree) = trees.next() {
+        match tree {
+            TokenTree::Ident(word) => tokens.push(Token::new(word.to_string(), word.span())),
+            TokenTree::Punct(sign) if is_path_separator(&sign, trees.peek()) => {
+                trees.next();
+                tokens.push(Token::new("::", sign.span()));
+            }
+            TokenTree::Punct(sign) => tokens.push(Token::new(sign.as_char(), sign.span())),
+            TokenTree::Literal(literal) => tokens.extend(quoted_path(&literal)),
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => continue,
+                };
+                tokens.push(Token::new(open, group.span_open()));
+                flatten(group.stream(), tokens);
+                tokens.push(Token::new(close, group.span_close()));
             }
         }
-        length += 2;
-        if depth == 0 {
-            return length;
-        }
     }
 }
 
-/// The length of the string literal that a source begins with: plain, byte, C or raw.
-fn string(source: &str) -> Option<usize> {
-    let prefix = source
-        .find(|sign| !matches!(sign, 'b' | 'c' | 'r'))
-        .filter(|length| *length <= 2)?;
-    let hashes = source[prefix..].find(|sign| sign != '#')?;
-    let raw = source[..prefix].ends_with('r');
-    let start = prefix + hashes + 1;
-    if !source[prefix + hashes..].starts_with('"') || (hashes > 0 && !raw) {
-        return None;
-    }
-    if raw {
-        let end = format!("\"{}", "#".repeat(hashes));
-        return Some(start + source[start..].find(&end)? + end.len());
-    }
-    Some(start + end_of_escaped(&source[start..], '"'))
+/// Whether a sign is the first half of `::`.
+fn is_path_separator(sign: &Punct, next: Option<&TokenTree>) -> bool {
+    let is_joint = sign.as_char() == ':' && sign.spacing() == Spacing::Joint;
+    is_joint && matches!(next, Some(TokenTree::Punct(next)) if next.as_char() == ':')
 }
 
-/// The length of the text up to and with the first quote that no backslash escapes.
-fn end_of_escaped(text: &str, quote: char) -> usize {
-    let mut escaped = false;
-    for (at, sign) in text.char_indices() {
-        match sign {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            _ if sign == quote => return at + 1,
-            _ => {}
-        }
+/// The words and signs of a string that consists of a path.
+fn quoted_path(literal: &Literal) -> Vec<Token> {
+    let text = literal.to_string();
+    let path = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or_default();
+    let is_word = |word: &str| !word.is_empty() && word.chars().all(|sign| sign.is_alphanumeric() || sign == '_');
+    let words: Vec<&str> = path.split("::").collect();
+    if words.len() < 2 || !words.iter().all(|word| is_word(word)) {
+        return Vec::new();
     }
-    text.len()
-}
-
-fn character_or_lifetime(source: &str) -> usize {
-    let mut after = source.chars().skip(1);
-    let (first, second) = (after.next(), after.next());
-    if first == Some('\\') || second == Some('\'') {
-        return 1 + end_of_escaped(&source[1..], '\'');
-    }
-    source[1..]
-        .find(|sign| !is_word(sign))
-        .map_or(source.len(), |length| length + 1)
-}
-
-fn quoted_path(literal: &str) -> Option<&str> {
-    let path = literal.strip_prefix('"')?.strip_suffix('"')?;
-    let words = path
-        .split("::")
-        .all(|word| !word.is_empty() && word.chars().all(is_word));
-    (words && path.contains("::")).then_some(path)
+    let token = |text: &str| Token::new(text, literal.span());
+    let separated = words.iter().flat_map(|word| [token("::"), token(word)]);
+    separated.skip(1).collect()
 }
 
 #[cfg(test)]
@@ -136,18 +84,15 @@ mod tests {
         let cases = [
             ("use a::{b, c};", "use a :: { b , c } ;"),
             ("a // use b\nc", "a c"),
-            ("a /* b /* c */ d */ e", "a e"),
-            (r#"a("use b \" c", b"d", 'e', '\'', '"') f"#, "a ( , , , , ) f"),
-            ("a(r#\"use \"b\" \"#, r\"\\\") c", "a ( , ) c"),
-            ("fn a<'b>(c: &'b str) -> d", "fn a < > ( c : & str ) - > d"),
+            ("fn f(a: ::b::C) {}", "fn f ( a : :: b :: C ) { }"),
+            ("a(\"use b\", r#\"use \"b\"\"#, b\"d\", 'e', 1) f", "a ( , , , , ) f"),
             (
                 r#"#[serde(with = "crate::a::b", rename = "a-b")]"#,
                 "# [ serde ( with = crate :: a :: b , rename = ) ]",
             ),
-            ("brace(b, c)", "brace ( b , c )"),
         ];
         for (source, expected) in cases {
-            let texts: Vec<&str> = tokens(source).iter().map(|token| token.text).collect();
+            let texts: Vec<String> = tokens(source).into_iter().map(|token| token.text).collect();
             assert_eq!(texts.join(" "), expected, "{source}");
         }
     }
