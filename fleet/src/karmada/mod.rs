@@ -147,10 +147,11 @@ impl Memberships {
             Err(Obstacle::Found(finding)) => vec![finding],
             Err(Obstacle::Failed(error)) => return Err(error),
         };
+        // What is blocked waits for somebody.
+        let is_blocked = findings.iter().any(|finding| finding.reason == Reason::DrainBlocked);
+        let mut reasons = findings.iter().map(|finding| finding.reason);
         Ok(Progress {
-            is_under_way: findings
-                .iter()
-                .any(|finding| finding.reason.is_under_way(facts.is_reachable)),
+            is_under_way: !is_blocked && reasons.any(|reason| reason.is_under_way(facts.is_reachable)),
             cluster,
             findings,
         })
@@ -208,6 +209,9 @@ impl Memberships {
         self.admit(karmada, &record.karmada, cluster)?;
         if !facts.is_reachable {
             return Err(Obstacle::Found(waiting()));
+        }
+        if facts.id.as_ref() != Some(&record.id) {
+            return Err(Obstacle::Found(another_cluster()));
         }
         let _turn = self.registering.lock().await;
         if let Some(taken) = taken(&karmada.control_plane.members().await?, cluster, record) {
