@@ -1,4 +1,4 @@
-//! Checks of infrastructure in AWS: [`facts`] are gathered once, and [rules] are pure functions over them. The
+//! Checks of infrastructure in AWS: [`facts`] are gathered once, and [`rules()`] are pure functions over them. The
 //! controller and the command line use the same facts and the same rules. [`requirements`](mod@requirements) are what
 //! the rules ask for, before there are facts. [`member`] has other facts and rules, about an API server that is to be a
 //! member of a fleet engine.
