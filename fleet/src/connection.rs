@@ -1,14 +1,17 @@
 //! Clients for the API servers that kubeconfigs in Secrets lead to.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use capa_runtime::errors::described;
 use capa_runtime::proxy;
 use http::Response;
 use http_body_util::Limited;
+use kube::api::ListParams;
 use kube::client::ClientBuilder;
 use kube::config::KubeConfigOptions;
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
+use serde::de::DeserializeOwned;
 use tower::util::MapResponseLayer;
 
 use crate::kubeconfig::Access;
@@ -17,6 +20,8 @@ use crate::kubeconfig::Access;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an API server may take with one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Objects read at once.
+const OBJECTS_OF_A_PAGE: u32 = 100;
 /// The longest answer of an API server: a hundred nodes that say all they may.
 const LONGEST_ANSWER_BYTES: usize = 16 << 20;
 
@@ -39,6 +44,22 @@ pub(crate) fn in_words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("it answered {} {}", status.code, status.reason),
         error => described(error),
+    }
+}
+
+/// Hands on all objects, and holds a page of them.
+pub(crate) async fn each<K>(api: &Api<K>, mut take: impl FnMut(K)) -> kube::Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut page = ListParams::default().limit(OBJECTS_OF_A_PAGE);
+    loop {
+        let answer = api.list(&page).await?;
+        answer.items.into_iter().for_each(&mut take);
+        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(()),
+        }
     }
 }
 

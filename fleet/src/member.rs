@@ -5,19 +5,16 @@ use std::time::Duration;
 use capa_runtime::errors::described;
 use http::Request;
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::timeout;
 
 use crate::conditions::{ConditionType, Finding, Reason};
-use crate::connection::client;
+use crate::connection::{client, each};
 use crate::kubeconfig::Access;
 use crate::nodes::Capacity;
 
 /// How long all of what is read may take.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Nodes read at once.
-const NODES_OF_A_PAGE: u32 = 100;
 /// The namespace whose UID is the id of the cluster.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
@@ -100,17 +97,8 @@ async fn readiness(client: &Client) -> Finding {
 async fn capacity(client: &Client) -> kube::Result<Capacity> {
     let api: Api<Node> = Api::all(client.clone());
     let mut capacity = Capacity::default();
-    let mut page = ListParams::default().limit(NODES_OF_A_PAGE);
-    loop {
-        let answer = api.list(&page).await?;
-        for node in &answer.items {
-            capacity.add(node);
-        }
-        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(capacity),
-        }
-    }
+    each(&api, |node| capacity.add(&node)).await?;
+    Ok(capacity)
 }
 
 fn unreachable(server: &str, why: &str) -> Finding {

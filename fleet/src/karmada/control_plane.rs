@@ -6,12 +6,13 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::connection::each;
 use crate::karmada::bindings::Remaining;
 use crate::karmada::credentials::{NAMESPACE, Tokens};
 use crate::names::{DRAIN_TAINT, FIELD_MANAGER};
@@ -20,8 +21,6 @@ use crate::names::{DRAIN_TAINT, FIELD_MANAGER};
 const AUTHORITY: &str = "fleet.infrastructure.cluster.x-k8s.io/certificate-authority";
 /// Annotation of the credentials in Karmada: when their tokens are to be renewed.
 const RENEW_AT: &str = "fleet.infrastructure.cluster.x-k8s.io/renew-at";
-/// Objects read at once.
-const OBJECTS_OF_A_PAGE: u32 = 100;
 
 /// A member as it shall be, its taints aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,19 +222,6 @@ fn taints(member: &DynamicObject, is_draining: bool) -> Option<Vec<Value>> {
         wanted.push(json!({"key": DRAIN_TAINT, "effect": "NoExecute"}));
     }
     Some(wanted)
-}
-
-/// Hands on all objects, and holds a page of them.
-async fn each(api: &Api<DynamicObject>, mut take: impl FnMut(DynamicObject)) -> kube::Result<()> {
-    let mut page = ListParams::default().limit(OBJECTS_OF_A_PAGE);
-    loop {
-        let answer = api.list(&page).await?;
-        answer.items.into_iter().for_each(&mut take);
-        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(()),
-        }
-    }
 }
 
 fn in_base64(token: &SecretString) -> String {

@@ -70,6 +70,13 @@ pub(crate) struct Facts {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
+impl Facts {
+    /// The kubeconfig, if the API server has answered in this pass.
+    fn reachable(&self) -> Option<&Access> {
+        self.access.as_ref().filter(|_| self.is_reachable)
+    }
+}
+
 /// How a pass over a membership ended.
 pub(crate) struct Progress {
     pub(crate) cluster: Cluster,
@@ -172,7 +179,8 @@ impl Memberships {
                 if !Self::holds(cluster) {
                     self.record(cluster, Some(&record)).await?;
                 }
-                self.keep(cluster, &record, drain, facts).await
+                let karmada = self.open(&record.karmada).await?;
+                self.keep(&karmada, cluster, &record, drain, facts).await
             }
             Task::Leave { record, how } => self.leave(cluster, &record, how, facts).await,
         }
@@ -182,19 +190,23 @@ impl Memberships {
     async fn join(
         &self,
         cluster: &mut Cluster,
-        karmada: String,
+        secret: String,
         member: String,
         facts: &Facts,
     ) -> Result<Vec<Finding>, Obstacle> {
-        let karmada_now = self.open(&karmada).await?;
+        let karmada = self.open(&secret).await?;
         let (Some(id), true) = (facts.id.clone(), facts.is_reachable) else {
             // Who may not join learns it without waiting for the API server.
-            self.admit(&karmada_now, &karmada, cluster)?;
+            self.admit(&karmada, &secret, cluster)?;
             return Err(Obstacle::Found(waiting()));
         };
-        let record = Record { karmada, member, id };
-        self.register(&karmada_now, cluster, &record, facts).await?;
-        self.keep(cluster, &record, false, facts).await
+        let record = Record {
+            karmada: secret,
+            member,
+            id,
+        };
+        self.register(&karmada, cluster, &record, facts).await?;
+        self.keep(&karmada, cluster, &record, false, facts).await
     }
 
     /// Records the membership and writes the member, one Cluster after another: no two take one name, and none becomes a
@@ -225,15 +237,15 @@ impl Memberships {
     /// Brings the member in Karmada to what it shall be.
     async fn keep(
         &self,
+        karmada: &Karmada,
         cluster: &mut Cluster,
         record: &Record,
         is_draining: bool,
         facts: &Facts,
     ) -> Result<Vec<Finding>, Obstacle> {
-        let karmada = self.open(&record.karmada).await?;
         let control_plane = &karmada.control_plane;
         let member = match control_plane.member(&record.member).await? {
-            None => self.register(&karmada, cluster, record, facts).await?,
+            None => self.register(karmada, cluster, record, facts).await?,
             Some(member) if is_ours(&member, cluster, record) => member,
             Some(member) => return Err(Obstacle::Found(name_in_use(&member))),
         };
@@ -258,7 +270,7 @@ impl Memberships {
         member: &DynamicObject,
         facts: &Facts,
     ) -> Result<DynamicObject, Obstacle> {
-        let access = facts.access.as_ref().filter(|_| facts.is_reachable);
+        let access = facts.reachable();
         if access.is_some() && facts.id.as_ref() != Some(&record.id) {
             return Err(Obstacle::Found(another_cluster()));
         }
@@ -343,7 +355,7 @@ impl Memberships {
         how: Leaving,
         facts: &Facts,
     ) -> Result<Vec<Finding>, Obstacle> {
-        if let Some(access) = facts.access.as_ref().filter(|_| facts.is_reachable) {
+        if let Some(access) = facts.reachable() {
             let removed = async { credentials::remove(&client(access).await?, &record.member).await };
             match removed.await {
                 Err(error) if how == Leaving::Drained => {
@@ -459,7 +471,7 @@ fn is_forced(cluster: &Cluster) -> bool {
 /// does not answer is not believed.
 fn wanted(cluster: &Cluster, record: &Record, existing: Option<&DynamicObject>, facts: &Facts) -> Member {
     let existing = |field: &str| Some(spec_field(existing?, field)?.as_str()?.to_owned());
-    let access = facts.access.as_ref().filter(|_| facts.is_reachable);
+    let access = facts.reachable();
     let endpoint = access.map(|access| access.server.clone());
     let mut labels = facts.labels.clone();
     labels.extend(identity(cluster).map(|(key, value)| (key.to_owned(), value)));

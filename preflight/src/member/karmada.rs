@@ -118,8 +118,7 @@ fn version(facts: &MemberFacts) -> Checked {
 }
 
 fn rights(facts: &MemberFacts) -> Checked {
-    let fix = "bind the ClusterRole cluster-admin to the user of the kubeconfig";
-    permitted(facts, &facts.missing_rights, fix)
+    permitted(facts, &facts.missing_rights)
 }
 
 fn tokens(facts: &MemberFacts) -> Checked {

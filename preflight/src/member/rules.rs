@@ -46,11 +46,12 @@ pub(super) fn minor(version: &str) -> Option<u32> {
 }
 
 /// What the user may not do, of which a rule says what it is needed for.
-pub(super) fn permitted(facts: &MemberFacts, missing: &Read<Vec<String>>, fix: &str) -> Checked {
+pub(super) fn permitted(facts: &MemberFacts, missing: &Read<Vec<String>>) -> Checked {
     let missing = known(missing, "the rights of the user")?;
     if missing.is_empty() {
         return Ok(Vec::new());
     }
+    let fix = "bind the ClusterRole cluster-admin to the user of the kubeconfig";
     problem(facts, format!("the user may not {}", missing.join(", ")), fix)
 }
 

@@ -59,8 +59,7 @@ fn version(facts: &MemberFacts) -> Checked {
 }
 
 fn rights(facts: &MemberFacts) -> Checked {
-    let fix = "bind the ClusterRole cluster-admin to the user of the kubeconfig";
-    permitted(facts, &facts.missing_workload_rights, fix)
+    permitted(facts, &facts.missing_workload_rights)
 }
 
 fn initialized(facts: &MemberFacts) -> Checked {
