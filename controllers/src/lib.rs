@@ -14,6 +14,7 @@ pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;
 pub mod machine_networks;
+pub mod machine_phases;
 mod named_load_balancers;
 pub mod object_counts;
 pub mod orphans;
@@ -27,6 +28,7 @@ mod tags;
 mod target_forms;
 #[cfg(test)]
 mod testing;
+mod time;
 mod transitions;
 
 pub use launching::boot_hook;

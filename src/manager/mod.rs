@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use capa_aws::{AccessKey, SessionPool};
-use capa_controllers::{awsmachine, object_counts};
+use capa_controllers::{machine_phases, object_counts};
 use capa_runtime::definitions::ensure_of_this_release;
 use capa_runtime::lease::LeaderElection;
 use capa_runtime::tasks::Tasks;
@@ -60,7 +60,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let mut tasks = Tasks::new(stop.clone(), PROCESS_GRACE);
     flags.process.serve_health(&runtime, &mut tasks).await?;
     let caches = controllers::start_caches(&runtime, &mut tasks, &flags.process.scope());
-    awsmachine::count_phases(&caches.aws_machines, &mut registry);
+    machine_phases::count_phases(&caches.aws_machines, &mut registry);
     object_counts::count_objects(&caches, &mut registry);
     let orphans = orphans::OrphanCounts::register(&mut registry);
     flags.process.serve_diagnostics(&client, registry, &mut tasks).await?;

@@ -7,8 +7,8 @@ use capa_cloud::{MachineClouds, Timing};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::memory::LaunchMemory;
-use super::time::{Moment, age};
 use crate::kubernetes_api::MachineKubernetes;
+use crate::time::{Moment, age};
 
 /// The context of the AWSMachine reconciler: its clients, memory and settings.
 #[derive(Clone)]

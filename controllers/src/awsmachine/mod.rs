@@ -3,43 +3,26 @@
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
 //! This file alone calls the flows (launch, instance, update, elastic_ip, targets, deletion): no flow calls another one.
 
-mod absence;
-mod account;
-mod addresses;
-mod attempt;
-mod blocked;
 mod context;
 mod controller;
 mod deletion;
 mod elastic_ip;
-mod freshness;
 mod hosts;
-mod image;
+mod inputs;
 mod instance;
-mod interfaces;
 mod launch;
-mod locate;
-mod lookup;
-mod machine_tags;
 mod memory;
-mod named_targets;
-mod newer_attempt;
 mod ownership;
-mod phases;
-mod read;
-mod references;
 mod refusal;
 mod scope;
 mod secrets;
-mod shown;
 mod spec;
 mod status;
-mod target_access;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod time;
 mod update;
+mod user_data;
 mod write;
 
 use capa_api::conditions::ConditionType;
@@ -48,19 +31,19 @@ use capa_api::meta;
 use capa_cloud::Observation;
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
 
-use self::blocked::{Blocked, FlowError};
+use self::deletion::plan::{Abandonment, abandonment};
+use self::deletion::{Ended, Found};
+use self::inputs::location;
+use self::instance::Observed;
+use self::scope::{Blocked, FlowError, MachineScope};
+use crate::{pause, transitions};
+
 pub use self::context::MachineContext;
 pub use self::controller::{MachineReconciler, watched_cluster, watched_machine};
-use self::deletion::abandon::{Abandonment, abandonment};
-use self::deletion::{Ended, Found};
-use self::instance::Observed;
+pub(crate) use self::inputs::cluster_of;
 pub use self::memory::LaunchMemory;
 pub use self::ownership::claimed_instances;
-pub use self::phases::count_phases;
-pub(crate) use self::read::cluster_of;
-use self::scope::MachineScope;
-pub(crate) use self::spec::machine_name;
-use crate::{pause, transitions};
+pub(crate) use self::spec::{instance_id, machine_name};
 
 /// Runs one pass over an AWSMachine.
 pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
@@ -73,7 +56,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     if meta::is_deleted_for_move(&machine.metadata) {
         return Ok(deletion::moved(machine, context).await?);
     }
-    let owners = read::owners(&machine, context.kubernetes.as_ref());
+    let owners = inputs::owners(&machine, context.kubernetes.as_ref());
     if let Some(paused) = pause::paused(&machine, owners.cluster.as_deref()) {
         // The instance informer makes calls as long as it follows a machine.
         context.clouds.forget(&scope::key(&machine));
@@ -142,10 +125,14 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     if scope.owners.machine.is_ok() && scope.owners.cluster.is_some() {
         write::ensure_finalizer(scope, context).await?;
     }
-    if spec::instance_id(&scope.machine).is_none() {
-        Box::pin(launch::launch(scope, context)).await?;
-    }
-    let location = locate::recorded_or_resolved(scope, context).await?;
+    let launched = match spec::instance_id(&scope.machine) {
+        None => Box::pin(launch::launch(scope, context)).await?,
+        Some(_) => None,
+    };
+    let location = match launched {
+        Some(location) => location,
+        None => location::recorded_or_resolved(scope, context).await?,
+    };
     match instance::observe(scope, &location, context).await? {
         Observed::Nothing => {}
         Observed::Instance {
@@ -222,6 +209,7 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
     }
     Ok(deletion::release(scope, context).await?)
 }
+
 /// The block of one step of a deletion; every other failure ends the pass.
 fn blocks_of(step: Result<(), FlowError>) -> Result<Option<Blocked>, FlowError> {
     match step {

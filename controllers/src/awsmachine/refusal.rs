@@ -7,11 +7,10 @@ use capa_api::machine::AWSMachineSpec;
 use capa_cloud::{CloudError, Fault, Parameter, Subject, UserData};
 use capa_network::Merged;
 
-use super::blocked::Blocked;
 use super::context::MachineContext;
-use super::locate::InstanceLocation;
+use super::inputs::location::InstanceLocation;
 use super::memory::LaunchKind;
-use super::scope::MachineScope;
+use super::scope::{Blocked, MachineScope};
 use crate::call_fingerprint::CallFingerprint;
 use crate::launching::replacement::Replacement;
 

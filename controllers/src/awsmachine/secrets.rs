@@ -10,19 +10,18 @@ use capa_cloud::{CloudError, ErrorClass, Instance, StoredSecret};
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::blocked::{Blocked, FlowError, earlier};
 use super::context::MachineContext;
-use super::deletion::abandon;
-use super::locate::{self, InstanceLocation};
-use super::read;
-use super::scope::MachineScope;
-use super::time::remaining;
+use super::deletion::plan;
+use super::inputs::location::{self, InstanceLocation};
+use super::scope::{Blocked, FlowError, MachineScope, earlier};
+use super::user_data;
 use crate::call_fingerprint::CallFingerprint;
 use crate::launching::bootstrap::Format;
 use crate::launching::kept::KeptData;
 use crate::launching::lost::{self, LostMachine};
 use crate::launching::storage::LaunchSecrets;
 use crate::retry;
+use crate::time::remaining;
 
 /// Why data is not deleted at once.
 const UNANSWERED: &str = "a call to store it got no answer, and may store it up to five minutes later";
@@ -166,13 +165,13 @@ pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContex
         );
         let waiting = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
         await_stored(scope, waiting, context)?;
-        let location = locate::of_kept(scope, &kept, context).await?;
+        let location = location::of_kept(scope, &kept, context).await?;
         delete(scope, &kept, &location, context).await.map_err(|error| {
             let message = format!(
                 "the AWSMachine is released once its bootstrap data is deleted: {}; {} lets the deletion end, and leaves \
                  the data",
                 not_deleted(&kept, &error),
-                abandon::described(&scope.machine)
+                plan::abandonment_described(&scope.machine)
             );
             Blocked::by_call(ConditionType::InstanceReady, message, &error)
         })?;
@@ -187,9 +186,9 @@ async fn recorded_or_assumed(scope: &MachineScope, context: &MachineContext) -> 
     if !recorded.is_empty() || !is_lost {
         return Ok(recorded);
     }
-    let format = read::bootstrap_format(scope, context).await;
+    let format = user_data::bootstrap_format(scope, context).await;
     let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
-        locate::bootstrap_bucket(scope, context).await?
+        location::bootstrap_bucket(scope, context).await?
     } else {
         None
     };
@@ -273,7 +272,7 @@ async fn need_not_succeed(scope: &MachineScope, kept: &KeptData, context: &Machi
     if object.best_effort_delete {
         return true;
     }
-    let bucket = locate::bootstrap_bucket(scope, context).await.ok().flatten();
+    let bucket = location::bootstrap_bucket(scope, context).await.ok().flatten();
     bucket.is_some_and(|bucket| bucket.bucket == object.bucket && bucket.best_effort_delete_objects)
 }
 
@@ -308,7 +307,7 @@ async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &Mac
     );
     let waiting = ConditionType::BootstrapDataReady.is_false(Reason::Failed, message);
     await_stored(scope, waiting, context)?;
-    let location = locate::of_kept(scope, kept, context).await?;
+    let location = location::of_kept(scope, kept, context).await?;
     let cloud = location.cloud.clone();
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
         Ok(()) => {}

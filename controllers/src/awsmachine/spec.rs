@@ -24,7 +24,7 @@ pub(crate) fn machine_name(machine: &AWSMachine) -> &str {
 
 /// The id of a machine's instance: from the launch record, or else from the spec. After an attempt without an instance
 /// the spec does not count, because only the attempt can have launched an instance.
-pub(super) fn instance_id(machine: &AWSMachine) -> Option<String> {
+pub(crate) fn instance_id(machine: &AWSMachine) -> Option<String> {
     let record = machine.status.as_ref().and_then(|status| status.launch.as_ref());
     if record.is_some_and(LaunchRecord::is_without_instance) {
         return None;

@@ -3,14 +3,12 @@
 use capa_api::machine::{AWSMachine, AWSMachineStatus, ElasticIpPhase, InstanceState};
 use capa_api::meta;
 
-use super::account;
-use super::blocked::FlowError;
 use super::context::MachineContext;
+use super::inputs::location;
 use super::launch::record::{IllegalTransition, LaunchEvent};
 use super::ownership::AdoptAnnotation;
-use super::scope::MachineScope;
-use super::spec;
-use super::status;
+use super::scope::{FlowError, MachineScope};
+use super::{spec, status};
 use crate::kubernetes_api::KubernetesError;
 use crate::launching::kept::KeptData;
 
@@ -36,7 +34,7 @@ pub(super) fn plan_launch(scope: &mut MachineScope) -> Result<(), IllegalTransit
     let tells_of_launch = meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER)
         || spec::instance_id(&scope.machine).is_some()
         || matches!(AdoptAnnotation::of(&scope.machine), AdoptAnnotation::Instance(_))
-        || account::of_lost_attempt(&scope.machine, &scope.status).is_some();
+        || location::account_of_lost_attempt(&scope.machine, &scope.status).is_some();
     if tells_of_launch || scope.status.launch.is_some() {
         return Ok(());
     }
@@ -80,7 +78,7 @@ pub(super) async fn allow_move(
     context: &MachineContext,
 ) -> Result<AWSMachine, KubernetesError> {
     let blocked = meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION);
-    let is_lost = account::of_lost_attempt(&machine, status).is_some();
+    let is_lost = location::account_of_lost_attempt(&machine, status).is_some();
     // The AWSMachine in another management cluster would have another UID, and would not know of secrets by this one.
     let keeps_secrets = !KeptData::all(status).is_empty();
     // The client token of an instance tells the AWSMachine there by which UID its host was allocated.

@@ -1,14 +1,237 @@
 //! The deletion flow: from a deleted AWSMachine to a terminated instance. It ends, or says what holds it up.
 
-pub(super) mod abandon;
-mod allocation;
-mod drive;
-mod merged;
-mod plan;
-mod planned;
-mod search;
+pub(super) mod plan;
+pub(super) mod search;
 
-pub(super) use allocation::Allocation;
-pub(super) use drive::{Ended, abandoned, end_instance, moved, release, report_unowned};
-pub(super) use merged::merged;
-pub(super) use search::{Found, find, was_never_asked};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::AWSMachine;
+use capa_api::meta;
+use capa_runtime::reconcile::{EventDraft, Next, Outcome};
+
+use self::plan::{DeletionStep, Known, plan_deletion};
+use self::search::InstanceToEnd;
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs::location::InstanceLocation;
+use crate::awsmachine::instance::observation;
+use crate::awsmachine::ownership::Ids;
+use crate::awsmachine::scope::{self, Blocked, MachineScope};
+use crate::awsmachine::{refusal, spec};
+use crate::identity;
+use crate::kubernetes_api::KubernetesError;
+use crate::launching::kept::KeptData;
+
+pub(super) use plan::{Allocation, merged};
+pub(super) use search::{Found, find};
+
+/// The most submitted terminations that the status has room for. An event tells of no further one, and targets that
+/// show again hold it up.
+const MOST_SUBMITTED: usize = 16;
+
+/// The state of an instance after a step.
+pub(super) enum Ended {
+    /// Nothing of the instance is left.
+    Gone,
+    /// The deletion waits for something.
+    Waits(Blocked),
+    /// The termination is submitted. The answer to it comes before the next instance of the machine is terminated,
+    /// because the informer keeps one answer for each machine.
+    Submitted(Blocked),
+}
+
+/// Takes the next step to end an instance. `has_left` is whether it has left its load balancer targets.
+pub(super) async fn end_instance(
+    scope: &mut MachineScope,
+    instance: &InstanceToEnd,
+    has_left: bool,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Ended {
+    let InstanceToEnd { id, observation, .. } = instance;
+    let youth = observation::remaining_youth(scope, id, location, context);
+    let known = Known {
+        is_old_enough: youth.is_none(),
+        has_left,
+        is_submitted: scope.status.submitted_terminations.contains(id),
+    };
+    let step = plan_deletion(observation, known);
+    let mut blocked = match step {
+        DeletionStep::Release => {
+            tell_termination(scope, id);
+            return Ended::Gone;
+        }
+        DeletionStep::Terminate => match terminate(scope, location, id, context).await {
+            Ok(submitted) => return Ended::Submitted(submitted),
+            Err(blocked) => blocked,
+        },
+        DeletionStep::AwaitDrained => {
+            // The informer wakes the machine. Should it not, the next pass looks at the instance again.
+            let message = format!("instance {id} is terminated once it has left its load balancer targets");
+            let draining = ConditionType::InstanceReady.is_false(Reason::Draining, message);
+            Blocked::new(draining, Next::Requeue(context.timing.listing_interval))
+        }
+        DeletionStep::AwaitTermination => {
+            if instance.is_alone {
+                // The informer follows the instance from here on and wakes the machine.
+                location.cloud.observe_instance(&scope.key(), id);
+            }
+            Blocked::new(awaiting(under_way(id), location), Next::AwaitChange)
+        }
+        DeletionStep::AwaitObservation => {
+            let message = format!("instance {id} is looked up before it is terminated");
+            Blocked::new(awaiting(message, location), Next::Retry)
+        }
+        DeletionStep::AwaitAge => {
+            observation::watch_anew(scope, id, location, context);
+            let message =
+                format!("AWS does not show instance {id}, which proves nothing while the instance is this young");
+            let next = youth.map_or(Next::Retry, Next::Requeue);
+            Blocked::new(awaiting(message, location), next)
+        }
+    };
+    if !instance.is_named && blocked.next == Next::AwaitChange {
+        // Of several instances the informer follows one.
+        blocked.next = Next::Requeue(context.timing.listing_interval);
+    }
+    Ended::Waits(blocked)
+}
+
+/// One message from the submission to the end: EC2's answer changes nothing for the reader, and costs no write.
+fn under_way(id: &str) -> String {
+    format!("the termination of instance {id} is under way")
+}
+
+/// The condition of a deletion that waits for AWS. If AWS cannot be read, or is read too seldom, the condition says so.
+fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
+    if let Some(error) = location.cloud.reading_failure() {
+        let message = format!("{message}, and AWS does not show its state: {error}");
+        return ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+    }
+    let message = match observation::overdue(location) {
+        Some((_, why)) => format!("{message}, and {why}"),
+        None => message,
+    };
+    ConditionType::InstanceReady.is_false(Reason::Terminating, message)
+}
+
+/// Submits the termination of an instance. Should AWS not show it as ending, it is submitted again.
+///
+/// # Errors
+/// AWS refuses the termination, or has refused it before.
+async fn terminate(
+    scope: &mut MachineScope,
+    location: &InstanceLocation,
+    id: &str,
+    context: &MachineContext,
+) -> Result<Blocked, Blocked> {
+    refusal::await_change(scope, refusal::of_deletion(Some(id), location), context)?;
+    match location.cloud.terminate(&scope.key(), id).await {
+        Ok(()) => {
+            let submitted = &mut scope.status.submitted_terminations;
+            if submitted.len() < MOST_SUBMITTED && !submitted.iter().any(|submitted| submitted == id) {
+                submitted.push(id.to_owned());
+            }
+            let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, under_way(id));
+            Ok(Blocked::new(
+                terminating,
+                Next::Requeue(context.timing.listing_interval),
+            ))
+        }
+        Err(error) => {
+            let message = identity::described(&error, &location.identity_ref);
+            let blocked = Blocked::by_call(ConditionType::InstanceReady, message, &error);
+            Err(refusal::record(scope, blocked, context))
+        }
+    }
+}
+
+/// Tells by an event that a termination of ours has taken effect.
+fn tell_termination(scope: &mut MachineScope, id: &str) {
+    let before = scope.status.submitted_terminations.len();
+    scope.status.submitted_terminations.retain(|submitted| submitted != id);
+    if scope.status.submitted_terminations.len() < before {
+        scope.events.push(EventDraft::normal(
+            "SuccessfulTerminate",
+            format!("terminated instance {id}"),
+        ));
+    }
+}
+
+/// Releases an AWSMachine whose instance the user has given up: AWS is not even asked.
+pub(super) async fn abandoned(
+    scope: &mut MachineScope,
+    what: &str,
+    context: &MachineContext,
+) -> Result<(), KubernetesError> {
+    let message = format!(
+        "{what} is abandoned because annotation {} names it: if its instance runs, nobody but you will terminate it",
+        meta::ABANDON_INSTANCE_ANNOTATION
+    );
+    let left = KeptData::all(&scope.status).into_iter();
+    let left = left.map(|left| format!("; its bootstrap data {} is left", left.shown()));
+    let message = left.fold(message, |message, left| message + &left);
+    let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist());
+    let host = host.and_then(|host| host.id.as_ref().or(host.client_token.as_ref()));
+    let host = host.map(|host| format!("; its Dedicated Host {host} is left, and costs money until you release it"));
+    let address = scope.status.elastic_ip.as_ref().filter(|address| address.may_exist());
+    let address = address.map(|address| match &address.allocation_id {
+        Some(id) => format!("; its Elastic IP {id} is left, and costs money until you release it"),
+        None => format!(
+            "; an Elastic IP with its tag {} may be left, and costs money",
+            meta::MACHINE_NAME_TAG
+        ),
+    });
+    let message = [host, address]
+        .into_iter()
+        .flatten()
+        .fold(message, |message, left| message + &left);
+    scope.events.push(EventDraft::warning("InstanceAbandoned", message));
+    release(scope, context).await
+}
+
+/// Releases an AWSMachine that is deleted because it has moved, without a call to AWS. `clusterctl move` removes the
+/// finalizers before it deletes, so that the provider's finalizer is only here if another client deleted the object.
+pub(super) async fn moved(
+    machine: AWSMachine,
+    context: &MachineContext,
+) -> Result<Outcome<AWSMachine>, KubernetesError> {
+    let left = spec::instance_id(&machine).map(|id| {
+        let message = format!(
+            "annotation {} says that this AWSMachine has moved to another management cluster: instance {id} is left to \
+             the AWSMachine there; if there is none, nobody but you will terminate it",
+            meta::DELETE_FOR_MOVE_ANNOTATION
+        );
+        EventDraft::warning("InstanceAbandoned", message)
+    });
+    release_object(&machine, context).await?;
+    Ok(Outcome::done(machine)
+        .with_events(left)
+        .because("the AWSMachine has moved to another management cluster"))
+}
+
+/// Tells by an event of the instances that a release leaves behind.
+pub(super) fn report_unowned(scope: &mut MachineScope, ids: &[String]) {
+    if !ids.is_empty() {
+        let message = format!(
+            "the AWSMachine is released, and these instances are left alone, which carry its tags or are named by its \
+             spec: {}; nothing proves that they are its own, so nobody terminates them unless another machine has them",
+            Ids(ids)
+        );
+        scope
+            .events
+            .push(EventDraft::warning(Reason::NotOwned.as_str(), message));
+    }
+}
+
+/// Takes our finalizer off and forgets the machine.
+pub(super) async fn release(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
+    release_object(&scope.machine, context).await
+}
+
+async fn release_object(machine: &AWSMachine, context: &MachineContext) -> Result<(), KubernetesError> {
+    context.kubernetes.remove_finalizer(machine).await?;
+    context
+        .memory
+        .forget(machine.metadata.uid.as_deref().unwrap_or_default());
+    context.clouds.forget(&scope::key(machine));
+    Ok(())
+}

@@ -1,7 +1,17 @@
-//! The steps of a deletion. Pure.
+//! The steps of a deletion, the annotation that gives an instance up, and what a record without a launch proves. Pure.
 
-use capa_api::machine::InstanceState;
-use capa_cloud::{Instance, Observation};
+use std::time::Duration;
+
+use capa_api::conditions::{ConditionStatus, ConditionType, Reason, find};
+use capa_api::contract::Machine;
+use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
+use capa_api::meta;
+use capa_cloud::{CloudError, Instance, Observation};
+
+use crate::awsmachine::ownership::AdoptAnnotation;
+use crate::awsmachine::scope::{Blocked, MachineScope, earlier, search_token};
+use crate::awsmachine::spec;
+use crate::time::remaining;
 
 /// A step of the deletion of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +32,11 @@ pub(super) enum DeletionStep {
 
 /// How far the deletion of an instance is.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
+pub(in crate::awsmachine) struct Known {
     /// Whether the absence of the instance proves that it is gone.
     pub(super) is_old_enough: bool,
     /// Whether nothing of the instance is left in load balancer targets, or the longest time for that is over.
-    pub(super) has_left: bool,
+    pub(in crate::awsmachine) has_left: bool,
     /// Whether its termination has been submitted.
     pub(super) is_submitted: bool,
 }
@@ -57,12 +67,191 @@ fn delete_seen(instance: &Instance) -> DeletionStep {
     }
 }
 
+/// What such a record proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::awsmachine) enum NeverLaunchedEvidence {
+    /// It stands in for a lookup that cannot be made.
+    Sufficient,
+    /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a
+    /// restored one: what keeps AWS from being asked may pass, and there is time to mend it.
+    SufficientLater,
+    /// It stands in for no lookup, because an earlier pass of the deletion has found instances. One lookup that finds
+    /// none is enough.
+    WithOneLookup,
+    /// None: something shows that there was an instance.
+    Refuted,
+}
+
+/// What the record of a machine with that verified owner proves. `tried_for` is how long this process has tried to
+/// look the instance up in vain; the record of an old machine is believed after `long_enough`.
+pub(in crate::awsmachine) fn never_launched_evidence(
+    machine: &AWSMachine,
+    owner: Option<&Machine>,
+    tried_for: Duration,
+    long_enough: Duration,
+) -> NeverLaunchedEvidence {
+    let status = machine.status.as_ref();
+    let is_annotated = owner.is_some() && matches!(AdoptAnnotation::of(machine), AdoptAnnotation::Instance(_));
+    if is_annotated || status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
+        return NeverLaunchedEvidence::Refuted;
+    }
+    if status.is_some_and(tells_of_ended_instance) {
+        return NeverLaunchedEvidence::WithOneLookup;
+    }
+    let metadata = &machine.metadata;
+    let (Some(created), Some(deleted)) = (&metadata.creation_timestamp, &metadata.deletion_timestamp) else {
+        return NeverLaunchedEvidence::Sufficient;
+    };
+    let was_young = !remaining(long_enough, created.0, deleted.0).is_zero();
+    if was_young || tried_for >= long_enough {
+        NeverLaunchedEvidence::Sufficient
+    } else {
+        NeverLaunchedEvidence::SufficientLater
+    }
+}
+
+fn tells_of_instance(status: &AWSMachineStatus) -> bool {
+    let ready = find(&status.conditions, ConditionType::InstanceReady);
+    ready.is_some_and(|condition| condition.status == ConditionStatus::True.to_string())
+        || status.has_run == Some(true)
+        || status.provisioned()
+        || status.instance_state.is_some()
+}
+
+/// Whether an instance of the machine was terminated, or has been in a target.
+fn tells_of_ended_instance(status: &AWSMachineStatus) -> bool {
+    !status.submitted_terminations.is_empty() || !status.targets.is_empty()
+}
+
+/// Cluster API takes the id over from the AWSMachine, and looks for the node by it.
+fn has_instance(owner: &Machine) -> bool {
+    let has_id = owner.spec.provider_id.as_ref().is_some_and(|id| !id.is_empty());
+    has_id || owner.has_joined()
+}
+
+/// The longest part of a mismatched value that a condition repeats.
+const SHOWN: usize = 64;
+
+/// The effect of the annotation on a machine that is being deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::awsmachine) enum Abandonment {
+    /// There is no such annotation.
+    NotAsked,
+    /// It names the recorded instance, or the token of the attempt that may have launched one, or the token of the
+    /// search for one.
+    Asked(String),
+    /// It names something else and has no effect; the message for its author.
+    Mismatch(String),
+}
+
+/// Reads the annotation. It must have the value of this very AWSMachine, so that nobody gives up an instance that they
+/// do not know.
+pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
+    let Some(value) = meta::annotation(&machine.metadata, meta::ABANDON_INSTANCE_ANNOTATION) else {
+        return Abandonment::NotAsked;
+    };
+    let expected = expected_value(machine);
+    if value == expected {
+        return Abandonment::Asked(expected);
+    }
+    let why = if recorded(machine).is_some() {
+        "which is recorded"
+    } else {
+        "the value of this AWSMachine, which has no record of an instance"
+    };
+    let shown: String = value.chars().take(SHOWN).collect();
+    Abandonment::Mismatch(format!(
+        "annotation {} names \"{shown}\", not {expected}, {why}: it has no effect",
+        meta::ABANDON_INSTANCE_ANNOTATION
+    ))
+}
+
+/// The annotation with the value that lets the deletion of this machine end, for messages.
+pub(in crate::awsmachine) fn abandonment_described(machine: &AWSMachine) -> String {
+    format!(
+        "annotation {}: {}",
+        meta::ABANDON_INSTANCE_ANNOTATION,
+        expected_value(machine)
+    )
+}
+
+/// The value of the annotation that has an effect: the recorded instance or token, or else the token of the search.
+fn expected_value(machine: &AWSMachine) -> String {
+    recorded(machine).unwrap_or_else(|| search_token(machine))
+}
+
+/// The recorded instance, or else the token of the recorded attempt. `None` for a machine that never had a record, or
+/// whose record is lost or says that EC2 was never asked.
+fn recorded(machine: &AWSMachine) -> Option<String> {
+    let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+    let token = || Some(launch?.request()?.client_token.clone());
+    spec::instance_id(machine).or_else(token)
+}
+
+/// The block of a deletion whose instances are blocked like this: its condition has the message of each instance, and
+/// the next pass is the earliest of all. None without a block.
+pub(in crate::awsmachine) fn merged(mut blocks: Vec<Blocked>) -> Option<Blocked> {
+    // An instance that cannot be ended gives the reason, rather than one that is ending.
+    blocks.sort_by_key(|blocked| blocked.condition.reason == Reason::Terminating);
+    blocks.into_iter().reduce(|mut first, other| {
+        let (message, added) = (&mut first.condition.message, &other.condition.message);
+        if message != added {
+            message.push_str("; ");
+            message.push_str(added);
+        }
+        first.next = earlier(first.next, other.next);
+        first
+    })
+}
+
+/// A kind of resource that is allocated for a machine, costs money, and is released with it.
+pub(in crate::awsmachine) struct Allocation {
+    /// The name of the kind in AWS: "Dedicated Host".
+    pub(in crate::awsmachine) kind: &'static str,
+    /// The short form of this name: "host".
+    pub(in crate::awsmachine) short: &'static str,
+}
+
+impl Allocation {
+    /// The block of a deletion that waits for the release.
+    pub(in crate::awsmachine) fn awaits(&self, scope: &MachineScope, why: &str, blocked: &Blocked) -> Blocked {
+        let Self { kind, short } = self;
+        let message = format!(
+            "the AWSMachine is released once its {kind} is: {why}; {} lets the deletion end, and leaves the {short} \
+             allocated",
+            abandonment_described(&scope.machine)
+        );
+        Blocked {
+            condition: ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
+            next: blocked.next,
+            cause: blocked.cause,
+        }
+    }
+
+    /// The same, because a call failed.
+    pub(in crate::awsmachine) fn awaits_call(&self, scope: &MachineScope, why: &str, error: &CloudError) -> Blocked {
+        self.awaits(scope, why, &Blocked::by_call(ConditionType::InstanceReady, "", error))
+    }
+
+    /// The same, because the release failed.
+    pub(in crate::awsmachine) fn is_kept(&self, scope: &MachineScope, described: &str, error: &CloudError) -> Blocked {
+        let why = format!("{described} is not released, and costs money until then: {error}");
+        self.awaits_call(scope, &why, error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
+
+    use capa_api::conditions::ConditionType;
+    use capa_api::meta::ADOPT_INSTANCE_ANNOTATION;
+    use capa_runtime::reconcile::Next;
+
+    use crate::testing::{instance, read};
 
     use super::*;
-    use crate::testing::instance;
 
     const DONE: Known = Known {
         is_old_enough: true,
@@ -130,5 +319,196 @@ mod tests {
         assert_eq!(plan_deletion(&running, submitted), DeletionStep::Terminate);
         let terminated = seen(InstanceState::Terminated);
         assert_eq!(plan_deletion(&terminated, submitted), DeletionStep::AwaitDrained);
+    }
+
+    const LONG_ENOUGH: Duration = Duration::from_mins(10);
+
+    /// A machine that was deleted at ten o'clock.
+    fn deleted(created: &str, status: &str) -> AWSMachine {
+        read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, metadata: {{name: m, \
+              creationTimestamp: '2026-01-01T{created}Z', deletionTimestamp: '2026-01-01T10:00:00Z'}}, \
+              spec: {{instanceType: t3.large}}, status: {{launch: {{phase: Planned, attempt: 0}}{status}}}}}"
+        ))
+    }
+
+    fn owner(spec: &str, status: &str) -> Machine {
+        read(&format!(
+            "{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {{name: m}}, \
+              spec: {{clusterName: dev, {spec}}}, status: {{{status}}}}}"
+        ))
+    }
+
+    #[test]
+    fn the_record_of_an_old_machine_is_believed_after_a_while() {
+        let table = [
+            ("09:59:00", 0, NeverLaunchedEvidence::Sufficient),
+            ("09:50:01", 0, NeverLaunchedEvidence::Sufficient),
+            ("09:50:00", 0, NeverLaunchedEvidence::SufficientLater),
+            ("03:00:00", 599, NeverLaunchedEvidence::SufficientLater),
+            ("03:00:00", 600, NeverLaunchedEvidence::Sufficient),
+        ];
+        for (created, tried, expected) in table {
+            let machine = deleted(created, "");
+            let found =
+                never_launched_evidence(&machine, Some(&owner("", "")), Duration::from_secs(tried), LONG_ENOUGH);
+            assert_eq!(found, expected, "created at {created}, tried for {tried} s");
+        }
+    }
+
+    #[test]
+    fn a_record_is_no_proof_of_what_a_deletion_has_begun_to_end() {
+        for status in [
+            "submittedTerminations: [i-0000000a]",
+            "targets: [{target: api, instanceID: i-0000000a, state: Deregistering}]",
+        ] {
+            let machine = deleted("09:59:00", &format!(", {status}"));
+            assert_eq!(
+                never_launched_evidence(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
+                NeverLaunchedEvidence::WithOneLookup,
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_that_something_contradicts_is_worth_nothing() {
+        let ready = "conditions: [{type: InstanceReady, status: 'True', reason: Ready, message: '', \
+                     lastTransitionTime: '2026-01-01T09:00:00Z'}]";
+        for status in [
+            "hasRun: true",
+            "instanceState: running",
+            "initialization: {provisioned: true}",
+            ready,
+        ] {
+            let machine = deleted("09:59:00", &format!(", {status}"));
+            assert_eq!(
+                never_launched_evidence(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
+                NeverLaunchedEvidence::Refuted,
+                "{status}"
+            );
+        }
+        let mut annotated = deleted("09:59:00", "");
+        let annotations = annotated.metadata.annotations.get_or_insert_default();
+        annotations.insert(ADOPT_INSTANCE_ANNOTATION.to_owned(), "i-0000000a".to_owned());
+        for (owner, expected) in [
+            (Some(owner("", "")), NeverLaunchedEvidence::Refuted),
+            (None, NeverLaunchedEvidence::Sufficient),
+        ] {
+            let found = never_launched_evidence(&annotated, owner.as_ref(), LONG_ENOUGH, LONG_ENOUGH);
+            assert_eq!(found, expected, "annotation, owner {owner:?}");
+        }
+        let machine = deleted("09:59:00", "");
+        for owner in [
+            owner("providerID: 'aws:///eu-west-1a/i-0000000a'", ""),
+            owner("", "nodeRef: {name: node}"),
+        ] {
+            let found = never_launched_evidence(&machine, Some(&owner), LONG_ENOUGH, LONG_ENOUGH);
+            assert_eq!(found, NeverLaunchedEvidence::Refuted, "{owner:?}");
+        }
+    }
+
+    const REQUEST: &str = "holder: one, clientToken: uid-1, subnetID: s, imageID: i, instanceType: t, \
+         securityGroupIDs: [g], parametersHash: h, requestedAt: '2026-01-01T00:00:00Z'";
+
+    fn asked(value: &str, spec: &str, launch: &str) -> Abandonment {
+        abandonment(&read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, metadata: {{name: m, uid: uid, \
+              annotations: {{{}: {value}}}}}, spec: {{instanceType: t3.large{spec}}}, status: {{launch: {launch}}}}}",
+            meta::ABANDON_INSTANCE_ANNOTATION
+        )))
+    }
+
+    #[test]
+    fn the_annotation_needs_the_value_of_this_machine() {
+        let id = "i-0000000000000000a";
+        let of_spec = format!(", instanceID: {id}");
+        let open = format!("{{phase: Requested, attempt: 1, {REQUEST}}}");
+        let launched = format!("{{phase: Answered, attempt: 1, {REQUEST}, instanceID: {id}}}");
+        let table = [
+            (id, "", launched.as_str(), true),
+            ("uid-1", "", launched.as_str(), false),
+            ("uid-1", "", open.as_str(), true),
+            ("uid-2", "", open.as_str(), false),
+            ("true", "", open.as_str(), false),
+            (id, of_spec.as_str(), "null", true),
+            (id, "", "{phase: Planned, attempt: 0}", false),
+            ("uid-0", "", "{phase: Planned, attempt: 0}", true),
+            ("uid-1", "", "{phase: Planned, attempt: 0}", false),
+            ("uid-0", "", "null", true),
+            ("other-0", "", "null", false),
+            ("uid-0", "", "{attempt: 2, clientToken: uid-2}", true),
+            ("uid-0", of_spec.as_str(), "null", false),
+            ("uid-0", "", open.as_str(), false),
+            ("uid-0", "", launched.as_str(), false),
+        ];
+        for (value, spec, launch, expected) in table {
+            let asked = asked(value, spec, launch);
+            assert_eq!(
+                asked == Abandonment::Asked(value.to_owned()),
+                expected,
+                "{value} of {launch}"
+            );
+            assert_eq!(matches!(asked, Abandonment::Mismatch(_)), !expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_mismatch_without_a_record_names_the_search_token() {
+        let Abandonment::Mismatch(text) = asked("gone", "", "null") else {
+            panic!("no mismatch");
+        };
+        assert!(text.contains("not uid-0, the value of this AWSMachine"), "{text}");
+    }
+
+    #[test]
+    fn a_mismatch_names_both_values_and_cuts_a_long_one() {
+        let long = "x".repeat(5000);
+        let Abandonment::Mismatch(text) = asked(&long, "", &format!("{{phase: Requested, attempt: 1, {REQUEST}}}"))
+        else {
+            panic!("no mismatch");
+        };
+        assert!(text.contains("not uid-1, which is recorded"), "{text}");
+        assert!(text.len() < 250, "{}", text.len());
+    }
+
+    fn blocked(reason: Reason, message: &str, next: Next) -> Blocked {
+        Blocked::new(ConditionType::InstanceReady.is_false(reason, message), next)
+    }
+
+    fn requeue(seconds: u64) -> Next {
+        Next::Requeue(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn an_instance_that_cannot_be_ended_gives_the_reason() {
+        let ending = blocked(Reason::Terminating, "one is being terminated", requeue(60));
+        let refused = blocked(Reason::Unauthorized, "the other is refused", requeue(5));
+        let merged = merged(vec![ending, refused]).expect("a block");
+        assert_eq!(merged.condition.reason, Reason::Unauthorized);
+        assert_eq!(
+            merged.condition.message,
+            "the other is refused; one is being terminated"
+        );
+        assert_eq!(merged.next, requeue(5));
+    }
+
+    #[test]
+    fn the_earliest_pass_is_that_of_the_deletion() {
+        let ending = |next| blocked(Reason::Terminating, "ending", next);
+        let next = |nexts: Vec<Next>| merged(nexts.into_iter().map(ending).collect()).map(|blocked| blocked.next);
+        assert_eq!(next(vec![]), None);
+        assert_eq!(next(vec![Next::AwaitChange, requeue(7)]), Some(requeue(7)));
+        assert_eq!(next(vec![requeue(7), requeue(5)]), Some(requeue(5)));
+        assert_eq!(next(vec![requeue(7), Next::Retry]), Some(Next::Retry));
+        let limited = Next::Deferred(Duration::from_secs(3));
+        assert_eq!(next(vec![limited, requeue(7)]), Some(requeue(3)));
+    }
+
+    #[test]
+    fn equal_messages_are_said_once() {
+        let ending = || blocked(Reason::Terminating, "ending", Next::AwaitChange);
+        let merged = merged(vec![ending(), ending()]).expect("a block");
+        assert_eq!(merged.condition.message, "ending");
     }
 }

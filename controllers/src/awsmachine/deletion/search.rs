@@ -9,22 +9,17 @@ use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
-use super::abandon;
-use super::planned::{self, NeverLaunchedEvidence};
-use crate::awsmachine::absence;
-use crate::awsmachine::account;
-use crate::awsmachine::attempt;
-use crate::awsmachine::blocked::{Blocked, FlowError};
+use super::plan::{NeverLaunchedEvidence, abandonment_described};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::locate::{self, InstanceLocation};
-use crate::awsmachine::lookup;
-use crate::awsmachine::machine_tags::MachineTags;
-use crate::awsmachine::newer_attempt;
-use crate::awsmachine::ownership::{AdoptAnnotation, Ownership, Proof as Proved, Reason as NotOurs, launched_by};
-use crate::awsmachine::read;
-use crate::awsmachine::refusal;
-use crate::awsmachine::scope::{MachineScope, search_token};
-use crate::awsmachine::spec;
+use crate::awsmachine::inputs::location::{self, InstanceLocation};
+use crate::awsmachine::inputs::{self};
+use crate::awsmachine::instance::{adopt, lookup, observation};
+use crate::awsmachine::launch::attempt;
+use crate::awsmachine::ownership::{
+    AdoptAnnotation, MachineTags, Ownership, Proof as Proved, Reason as NotOurs, launched_by,
+};
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, search_token};
+use crate::awsmachine::{refusal, spec};
 
 /// The instances that a deletion has to end.
 pub(in crate::awsmachine) enum Found {
@@ -59,7 +54,7 @@ pub(in crate::awsmachine) struct InstanceToEnd {
     pub(in crate::awsmachine) is_named: bool,
     /// Whether it is the only one. The informer follows one instance of a machine, and forgets what it knows of the
     /// others.
-    pub(in crate::awsmachine) is_alone: bool,
+    pub(super) is_alone: bool,
 }
 
 /// Finds the instances of a machine that is being deleted.
@@ -71,7 +66,7 @@ pub(in crate::awsmachine) async fn find(
     let answer = attempt::record_known_answer(scope, context)?;
     let proof = proof_of_absence(scope, context);
     let known = spec::instance_id(&scope.machine).or_else(|| answer.map(|instance| instance.id));
-    let location = match locate::recorded_or_resolved(scope, context).await {
+    let location = match location::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {
             return Ok(Found::Nothing { unowned: vec![] });
@@ -115,7 +110,7 @@ enum Proof {
 fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
     let is_proven = |token: &str| attempt::progress(scope, token, context).is_proof_of_absence();
     match &scope.status.launch {
-        Some(LaunchRecord::Planned) => match evidence_of_planned(scope, context) {
+        Some(LaunchRecord::Planned) => match observation::evidence_of_planned(scope, context) {
             NeverLaunchedEvidence::Sufficient => Proof::Whole,
             NeverLaunchedEvidence::SufficientLater | NeverLaunchedEvidence::WithOneLookup => Proof::Record,
             NeverLaunchedEvidence::Refuted => Proof::None,
@@ -130,19 +125,6 @@ fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
             Proof::None
         }
     }
-}
-
-/// Whether EC2 was never asked for anything, as far as the record stands in for a lookup that cannot be made.
-pub(in crate::awsmachine) fn was_never_asked(scope: &MachineScope, context: &MachineContext) -> bool {
-    let is_planned = scope.status.launch == Some(LaunchRecord::Planned);
-    is_planned && evidence_of_planned(scope, context) == NeverLaunchedEvidence::Sufficient
-}
-
-/// What the launch record of a machine whose launch EC2 was never asked for proves.
-fn evidence_of_planned(scope: &MachineScope, context: &MachineContext) -> NeverLaunchedEvidence {
-    let owner = scope.owners.machine.as_deref().ok();
-    let tried_for = context.memory.tried_in_vain(scope.uid());
-    planned::evidence(&scope.machine, owner, tried_for, context.timing.launch_lookup_age)
 }
 
 /// Whether the instance whose id is known is the machine's, as far as AWS shows it.
@@ -160,7 +142,7 @@ fn is_ours(
         .launch
         .as_ref()
         .is_some_and(|record| *record != LaunchRecord::Planned);
-    match read::ownership(scope, instance, &location.cluster_tag, context) {
+    match inputs::ownership(scope, instance, &location.cluster_tag, context) {
         Ownership::Ours(_) => Ok(true),
         // A terminated instance loses its tags by itself.
         Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
@@ -186,7 +168,7 @@ fn untagged(scope: &MachineScope, instance: &Instance, proof: Proved, location: 
     };
     let message = format!(
         "instance {id} does not carry the tags of this machine: {mend}, else {} lets the deletion end without it",
-        abandon::described(&scope.machine)
+        abandonment_described(&scope.machine)
     );
     let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
     Blocked::new(not_owned, Next::Retry)
@@ -209,7 +191,7 @@ fn known_instance(
     observation: Observation,
     location: &InstanceLocation,
 ) -> Result<InstanceToEnd, Blocked> {
-    if observation == Observation::Absent && !absence::account_is_recorded(scope) {
+    if observation == Observation::Absent && !observation::account_is_recorded(scope) {
         return Err(unproven(scope, &id, location));
     }
     Ok(InstanceToEnd {
@@ -230,7 +212,7 @@ fn may_be_followed(
     context: &MachineContext,
 ) -> bool {
     let is_gone = match observation {
-        Observation::Absent => absence::remaining_youth(scope, id, location, context).is_none(),
+        Observation::Absent => observation::remaining_youth(scope, id, location, context).is_none(),
         Observation::Seen(instance) => instance.state == InstanceState::Terminated,
         Observation::Unknown => false,
     };
@@ -249,7 +231,7 @@ async fn after_newer_attempt(
     if !may_be_followed(scope, id, observation, location, context) {
         return Ok(known);
     }
-    match newer_attempt::adopt_newer_attempt(scope, location, context).await {
+    match adopt::adopt_newer_attempt(scope, location, context).await {
         Ok(None) => {}
         Ok(Some(later)) => {
             let message = format!(
@@ -264,7 +246,7 @@ async fn after_newer_attempt(
                 "instance {id} is gone, and whether a later call launched another one is not known: {}; {} lets the \
                  deletion end, and leaves such an instance running",
                 blocked.condition.message,
-                abandon::described(&scope.machine)
+                abandonment_described(&scope.machine)
             );
             blocked.condition = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
             return Err(blocked.into());
@@ -313,7 +295,7 @@ async fn find_by_tags(
     let mut ours = Vec::new();
     let mut unowned: Vec<String> = foreign.into_iter().collect();
     for instance in found {
-        match read::ownership(scope, &instance, &location.cluster_tag, context) {
+        match inputs::ownership(scope, &instance, &location.cluster_tag, context) {
             Ownership::Ours(_) => ours.push(instance),
             // Found by the token of the open attempt.
             Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
@@ -397,14 +379,14 @@ fn confirm_absence_of_annotated(
     location: &InstanceLocation,
 ) -> Result<(), Blocked> {
     match annotated(scope) {
-        Some(id) if account::recorded(scope).is_none() && !is_seen(id) => Err(unproven(scope, id, location)),
+        Some(id) if location::recorded_account(scope).is_none() && !is_seen(id) => Err(unproven(scope, id, location)),
         _ => Ok(()),
     }
 }
 
 /// The deletion waits for an instance that AWS does not show and whose account was never recorded.
 fn unproven(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Blocked {
-    let message = absence::unproven(scope, id, location);
+    let message = observation::unproven(scope, id, location);
     let blocked = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     Blocked::new(blocked, Next::Retry)
 }
@@ -419,12 +401,12 @@ fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &Ma
     let why = &blocked.condition.message;
     let mut message = format!("the instance of this machine cannot be terminated: {why}");
     let is_planned = scope.status.launch == Some(LaunchRecord::Planned);
-    if is_planned && evidence_of_planned(scope, context) == NeverLaunchedEvidence::SufficientLater {
+    if is_planned && observation::evidence_of_planned(scope, context) == NeverLaunchedEvidence::SufficientLater {
         message.push_str(", and EC2 was never asked for one as far as is recorded: the record is believed after some ");
         message.push_str("minutes in which AWS could not be asked");
     }
     message.push_str("; if it is gone, ");
-    message.push_str(&abandon::described(&scope.machine));
+    message.push_str(&abandonment_described(&scope.machine));
     message.push_str(" lets the deletion end");
     let of_deletion = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     scope.set_condition(std::mem::replace(&mut blocked.condition, of_deletion));

@@ -1,11 +1,17 @@
-//! The protocol of an allocation: decides the next step for the Elastic IP of a machine. Pure.
+//! The protocol of an allocation: decides the next step for the Elastic IP of a machine, and which addresses are its own.
+//! Pure.
+//!
+//! The tags are CAPA's: the cluster's, and a role that names the instance. They need no UID of an AWSMachine, so that the
+//! address of an instance is found again after a move, after a loss of the status, and after CAPA allocated it.
 
+use capa_api::common::Tags;
 use capa_api::machine::{ElasticIp, ElasticIpPhase};
-use capa_cloud::Timing;
+use capa_api::meta;
+use capa_cloud::{ElasticIp as Address, Query, Timing};
 use jiff::Timestamp;
 
-use crate::awsmachine::launch::progress::{AbsenceProof, Progress};
-use crate::awsmachine::time::{Moment, age};
+use crate::awsmachine::launch::record::{AbsenceProof, Progress};
+use crate::time::{Moment, age};
 
 /// The next step for the address of an instance that runs or has run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +38,13 @@ pub(super) enum AddressStep {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownAddress {
     /// The progress of the recorded call, as far as this process knows.
-    pub(super) progress: Progress,
+    pub(in crate::awsmachine) progress: Progress,
     /// The lookups of the call's address until now.
-    pub(super) absence: Option<AbsenceProof>,
+    pub(in crate::awsmachine) absence: Option<AbsenceProof>,
     /// Whether the instance runs.
-    pub(super) runs: bool,
+    pub(in crate::awsmachine) runs: bool,
     /// Whether the instance shows the recorded address as its own.
-    pub(super) is_shown: bool,
+    pub(in crate::awsmachine) is_shown: bool,
 }
 
 /// Decides by the record. Each call is recorded before it is made, and no call follows one that may have allocated an
@@ -96,6 +102,48 @@ fn after_request(known: &KnownAddress, begin: AddressStep, now: Moment, timing: 
 fn is_recent(record: &ElasticIp, now: Timestamp, timing: &Timing) -> bool {
     let at = record.associated_at.as_ref();
     at.is_some_and(|at| age(at.0, now) < timing.listing_interval * 3)
+}
+
+/// The role of an address in its tags.
+fn address_role(instance_id: &str) -> String {
+    format!("ec2-{instance_id}")
+}
+
+/// The query for the addresses of an instance.
+pub(super) fn address_query(instance_id: &str) -> Query {
+    Query::filter(format!("tag:{}", meta::ROLE_TAG), [address_role(instance_id)])
+}
+
+/// The addresses that were allocated for an instance of the cluster, in the order of their ids.
+pub(super) fn addresses_of(instance_id: &str, cluster_tag: &str, found: Vec<Address>) -> Vec<Address> {
+    let (role, cluster) = (address_role(instance_id), meta::cluster_tag(cluster_tag));
+    let has = |address: &Address, key: &str, value: &str| address.tags.get(key).is_some_and(|tag| tag == value);
+    let found = found.into_iter();
+    let mut ours: Vec<Address> = found
+        .filter(|address| has(address, meta::ROLE_TAG, &role) && has(address, &cluster, meta::OWNED_TAG_VALUE))
+        .collect();
+    ours.sort_by(|one, other| one.allocation_id.cmp(&other.allocation_id));
+    ours
+}
+
+/// The tags of the address of an instance. Those of the provider take precedence over `others`.
+pub(in crate::awsmachine) fn address_tags(
+    instance_id: &str,
+    cluster_tag: &str,
+    machine_name_tag: String,
+    others: Tags,
+) -> Tags {
+    let mut tags = Tags::from([(
+        meta::NAME_TAG.to_owned(),
+        format!("{cluster_tag}-eip-{}", address_role(instance_id)),
+    )]);
+    tags.extend(others);
+    tags.extend([
+        (meta::cluster_tag(cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
+        (meta::ROLE_TAG.to_owned(), address_role(instance_id)),
+        (meta::MACHINE_NAME_TAG.to_owned(), machine_name_tag),
+    ]);
+    tags
 }
 
 #[cfg(test)]
@@ -186,5 +234,51 @@ mod tests {
             planned(Some(&associated), NEW, 180),
             AddressStep::Verify("eipalloc-1".to_owned())
         );
+    }
+
+    const INSTANCE: &str = "i-0000000000000000a";
+
+    fn address(id: &str, tags: Tags) -> Address {
+        Address {
+            allocation_id: id.to_owned(),
+            public_ip: "203.0.113.1".to_owned(),
+            association_id: None,
+            instance_id: None,
+            tags,
+        }
+    }
+
+    #[test]
+    fn the_address_of_an_instance_is_known_by_cluster_and_role() {
+        let own = || address_tags(INSTANCE, "dev", "team-a/m".to_owned(), Tags::new());
+        let of_capa: Tags = [
+            ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned"),
+            ("sigs.k8s.io/cluster-api-provider-aws/role", "ec2-i-0000000000000000a"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        let of_another = address_tags("i-0000000000000000b", "dev", "team-a/m".to_owned(), Tags::new());
+        let of_another_cluster = address_tags(INSTANCE, "prod", "team-a/m".to_owned(), Tags::new());
+        let found = vec![
+            address("eipalloc-2", own()),
+            address("eipalloc-1", of_capa),
+            address("eipalloc-3", of_another),
+            address("eipalloc-4", of_another_cluster),
+            address("eipalloc-5", Tags::new()),
+        ];
+        let ours = addresses_of(INSTANCE, "dev", found).into_iter();
+        let ids: Vec<String> = ours.map(|address| address.allocation_id).collect();
+        assert_eq!(ids, ["eipalloc-1", "eipalloc-2"]);
+    }
+
+    #[test]
+    fn tags_of_users_may_change_the_name_alone() {
+        let others = Tags::from([
+            (meta::NAME_TAG.to_owned(), "front door".to_owned()),
+            (meta::ROLE_TAG.to_owned(), "ec2-i-other".to_owned()),
+        ]);
+        let tags = address_tags(INSTANCE, "dev", "team-a/m".to_owned(), others);
+        assert_eq!(tags[meta::NAME_TAG], "front door");
+        assert_eq!(tags[meta::ROLE_TAG], address_role(INSTANCE));
     }
 }

@@ -6,16 +6,14 @@ use capa_api::meta;
 use capa_cloud::{ElasticIp as Address, ElasticIpCall, ErrorClass, Query};
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::associate::token;
-use super::ownership::{address_query, addresses_of};
-use crate::awsmachine::attempt;
-use crate::awsmachine::blocked::{Blocked, FlowError};
+use super::plan::{address_query, addresses_of};
+use super::token;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::deletion::Allocation;
-use crate::awsmachine::locate::{self, InstanceLocation};
-use crate::awsmachine::refusal;
-use crate::awsmachine::scope::MachineScope;
-use crate::awsmachine::spec;
+use crate::awsmachine::inputs::location::{self, InstanceLocation};
+use crate::awsmachine::launch::attempt;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::{refusal, spec};
 
 /// What is allocated, and released here.
 const ADDRESS: Allocation = Allocation {
@@ -64,7 +62,7 @@ pub(in crate::awsmachine) async fn release_all(
     if record.is_none() && (scope.machine.spec.elastic_ip_pool.is_none() || owners.is_empty()) {
         return Ok(());
     }
-    let location = match locate::recorded_or_resolved(scope, context).await {
+    let location = match location::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) => {
             scope.set_condition(blocked.condition.clone());

@@ -5,14 +5,14 @@ use capa_api::machine::{DedicatedHost, HostPhase};
 use capa_cloud::{CloudError, ErrorClass};
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use super::ownership::{host_query, hosts_of};
-use crate::awsmachine::attempt;
-use crate::awsmachine::blocked::{Blocked, FlowError};
+use super::plan::{host_query, hosts_of};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::{self, Allocation};
-use crate::awsmachine::locate::{self, InstanceLocation};
+use crate::awsmachine::deletion::Allocation;
+use crate::awsmachine::inputs::location::{self, InstanceLocation};
+use crate::awsmachine::instance::observation;
+use crate::awsmachine::launch::attempt;
 use crate::awsmachine::refusal;
-use crate::awsmachine::scope::MachineScope;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
 /// What is allocated, and released here.
 const HOST: Allocation = Allocation {
@@ -33,8 +33,8 @@ pub(in crate::awsmachine) async fn release_all(
         return Ok(());
     }
     // A lookup is tried even so: the AWSMachine may be an older state of itself, restored from a backup.
-    let was_never_asked = record.is_none() && deletion::was_never_asked(scope, context);
-    let location = match locate::of_host(scope, record.as_deref(), context).await {
+    let was_never_asked = record.is_none() && observation::was_never_asked(scope, context);
+    let location = match location::of_host(scope, record.as_deref(), context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) if was_never_asked && !blocked.is_throttled() => return Ok(()),
         Err(FlowError::Blocked(blocked)) => {
@@ -115,12 +115,12 @@ async fn release(
 }
 
 /// Whether a call has found the recorded host gone. A fresh one may only not show yet.
-pub(super) fn is_gone(scope: &MachineScope, error: &CloudError, context: &MachineContext) -> bool {
+pub(in crate::awsmachine) fn is_gone(scope: &MachineScope, error: &CloudError, context: &MachineContext) -> bool {
     error.class == ErrorClass::NotFound && !may_be_hidden(scope, context)
 }
 
 /// Whether AWS may not know the recorded host yet.
-pub(super) fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
+pub(in crate::awsmachine) fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
     let record = scope.status.dedicated_host.as_ref();
     context.may_be_hidden(record.and_then(|record| record.requested_at.as_ref()))
 }

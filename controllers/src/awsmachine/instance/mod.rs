@@ -1,37 +1,34 @@
 //! The instance flow: follows the instance of a machine.
 
-mod drift;
-mod ending;
-mod recover;
+pub(super) mod adopt;
+pub(super) mod lookup;
+pub(super) mod observation;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use capa_api::common::{MachineAddress, MachineAddressType};
 use capa_api::conditions::{ConditionType, Reason};
+use capa_api::forms::is_dns_subdomain;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{Instance, Observation};
+use capa_cloud::{ErrorClass, Instance, Observation};
+use capa_network::drift;
 use capa_runtime::reconcile::Next;
 
-use self::ending::{Ending, ended_before_running};
-pub(super) use self::recover::recover_before_end;
-use super::absence;
-use super::addresses;
-use super::blocked::{Blocked, FlowError};
-use super::context::MachineContext;
-use super::freshness;
-use super::launch::record::LaunchEvent;
-use super::locate::InstanceLocation;
-use super::memory::{CapacityLocation, Pool};
-use super::newer_attempt;
-use super::ownership::Ownership;
-use super::read;
-use super::scope::{MachineScope, adoption_event};
-use super::shown;
-use super::spec;
+use self::observation::{Ending, ended_before_running};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs::location::InstanceLocation;
+use crate::awsmachine::launch::record::LaunchEvent;
+use crate::awsmachine::memory::{CapacityLocation, Pool};
+use crate::awsmachine::ownership::Ownership;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event};
+use crate::awsmachine::{inputs, spec, status};
+
+pub(super) use self::adopt::recover_before_end;
 
 /// The state of a machine's instance in the instance informer.
 pub(super) enum Observed {
@@ -57,7 +54,7 @@ pub(super) async fn observe(
     context: &MachineContext,
 ) -> Result<Observed, FlowError> {
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
-    freshness::report_freshness(scope, location);
+    observation::report_freshness(scope, location);
     let Some(id) = spec::instance_id(&scope.machine) else {
         return Ok(Observed::Nothing);
     };
@@ -65,16 +62,16 @@ pub(super) async fn observe(
         Observation::Unknown => unseen(scope, &id, location),
         Observation::Absent => absent(scope, id, location, context).await,
         Observation::Seen(instance) => {
-            let ownership = read::ownership(scope, &instance, &location.cluster_tag, context);
+            let ownership = inputs::ownership(scope, &instance, &location.cluster_tag, context);
             let is_ours = validate_ownership(scope, &instance, &ownership, location)?;
             if let Some(problem) = &location.pending_targets {
                 // The recovered record stays for the life of the machine.
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone());
                 return Err(Blocked::new(update, Next::Retry).into());
             }
-            recover::recover(scope, &instance, location, context).await?;
-            let network = drift::present_network(scope, context).await;
-            drift::report_drift(scope, network.clone());
+            adopt::recover(scope, &instance, location, context).await?;
+            let network = present_network(scope, context).await;
+            report_drift(scope, network.clone());
             seen(scope, &instance, location, context).await?;
             Ok(Observed::Instance {
                 instance,
@@ -138,14 +135,14 @@ async fn seen(
             .await?;
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    shown::show(scope, instance);
+    status::show(scope, instance);
     if running {
-        addresses::add_domain_names(scope, instance, location).await;
+        add_domain_names(scope, instance, location).await;
     }
     if ended && !scope.has_run() {
         return ended_early(scope, instance, &location.cluster_name, context);
     }
-    let mut update = shown::instance_ready(instance);
+    let mut update = status::instance_ready(instance);
     if instance.state == InstanceState::Pending
         && let Some(error) = location.cloud.reading_failure()
     {
@@ -218,15 +215,15 @@ async fn absent(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<Observed, FlowError> {
-    if !absence::account_is_recorded(scope) {
+    if !observation::account_is_recorded(scope) {
         // Nothing is registered for an instance that may not be there, and nothing is known of its targets.
         location.cloud.forget_targets(&scope.key());
-        let message = absence::unproven(scope, &id, location);
+        let message = observation::unproven(scope, &id, location);
         let unknown = ConditionType::InstanceReady.is_unknown(Reason::NotFound, message);
         return Err(Blocked::new(unknown, Next::Retry).into());
     }
-    if let Some(remaining) = absence::remaining_youth(scope, &id, location, context) {
-        absence::watch_anew(scope, &id, location, context);
+    if let Some(remaining) = observation::remaining_youth(scope, &id, location, context) {
+        observation::watch_anew(scope, &id, location, context);
         scope.next = Next::Requeue(remaining);
         return Ok(Observed::Nothing);
     }
@@ -251,7 +248,7 @@ async fn find_later(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    match newer_attempt::adopt_newer_attempt(scope, location, context).await {
+    match adopt::adopt_newer_attempt(scope, location, context).await {
         Ok(None) => {
             context.memory.has_no_later(scope.uid(), gone);
             Ok(())
@@ -271,4 +268,106 @@ async fn find_later(
         }
         Err(failed) => Err(failed),
     }
+}
+
+/// The network of the machine's sources. `None` if a source cannot be read, or if the sources contradict each other.
+async fn present_network(scope: &MachineScope, context: &MachineContext) -> Option<MachineNetwork> {
+    let cluster = scope.owners.cluster.as_deref()?;
+    let merged = inputs::network(scope, cluster, context).await.ok()?;
+    let is_whole = merged.problem.is_none() && merged.unlabelled.is_none();
+    is_whole.then(|| merged.network.clone())
+}
+
+/// Sets `NetworkUpToDate`. Without a present network, the condition does not change.
+fn report_drift(scope: &mut MachineScope, present: Option<MachineNetwork>) {
+    let (Some(mut network), Some(mut in_use)) = (present, scope.status.network.clone()) else {
+        return;
+    };
+    if spec::names_subnet(&scope.machine.spec) {
+        // The machine's own subnet was used at launch, and its spec cannot change.
+        network.subnets.clear();
+    }
+    if !scope.machine.spec.network_interfaces.is_empty() {
+        // So were its own network interfaces, which have subnet and groups.
+        network.subnets.clear();
+        network.security_groups = None;
+        in_use.security_group_ids.clear();
+    }
+    match &scope.status.applied_security_groups {
+        // Changes of these reach the instance, and are no drift.
+        Some(applied) => in_use.security_group_ids.retain(|id| !applied.ids.contains(id)),
+        None => in_use.security_group_ids.clear(),
+    }
+    let role = scope.owners.role(&scope.machine);
+    let update = match drift(&network, &in_use, role) {
+        None => ConditionType::NetworkUpToDate.is_true(Reason::Ready),
+        Some(difference) => {
+            let message =
+                format!("{difference}: a running machine keeps its network; replace the Machine to change it");
+            ConditionType::NetworkUpToDate.is_false(Reason::Drifted, message)
+        }
+    };
+    scope.set_condition(update);
+}
+
+/// Adds the names of a running instance in the domain of its VPC to the addresses of the machine. Names that were found
+/// before stay while the domain cannot be looked up.
+async fn add_domain_names(scope: &mut MachineScope, instance: &Instance, location: &InstanceLocation) {
+    let Some(vpc_id) = &instance.vpc_id else { return };
+    let domain = match location.cloud.domain_name(vpc_id).await {
+        Ok(domain) => domain.and_then(|domain| own_domain(&domain, &location.region)),
+        Err(error) => {
+            // The permission is optional: without it there are no such names.
+            if error.class != ErrorClass::Unauthorized && scope.next == Next::AwaitChange {
+                scope.next = Next::Retry;
+            }
+            let stored = scope.stored_status().map(|status| status.addresses.as_slice());
+            known_domain(stored.unwrap_or_default(), &instance.addresses)
+        }
+    };
+    if let Some(domain) = domain {
+        scope.status.addresses = in_domain(&instance.addresses, &domain);
+    }
+}
+
+/// The first domain name in an option, unless EC2 gives it to the instances of this region by itself. Some systems take
+/// several names, with spaces between them
+/// (<https://docs.aws.amazon.com/vpc/latest/userguide/DHCPOptionSetConcepts.html>).
+fn own_domain(option: &str, region: &str) -> Option<String> {
+    let domain = option.split_whitespace().next()?;
+    let is_default = match region {
+        "us-east-1" => domain == "ec2.internal",
+        _ => domain == format!("{region}.compute.internal"),
+    };
+    (!is_default && is_dns_subdomain(domain)).then(|| domain.to_owned())
+}
+
+/// The addresses with a second name behind each internal name.
+fn in_domain(addresses: &[MachineAddress], domain: &str) -> Vec<MachineAddress> {
+    let mut all = Vec::new();
+    for address in addresses {
+        all.push(address.clone());
+        if let Some(host) = host(address) {
+            all.push(MachineAddress {
+                address_type: MachineAddressType::InternalDNS,
+                address: format!("{host}.{domain}"),
+            });
+        }
+    }
+    all
+}
+
+/// The domain of a name that is stored beside those that EC2 shows.
+fn known_domain(stored: &[MachineAddress], shown: &[MachineAddress]) -> Option<String> {
+    let hosts: Vec<&str> = shown.iter().filter_map(host).collect();
+    let added = stored.iter().filter(|address| !shown.contains(address));
+    let mut added = added.filter(|address| host(address).is_some_and(|host| hosts.contains(&host)));
+    let (_, domain) = added.next()?.address.split_once('.')?;
+    Some(domain.to_owned())
+}
+
+/// The first label of an internal name.
+fn host(address: &MachineAddress) -> Option<&str> {
+    let is_name = address.address_type == MachineAddressType::InternalDNS;
+    is_name.then(|| address.address.split('.').next()).flatten()
 }

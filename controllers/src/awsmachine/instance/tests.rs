@@ -1,4 +1,4 @@
-//! Table tests of the consequences of an instance that ends before it ran.
+//! Table tests of the instance flow: what follows an instance that ends before it ran, and the names in a domain.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use capa_cloud::{Instance, StateReason, Timing};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::ending::{Ending, ended_before_running};
+use super::*;
+use crate::awsmachine::instance::observation::{Ending, ended_before_running};
 use crate::testing::instance;
 
 fn at(seconds: u64) -> Timestamp {
@@ -95,5 +96,47 @@ fn an_instance_without_its_own_record_gets_no_other_attempt() {
     for record in [None, Some(LaunchRecord::Planned)] {
         let ending = ended_before_running(&ended, record.as_ref(), at(3600), &Timing::default());
         assert_eq!(ending, Ending::Final, "{record:?}");
+    }
+}
+
+fn addresses(names: &[&str]) -> Vec<MachineAddress> {
+    let address = |address_type, address: &str| MachineAddress {
+        address_type,
+        address: address.to_owned(),
+    };
+    let names = names.iter().map(|name| address(MachineAddressType::InternalDNS, name));
+    let private = address(MachineAddressType::InternalIP, "10.0.0.5");
+    names.chain([private]).collect()
+}
+
+#[test]
+fn a_domain_of_the_users_gives_each_name_a_second_one() {
+    let shown = addresses(&["ip-10-0-0-5.eu-west-1.compute.internal"]);
+    let both = addresses(&["ip-10-0-0-5.eu-west-1.compute.internal", "ip-10-0-0-5.corp.example.com"]);
+    assert_eq!(in_domain(&shown, "corp.example.com"), both);
+    assert_eq!(known_domain(&both, &shown).as_deref(), Some("corp.example.com"));
+    assert_eq!(known_domain(&shown, &shown), None);
+    let of_another = addresses(&["ip-10-0-0-6.corp.example.com"]);
+    assert_eq!(known_domain(&of_another, &shown), None);
+}
+
+#[test]
+fn domains_of_ec2_itself_add_no_name() {
+    let table = [
+        ("corp.example.com", "eu-west-1", Some("corp.example.com")),
+        ("a.example.com b.example.com", "eu-west-1", Some("a.example.com")),
+        ("eu-west-1.compute.internal", "eu-west-1", None),
+        (
+            "eu-west-1.compute.internal",
+            "eu-west-2",
+            Some("eu-west-1.compute.internal"),
+        ),
+        ("ec2.internal", "us-east-1", None),
+        ("ec2.internal", "eu-west-1", Some("ec2.internal")),
+        ("", "eu-west-1", None),
+        ("no_domain", "eu-west-1", None),
+    ];
+    for (option, region, expected) in table {
+        assert_eq!(own_domain(option, region).as_deref(), expected, "{option} in {region}");
     }
 }

@@ -1,9 +1,15 @@
-//! Chooses the instance of a machine among those that a lookup found. Pure.
+//! Chooses the instance of a machine among those that a lookup found, or says why a user has to decide. Pure.
 
+use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::RecordedRequest;
+use capa_api::meta;
 use capa_cloud::Instance;
+use capa_runtime::reconcile::Next;
 
-use crate::awsmachine::ownership::{Ownership, Proof, Reason, launched_by};
+use crate::awsmachine::ownership::{
+    AdoptAnnotation, Ids, MachineTags, Ownership, Proof, Reason as NotOurs, launched_by,
+};
+use crate::awsmachine::scope::Blocked;
 
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +32,7 @@ pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open: Option
     let is_ours = |(_, ownership): &&(Instance, Ownership)| {
         matches!(
             ownership,
-            Ownership::Ours(_) | Ownership::Foreign(Reason::Untagged(Proof::Recorded))
+            Ownership::Ours(_) | Ownership::Foreign(NotOurs::Untagged(Proof::Recorded))
         )
     };
     let alive = found.iter().filter(|(instance, _)| !instance.state.has_ended());
@@ -51,4 +57,79 @@ fn ids(instances: &[&(Instance, Ownership)]) -> Vec<String> {
     let mut ids: Vec<String> = instances.iter().map(|(instance, _)| instance.id.clone()).collect();
     ids.sort();
     ids
+}
+
+/// Maximum length of an invalid value in a condition.
+const SHOWN: usize = 64;
+
+/// Several living instances belong to this machine.
+pub(super) fn conflict_of_several(ids: &[String]) -> Blocked {
+    conflict(format!(
+        "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
+        Ids(ids)
+    ))
+}
+
+/// Living instances have the tags of this machine, but none is proven to belong to it. `refused` is the reason against
+/// the instance that the annotation names.
+pub(super) fn conflict_of_foreign(ids: &[String], refused: Option<String>) -> Blocked {
+    let why = refused.unwrap_or_else(|| "nothing proves that they are its own".to_owned());
+    let first = ids.first().map_or("", String::as_str);
+    conflict(format!(
+        "instances {} carry the tags of this machine, and {why}: nothing is launched; annotation {annotation}: {first} \
+         adopts that one, {annotation}: {none} launches a new one",
+        Ids(ids),
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The reason why the instance in the annotation is not adopted, if the lookup found this instance.
+pub(super) fn refused_adoption(found: &[(Instance, Ownership)], wish: AdoptAnnotation<'_>) -> Option<String> {
+    let AdoptAnnotation::Instance(id) = wish else {
+        return None;
+    };
+    let (_, ownership) = found.iter().find(|(instance, _)| instance.id == id)?;
+    match ownership {
+        Ownership::Foreign(reason) => Some(format!("{id} is not adopted: {reason}")),
+        Ownership::Ours(_) => None,
+    }
+}
+
+/// The instance that the annotation names has other tags.
+pub(super) fn conflict_of_untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
+    conflict(format!(
+        "annotation {annotation} names instance {id}, which does not carry the tags of this machine: nothing is \
+         launched; give it the tags {}, or say {annotation}: {none} to launch a new one",
+        tags.described(),
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The instance that the annotation names does not show in the account of the credentials, and no account is recorded.
+pub(super) fn conflict_of_unseen(id: &str, region: &str, account_id: &str) -> Blocked {
+    conflict(format!(
+        "annotation {annotation} names instance {id}, which does not show in {region} of account {account_id}, and whether it lives \
+         there was never recorded: nothing is launched; correct identity or region if it lives elsewhere, or if it is \
+         gone, say {annotation}: {none} to launch a new one",
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The value of the annotation is neither an instance id nor `none`.
+pub(super) fn conflict_of_unreadable(value: &str) -> Blocked {
+    let shown: String = value.chars().take(SHOWN).collect();
+    conflict(format!(
+        "annotation {} is {shown:?}: nothing is launched until it is the id of an instance, or {}, or gone",
+        meta::ADOPT_INSTANCE_ANNOTATION,
+        meta::ADOPT_NO_INSTANCE
+    ))
+}
+
+fn conflict(message: String) -> Blocked {
+    let conflict = ConditionType::InstanceReady.is_false(Reason::Conflict, message);
+    // No event reports the termination of an instance that this machine does not follow.
+    Blocked::new(conflict, Next::Retry)
 }

@@ -1,30 +1,30 @@
 //! The launch flow: from a new AWSMachine to a recorded instance id.
 
-mod adoption;
-mod apply;
-mod capacity_zone;
-mod conflict;
-pub(in crate::awsmachine) mod plan;
-mod prepare;
-pub(in crate::awsmachine) mod progress;
-pub(in crate::awsmachine) mod record;
-mod rejection;
+pub(super) mod adoption;
+pub(super) mod attempt;
+pub(super) mod execute;
+pub(super) mod place;
+pub(super) mod plan;
+pub(super) mod record;
+pub(super) mod rejection;
+pub(super) mod search;
 #[cfg(test)]
 mod tests;
-mod turn;
-mod user_data;
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_runtime::reconcile::Next;
 
-use super::attempt;
-use super::blocked::{Blocked, FlowError};
-use super::context::MachineContext;
-use super::scope::MachineScope;
+use super::inputs;
+use super::inputs::location::InstanceLocation;
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
 /// Launches or finds the instance of a machine. The launch record contains the instance when the flow ends without an
-/// error.
-pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
+/// error. Returns the location of the launch, where one was resolved.
+pub(super) async fn launch(
+    scope: &mut MachineScope,
+    context: &MachineContext,
+) -> Result<Option<InstanceLocation>, FlowError> {
     let waiting = |message: String| {
         let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForOwnerCluster, message);
         Blocked::new(waiting, Next::AwaitChange)
@@ -40,15 +40,24 @@ pub(super) async fn launch(scope: &mut MachineScope, context: &MachineContext) -
     };
     if let Some(instance) = attempt::unrecorded_answer(scope, context) {
         // An earlier pass got the answer but could not record it. The record precedes every other step.
-        return apply::record_answer(scope, &instance, context).await;
+        execute::record_answer(scope, &instance, context).await?;
+        return Ok(None);
     }
     attempt::record_known_refusal(scope, context)?;
-    let prepared = match prepare::prepare(scope, &machine, &cluster, context).await {
-        Ok(prepared) => prepared,
-        Err(FlowError::Blocked(blocked)) => return Box::pin(apply::find_open(scope, blocked, context)).await,
+    let inputs = match inputs::launch::resolve(scope, &machine, &cluster, context).await {
+        Ok(inputs) => inputs,
+        Err(FlowError::Blocked(blocked)) => {
+            let instance = Box::pin(search::find_open(scope, blocked, context)).await?;
+            execute::record_answer(scope, &instance, context).await?;
+            return Ok(None);
+        }
         Err(failed) => return Err(failed),
     };
-    let decision = prepare::plan(scope, prepared, context)?;
+    let decision = place::decide(scope, inputs, context)?;
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
-    Box::pin(apply::apply(scope, decision, context)).await
+    let Some(instance) = Box::pin(search::find_before(scope, &decision, context)).await? else {
+        return Box::pin(execute::apply(scope, decision, context)).await.map(Some);
+    };
+    Box::pin(execute::record_found(scope, &instance, &decision, context)).await?;
+    Ok(Some(decision.inputs.location))
 }

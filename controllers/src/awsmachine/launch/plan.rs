@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use capa_api::machine::LaunchRecord;
 use capa_cloud::Timing;
 
-use super::progress::{AbsenceProof, Progress};
-use crate::awsmachine::time::{Moment, age};
+use super::record::{AbsenceProof, Progress};
+use crate::time::{Moment, age};
 
 /// The next step for a machine without a known instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ pub(in crate::awsmachine) struct Attempt {
     /// The progress of the attempt, as far as this process knows.
     pub(in crate::awsmachine) progress: Progress,
     /// Whether this process has made the attempt in the account of the current credentials.
-    pub(in crate::awsmachine) same_account: bool,
+    pub(super) same_account: bool,
     /// Whether a call now would have the recorded parameters.
-    pub(in crate::awsmachine) same_parameters: bool,
+    pub(super) same_parameters: bool,
     /// The last time when the API server confirmed the record to this process.
     pub(in crate::awsmachine) confirmed_at: Option<Moment>,
     /// The lookups of the attempt's instance until now.

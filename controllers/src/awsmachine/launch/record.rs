@@ -1,9 +1,10 @@
-//! The state machine of the launch record. Pure.
+//! The state machine of the launch record, and the progress of an attempt. Pure.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use capa_api::machine::{LaunchAttempt, LaunchRecord, RecordedRequest};
-use capa_cloud::Instance;
+use capa_cloud::{ErrorClass, Instance, Timing};
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -185,6 +186,59 @@ fn not_older_than(mut attempt: LaunchAttempt, launched_at: Option<Timestamp>) ->
     let requested_at = &mut attempt.request.requested_at.0;
     *requested_at = launched_at.map_or(*requested_at, |at| at.max(*requested_at));
     attempt
+}
+
+/// The progress of an attempt, as far as this process knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::awsmachine) enum Progress {
+    /// The progress is unknown: there is no record, or another process wrote the record and may have made the call.
+    Unknown,
+    /// This process wrote the record, and no call had an effect so far.
+    Recorded,
+    /// A call of this process or of an earlier one is unanswered, and may have launched an instance.
+    Unanswered,
+    /// AWS has refused the attempt by code, and no earlier call is unanswered: nothing was launched.
+    Refused,
+    /// AWS has refused a call, but an earlier call may have launched an instance: the refusal proves nothing.
+    Unclear,
+}
+
+impl Progress {
+    /// The progress after the failure of a call.
+    pub(in crate::awsmachine) fn after(self, failure: ErrorClass) -> Self {
+        match failure {
+            _ if failure.is_refusal() && matches!(self, Self::Recorded | Self::Refused) => Self::Refused,
+            ErrorClass::Throttled => self,
+            ErrorClass::NoAnswer => Self::Unanswered,
+            _ => Self::Unclear,
+        }
+    }
+
+    /// Whether this process knows that the attempt has launched nothing. This knowledge is valid while the record is
+    /// unchanged, because another process claims the record before it makes a call.
+    pub(in crate::awsmachine) fn is_proof_of_absence(self) -> bool {
+        matches!(self, Self::Recorded | Self::Refused)
+    }
+}
+
+/// The running proof, by lookups without a result, that an attempt has launched nothing. Times are counted from the
+/// start of the process, because the wall clock may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::awsmachine) struct AbsenceProof {
+    /// The last known call of the attempt, or else the first lookup.
+    pub(in crate::awsmachine) since: Duration,
+    /// The first lookup after `since` without a result.
+    pub(in crate::awsmachine) first_empty: Option<Duration>,
+}
+
+impl AbsenceProof {
+    /// The time until a further lookup without a result proves that the attempt launched nothing. The proof needs two
+    /// lookups some time apart, and the second one at an age at which a lookup shows every instance.
+    pub(in crate::awsmachine) fn remaining(&self, now: Duration, timing: &Timing) -> Duration {
+        let quiet = (self.since + timing.launch_lookup_age).saturating_sub(now);
+        let second_look = self.first_empty.unwrap_or(now) + timing.lookup_spacing;
+        quiet.max(second_look.saturating_sub(now))
+    }
 }
 
 #[cfg(test)]

@@ -18,20 +18,20 @@ use crate::launching::replacement::Replacement;
 const SHOWN: usize = 128;
 
 /// The known facts of a refused launch.
-pub(super) struct RefusedLaunch<'a> {
-    pub(super) machine: &'a AWSMachine,
-    pub(super) request: &'a LaunchRequest,
+pub(in crate::awsmachine) struct RefusedLaunch<'a> {
+    pub(in crate::awsmachine) machine: &'a AWSMachine,
+    pub(in crate::awsmachine) request: &'a LaunchRequest,
     /// The network of the launch.
-    pub(super) network: &'a MachineNetwork,
+    pub(in crate::awsmachine) network: &'a MachineNetwork,
     /// For each field of the network, the source that supplies it, as `Kind/name`.
-    pub(super) sources: &'a BTreeMap<String, String>,
-    pub(super) role: MachineRole,
-    pub(super) region: &'a str,
-    pub(super) account_id: &'a str,
+    pub(in crate::awsmachine) sources: &'a BTreeMap<String, String>,
+    pub(in crate::awsmachine) role: MachineRole,
+    pub(in crate::awsmachine) region: &'a str,
+    pub(in crate::awsmachine) account_id: &'a str,
     /// Zone of the subnet, if it is known.
-    pub(super) zone: Option<&'a str>,
-    pub(super) identity: &'a IdentityReference,
-    pub(super) error: &'a CloudError,
+    pub(in crate::awsmachine) zone: Option<&'a str>,
+    pub(in crate::awsmachine) identity: &'a IdentityReference,
+    pub(in crate::awsmachine) error: &'a CloudError,
 }
 
 /// What EC2 refuses.

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::adoption::{Adoption, adopt};
-use super::plan::{Attempt, LaunchStep, LookUp, plan_launch};
-use super::progress::{AbsenceProof, Progress};
+use crate::awsmachine::launch::adoption::{Adoption, adopt};
+use crate::awsmachine::launch::plan::{Attempt, LaunchStep, LookUp, plan_launch};
+use crate::awsmachine::launch::record::{AbsenceProof, Progress};
 use crate::awsmachine::ownership::{Ownership, Proof, Reason as NotOurs};
-use crate::awsmachine::time::Moment;
 use crate::testing::instance;
+use crate::time::Moment;
 
 fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()

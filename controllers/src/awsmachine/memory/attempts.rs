@@ -1,12 +1,14 @@
-//! The attempts to launch that this process has made, and the answers that are not recorded yet.
+//! The calls of this process that create something for a machine, and the answers that are not recorded yet.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::Instance;
+use capa_cloud::{Instance, Timing};
+use parking_lot::Mutex;
 
-use crate::awsmachine::launch::progress::{AbsenceProof, Progress};
-use crate::awsmachine::time::Moment;
+use crate::awsmachine::launch::record::{AbsenceProof, Progress};
+use crate::time::Moment;
 
 /// Attempts and unrecorded answers, by UID of the machine.
 #[derive(Default)]
@@ -42,14 +44,14 @@ impl RememberedAttempt {
 }
 
 impl Attempts {
-    pub(super) fn get(&self, uid: &str, client_token: &str) -> RememberedAttempt {
+    pub(in crate::awsmachine) fn get(&self, uid: &str, client_token: &str) -> RememberedAttempt {
         let remembered = self.attempts.get(uid);
         let same = remembered.filter(|attempt| attempt.client_token == client_token);
         same.cloned()
             .unwrap_or_else(|| RememberedAttempt::unknown(client_token))
     }
 
-    pub(super) fn recorded(&mut self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
+    pub(in crate::awsmachine) fn recorded(&mut self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
         *self.entry(uid, client_token) = RememberedAttempt {
             account_id: Some(account_id.to_owned()),
             progress: Progress::Recorded,
@@ -58,17 +60,17 @@ impl Attempts {
         };
     }
 
-    pub(super) fn claimed(&mut self, uid: &str, client_token: &str, at: Moment) {
+    pub(in crate::awsmachine) fn claimed(&mut self, uid: &str, client_token: &str, at: Moment) {
         let attempt = self.entry(uid, client_token);
         attempt.progress = Progress::Unanswered;
         attempt.confirmed_at = Some(at);
     }
 
-    pub(super) fn confirmed(&mut self, uid: &str, client_token: &str, at: Moment) {
+    pub(in crate::awsmachine) fn confirmed(&mut self, uid: &str, client_token: &str, at: Moment) {
         self.entry(uid, client_token).confirmed_at = Some(at);
     }
 
-    pub(super) fn called(&mut self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
+    pub(in crate::awsmachine) fn called(&mut self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
         let attempt = self.entry(uid, client_token);
         attempt.progress = progress;
         attempt.absence = Some(AbsenceProof {
@@ -77,14 +79,14 @@ impl Attempts {
         });
     }
 
-    pub(super) fn end_search(&mut self, uid: &str, search_token: &str) {
+    pub(in crate::awsmachine) fn end_search(&mut self, uid: &str, search_token: &str) {
         let is_search = |attempt: &RememberedAttempt| attempt.client_token == search_token;
         if self.attempts.get(uid).is_some_and(is_search) {
             self.attempts.remove(uid);
         }
     }
 
-    pub(super) fn found_nothing(&mut self, uid: &str, client_token: &str, at: Duration) {
+    pub(in crate::awsmachine) fn found_nothing(&mut self, uid: &str, client_token: &str, at: Duration) {
         let proof = self.entry(uid, client_token).absence.get_or_insert(AbsenceProof {
             since: at,
             first_empty: None,
@@ -92,20 +94,20 @@ impl Attempts {
         proof.first_empty.get_or_insert(at);
     }
 
-    pub(super) fn answered(&mut self, uid: &str, instance: Instance) {
+    pub(in crate::awsmachine) fn answered(&mut self, uid: &str, instance: Instance) {
         self.answers.insert(uid.to_owned(), instance);
     }
 
-    pub(super) fn answer(&self, uid: &str) -> Option<Instance> {
+    pub(in crate::awsmachine) fn answer(&self, uid: &str) -> Option<Instance> {
         self.answers.get(uid).cloned()
     }
 
-    pub(super) fn forget(&mut self, uid: &str) {
+    pub(in crate::awsmachine) fn forget(&mut self, uid: &str) {
         self.attempts.remove(uid);
         self.answers.remove(uid);
     }
 
-    pub(super) fn entries(&self) -> usize {
+    pub(in crate::awsmachine) fn entries(&self) -> usize {
         self.attempts.len() + self.answers.len()
     }
 
@@ -117,5 +119,73 @@ impl Attempts {
             *attempt = unknown();
         }
         attempt
+    }
+}
+
+/// The last allocation of each machine that this process knows of, by UID.
+#[derive(Clone, Default)]
+pub(in crate::awsmachine) struct AllocationCalls(Arc<Mutex<Attempts>>);
+
+impl AllocationCalls {
+    /// The memory of the call with this token.
+    pub(in crate::awsmachine) fn get(&self, uid: &str, token: &str) -> RememberedAttempt {
+        self.0.lock().get(uid, token)
+    }
+
+    /// Records that this process has written the record of a new call; `at` is the beginning of the write.
+    pub(in crate::awsmachine) fn recorded(&self, uid: &str, token: &str, account_id: &str, at: Moment) {
+        self.0.lock().recorded(uid, token, account_id, at);
+    }
+
+    /// Records that this process has claimed the record of another process, whose call may still be running.
+    pub(in crate::awsmachine) fn claimed(&self, uid: &str, token: &str, at: Moment) {
+        self.0.lock().claimed(uid, token, at);
+    }
+
+    /// Records that the API server has confirmed the record.
+    pub(in crate::awsmachine) fn confirmed(&self, uid: &str, token: &str, at: Moment) {
+        self.0.lock().confirmed(uid, token, at);
+    }
+
+    /// Records the progress of the call.
+    pub(in crate::awsmachine) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
+        self.0.lock().called(uid, token, progress, at);
+    }
+
+    /// Records a lookup that did not show what the call allocates.
+    pub(in crate::awsmachine) fn found_nothing(&self, uid: &str, token: &str, at: Duration) {
+        self.0.lock().found_nothing(uid, token, at);
+    }
+
+    /// The time until the absence of what an open call may have allocated is proven, of which a lookup has just shown
+    /// nothing. `None` once it is: it is not there. `is_held` says whether this process has made the record of the call.
+    pub(in crate::awsmachine) fn doubt(
+        &self,
+        uid: &str,
+        token: &str,
+        is_held: bool,
+        now: Duration,
+        timing: &Timing,
+    ) -> Option<Duration> {
+        let progress = self.get(uid, token).progress;
+        if is_held && matches!(progress, Progress::Recorded | Progress::Refused) {
+            return None;
+        }
+        let remaining = || self.get(uid, token).absence.map(|proof| proof.remaining(now, timing));
+        if remaining().is_some_and(|remaining| remaining.is_zero()) {
+            return None;
+        }
+        self.found_nothing(uid, token, now);
+        Some(remaining().unwrap_or(timing.launch_lookup_age))
+    }
+
+    /// Forgets the call of a machine.
+    pub(in crate::awsmachine) fn forget(&self, uid: &str) {
+        self.0.lock().forget(uid);
+    }
+
+    /// Number of stored calls.
+    pub(in crate::awsmachine) fn entries(&self) -> usize {
+        self.0.lock().entries()
     }
 }

@@ -102,7 +102,7 @@ pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>
 
 impl Shortages {
     /// Records a location without capacity, and EC2's refusal.
-    pub(super) fn refused(
+    pub(in crate::awsmachine) fn refused(
         &mut self,
         pool: &Pool,
         location: CapacityLocation,
@@ -126,13 +126,13 @@ impl Shortages {
     }
 
     /// Number of stored locations.
-    pub(super) fn entries(&self) -> usize {
+    pub(in crate::awsmachine) fn entries(&self) -> usize {
         self.0.values().map(BTreeMap::len).sum()
     }
 
     /// The capacity of the subnets in which this machine's pool lacked some recently. A location that the machine itself
     /// retries counts as one without a shortage: the machine stays there until EC2 answers.
-    pub(super) fn capacity(
+    pub(in crate::awsmachine) fn capacity(
         &self,
         uid: &str,
         pool: &Pool,
@@ -156,20 +156,20 @@ impl Shortages {
     }
 
     /// EC2's codes for the locations without capacity, each with the words of one refusal.
-    pub(super) fn refusals(&self, pool: &Pool) -> BTreeMap<String, String> {
+    pub(in crate::awsmachine) fn refusals(&self, pool: &Pool) -> BTreeMap<String, String> {
         let locations = self.0.get(pool).into_iter().flatten();
         locations.filter_map(|(_, short)| short.refusal.clone()).collect()
     }
 
     /// The time until a machine retries one of the locations.
-    pub(super) fn remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
+    pub(in crate::awsmachine) fn remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
         let locations = self.0.get(pool).into_iter().flatten();
         let remaining = locations.map(|(_, short)| short.remaining(now, retry));
         remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
     }
 
     /// Records that a machine tries this subnet. If the subnet lacked capacity, the other machines wait for the result.
-    pub(super) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
+    pub(in crate::awsmachine) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
         self.forget_old(now);
         let locations = self.0.get_mut(pool).into_iter().flatten();
         for (_, short) in locations.filter(|(location, _)| location.holds(subnet)) {

@@ -50,7 +50,13 @@ pub(super) struct LaunchKinds(HashMap<LaunchKind, Known>);
 impl LaunchKinds {
     /// Whether a machine may ask EC2 now. A machine that may becomes the one to ask, until EC2 has answered or the
     /// machine does not come back.
-    pub(super) fn begin(&mut self, kind: LaunchKind, uid: &str, now: Duration, timing: &Timing) -> Permission {
+    pub(in crate::awsmachine) fn begin(
+        &mut self,
+        kind: LaunchKind,
+        uid: &str,
+        now: Duration,
+        timing: &Timing,
+    ) -> Permission {
         self.0.retain(|_, known| now < known.used + FORGOTTEN_AFTER);
         let known = self.0.entry(kind).or_default();
         known.used = now;
@@ -78,7 +84,7 @@ impl LaunchKinds {
     }
 
     /// The refusal of a kind, until EC2 is asked again.
-    pub(super) fn active_backoff(
+    pub(in crate::awsmachine) fn active_backoff(
         &self,
         kind: LaunchKind,
         now: Duration,
@@ -91,7 +97,13 @@ impl LaunchKinds {
 
     /// Records that EC2 refuses a parameter that all launches of the kind have. The refusals of simultaneous calls
     /// count once.
-    pub(super) fn refused(&mut self, kind: LaunchKind, condition: ConditionUpdate, now: Duration, timing: &Timing) {
+    pub(in crate::awsmachine) fn refused(
+        &mut self,
+        kind: LaunchKind,
+        condition: ConditionUpdate,
+        now: Duration,
+        timing: &Timing,
+    ) {
         if self.active_backoff(kind, now, timing).is_some() {
             return;
         }
@@ -113,7 +125,7 @@ impl LaunchKinds {
     }
 
     /// Records that EC2 accepts the parameters.
-    pub(super) fn accepted(&mut self, kind: LaunchKind, now: Duration) {
+    pub(in crate::awsmachine) fn accepted(&mut self, kind: LaunchKind, now: Duration) {
         self.0.insert(
             kind,
             Known {
@@ -138,7 +150,7 @@ impl LaunchKinds {
     }
 
     /// Number of stored kinds.
-    pub(super) fn entries(&self) -> usize {
+    pub(in crate::awsmachine) fn entries(&self) -> usize {
         self.0.len()
     }
 }

@@ -1,10 +1,9 @@
 //! The memory of the launches of this process. A loss of this memory is safe: the instance of an unknown record is
 //! looked up in AWS, and the record is claimed before its call is repeated. A proof of absence begins anew.
 
-mod attempts;
-mod calls;
-mod capacity;
-mod kinds;
+pub(super) mod attempts;
+pub(super) mod capacity;
+pub(super) mod kinds;
 #[cfg(test)]
 mod tests;
 
@@ -19,17 +18,17 @@ use capa_cloud::{CloudError, Instance, Timing};
 use capa_network::{Capacity, Placement};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::launch::progress::Progress;
-use super::time::Moment;
+use self::attempts::Attempts;
+use self::capacity::Shortages;
+use self::kinds::LaunchKinds;
+use crate::awsmachine::launch::record::Progress;
 use crate::call_fingerprint::CallFingerprint;
 use crate::refusals::Refusals;
-use attempts::Attempts;
-pub(super) use attempts::RememberedAttempt;
-pub(super) use calls::AllocationCalls;
-use capacity::Shortages;
-pub(super) use capacity::{CapacityLocation, Pool};
-use kinds::LaunchKinds;
-pub(super) use kinds::{LaunchKind, Permission};
+use crate::time::Moment;
+
+pub(super) use self::attempts::{AllocationCalls, RememberedAttempt};
+pub(super) use self::capacity::{CapacityLocation, Pool};
+pub(super) use self::kinds::{LaunchKind, Permission};
 
 /// The launches of this process: the progress of attempts, the subnets that are reserved but not yet recorded, the
 /// locations without capacity, and permanent errors.

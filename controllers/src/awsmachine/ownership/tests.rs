@@ -291,3 +291,63 @@ fn the_annotation_adopt_instance_is_an_id_or_none() {
         assert_eq!(wish(value), format!("Unreadable({value:?})"));
     }
 }
+
+fn tags_of<'a>(cluster: &'a str, namespace: &'a str, machine: &'a str) -> MachineTags<'a> {
+    MachineTags {
+        cluster,
+        namespace,
+        machine,
+    }
+}
+
+#[test]
+fn tags_are_compared_exactly() {
+    let shown = instance("i-1", InstanceState::Running, "dev", "team-a/m");
+    assert!(tags_of("dev", "team-a", "m").are_on(&shown));
+    for (cluster, namespace, machine) in [
+        ("de?", "team-a", "m"),
+        ("dev", "team-a", "*"),
+        ("dev", "*", "m"),
+        ("dev", "team-b", "m"),
+        ("dev", "team-a", "M"),
+        ("prod", "team-a", "m"),
+    ] {
+        assert!(
+            !tags_of(cluster, namespace, machine).are_on(&shown),
+            "{cluster} {namespace} {machine}"
+        );
+    }
+    let mut shared = shown.clone();
+    shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
+    assert!(!tags_of("dev", "team-a", "m").are_on(&shared));
+}
+
+#[test]
+fn no_pattern_reaches_a_filter() {
+    for name in [
+        "*",
+        "m?",
+        "m*",
+        "",
+        "-m",
+        "m-",
+        "a..b",
+        "M",
+        "m/*",
+        "m\\",
+        &"m".repeat(254),
+    ] {
+        assert_eq!(tags_of("dev", "team-a", name).query(), None, "{name}");
+        assert_eq!(tags_of("dev", name, "m").query(), None, "{name}");
+        assert_eq!(tags_of("dev", "team-a", name).lookup("t"), None, "{name}");
+        assert_eq!(tags_of("dev", name, "m").lookup("t"), None, "{name}");
+    }
+    let longest = "m".repeat(253);
+    assert!(tags_of("dev", "a", &longest).lookup("t").is_some());
+    assert!(tags_of("dev", "ab", &longest).lookup("t").is_some());
+    assert_eq!(tags_of("dev", "abc", &longest).lookup("t"), None, "longer than a tag");
+    let whole = tags_of("dev", "team-a", "m-1.x").query().unwrap();
+    assert_eq!(whole.filters.len(), 2);
+    let without_cluster = tags_of("*", "team-a", "m").query().unwrap();
+    assert_eq!(without_cluster, Query::filter("tag:MachineName", ["team-a/m"]));
+}

@@ -48,8 +48,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::lookup::LOOKS_UP;
-use super::{LaunchMemory, MachineContext, reconcile};
+use crate::awsmachine::instance::lookup::LOOKS_UP;
+use crate::awsmachine::{LaunchMemory, MachineContext, reconcile};
 use crate::kubernetes_api::MachineKubernetes;
 use crate::testing::{DRAINS_FOR, FakeAws, FakeKubernetes, Journal, read, refused, unanswered};
 

@@ -3,9 +3,7 @@
 //! Each change is found by comparison with the record in the status, so that no call is made to see what AWS has. The
 //! flow holds nothing up: a change that fails is shown, and tried again.
 
-mod groups;
-mod tags;
-mod taken_over;
+pub(super) mod plan;
 
 use std::collections::BTreeSet;
 
@@ -16,17 +14,13 @@ use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, DnsRecords, Instance, PrimaryInterface};
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use self::groups::{GroupFacts, GroupRecord, GroupStep};
-use self::tags::{KnownTags, TagChange};
-use super::blocked::{Blocked, FlowError, earlier};
-use super::context::MachineContext;
-use super::freshness;
-use super::locate::InstanceLocation;
-use super::lookup;
-use super::references;
-use super::scope::MachineScope;
-use super::spec;
-use super::write;
+use self::plan::{GroupFacts, GroupRecord, GroupStep, KnownTags, TagChange};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs::location::InstanceLocation;
+use crate::awsmachine::inputs::references;
+use crate::awsmachine::instance::{lookup, observation};
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
+use crate::awsmachine::{spec, write};
 use crate::launching::options::GROUPS_OF_BROUGHT_INTERFACES;
 use crate::launching::request::{additional_tags, metadata_options};
 
@@ -96,7 +90,7 @@ fn lacks_tags(scope: &MachineScope) -> bool {
 /// Shows how the instance deviates from the spec; `None` leaves what was shown before. A listing that is overdue is told
 /// first: it may hide the rest.
 fn show_deviation(scope: &mut MachineScope, deviation: Option<ConditionUpdate>, location: &InstanceLocation) {
-    if freshness::overdue(location).is_some() {
+    if observation::overdue(location).is_some() {
         return;
     }
     match deviation {
@@ -135,7 +129,7 @@ async fn update_tags(
     }
     let wanted = additional_tags(&scope.machine.spec, network);
     let applied = scope.status.applied_tags.clone();
-    let applied = applied.or_else(|| taken_over::tags(&scope.machine));
+    let applied = applied.or_else(|| plan::tags_taken_over(&scope.machine));
     let name = scope.machine.metadata.name.as_deref().unwrap_or_default();
     let known = KnownTags {
         applied: applied.as_ref(),
@@ -345,7 +339,7 @@ async fn update_groups(
         .await?,
         pending: None,
     };
-    let applied = recorded.or_else(|| taken_over::security_groups(&scope.machine));
+    let applied = recorded.or_else(|| plan::security_groups_taken_over(&scope.machine));
     let facts = GroupFacts {
         actual: &interface.security_group_ids,
         given: &given,

@@ -74,7 +74,7 @@ pub(super) fn claim(machine: &AWSMachine, group: &Group, account_id: &str, regio
 }
 
 /// Whether the instance is registered according to this recorded state.
-pub(in crate::awsmachine) fn is_in(state: MachineTargetState) -> bool {
+pub(super) fn is_in(state: MachineTargetState) -> bool {
     match state {
         MachineTargetState::Registered | MachineTargetState::InService | MachineTargetState::Deregistering => true,
         MachineTargetState::Registering | MachineTargetState::Deregistered => false,

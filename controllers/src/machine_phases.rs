@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::spec;
+use crate::awsmachine::instance_id;
 
 /// Phase of the life of a machine, coarser than its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ impl Phase {
             Some(InstanceState::Running) => Self::Running,
             Some(InstanceState::Stopping | InstanceState::Stopped) => Self::Stopped,
             Some(InstanceState::ShuttingDown | InstanceState::Terminated) => Self::Terminated,
-            None if spec::instance_id(machine).is_some() => Self::Pending,
+            None if instance_id(machine).is_some() => Self::Pending,
             None => {
                 let asked = status.is_some_and(capa_api::machine::AWSMachineStatus::has_open_attempt);
                 if asked { Self::Launching } else { Self::Waiting }
@@ -114,8 +114,9 @@ impl Collector for PhaseCounts {
 mod tests {
     use prometheus_client::encoding::text::encode;
 
-    use super::*;
     use crate::testing::read;
+
+    use super::*;
 
     const LAUNCH: &str = "attempt: 1, holder: one, clientToken: a-1, subnetID: subnet-1, imageID: ami-1, \
                           instanceType: t3.large, securityGroupIDs: [sg-1], parametersHash: h, \

@@ -1,4 +1,5 @@
-//! Recovers the status of a machine whose status was lost, from its instance and the network sources.
+//! Recovers what the status does not tell: a lost status from the instance and the network sources, and the instance of a
+//! later call, if the launch record was restored from a backup that is older than that attempt.
 
 use std::num::NonZeroU32;
 
@@ -6,22 +7,19 @@ use capa_api::machine::{LaunchRecord, MachineNetworkInUse, RecordedRequest};
 use capa_cloud::Instance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::awsmachine::blocked::{FlowError, earlier};
+use super::lookup;
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::elastic_ip;
-use crate::awsmachine::hosts;
+use crate::awsmachine::inputs::location::{self, InstanceLocation};
+use crate::awsmachine::inputs::{self};
 use crate::awsmachine::launch::record::LaunchEvent;
-use crate::awsmachine::locate::{self, InstanceLocation};
-use crate::awsmachine::ownership::attempt_number;
-use crate::awsmachine::read;
-use crate::awsmachine::scope::{MachineScope, adoption_event};
-use crate::awsmachine::secrets;
-use crate::awsmachine::write;
+use crate::awsmachine::ownership::{Ownership, attempt_number};
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event, earlier};
+use crate::awsmachine::{elastic_ip, hosts, secrets, user_data, write};
 use crate::launching::image::image_id;
 use crate::launching::lost;
 
 /// Recovers the network in use and the launch record, if the status lacks them.
-pub(super) async fn recover(
+pub(in crate::awsmachine) async fn recover(
     scope: &mut MachineScope,
     instance: &Instance,
     location: &InstanceLocation,
@@ -40,8 +38,8 @@ pub(super) async fn recover(
     let Some(cluster) = scope.owners.cluster.clone().filter(|_| is_unknown) else {
         return Ok(());
     };
-    let merged = read::network(scope, &cluster, context).await?;
-    let format = read::bootstrap_format(scope, context).await;
+    let merged = inputs::network(scope, &cluster, context).await?;
+    let format = user_data::bootstrap_format(scope, context).await;
     if merged.problem.is_some() && lost::may_be_in_bucket(&scope.machine.spec, format) {
         // The sources may name the bucket with the bootstrap data once they can be used.
         return Ok(());
@@ -73,9 +71,9 @@ pub(in crate::awsmachine) async fn recover_before_end(
         hosts::recover(scope, instance, location).await?;
         return Ok(());
     };
-    let format = read::bootstrap_format(scope, context).await;
+    let format = user_data::bootstrap_format(scope, context).await;
     let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
-        locate::bootstrap_bucket(scope, context).await?
+        location::bootstrap_bucket(scope, context).await?
     } else {
         None
     };
@@ -127,6 +125,79 @@ fn launch_of(instance: &Instance, scope: &MachineScope, context: &MachineContext
     let number = attempt_number(&request.client_token, scope.uid());
     Some(LaunchEvent::Adopted {
         number: number.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+        request,
+        holder: context.memory.holder().to_owned(),
+        instance_id: instance.id.clone(),
+    })
+}
+
+/// Records the living instance of a later call than the recorded one, and returns its id. The recorded instance is
+/// gone and never ran, so another attempt may have followed it. Of several instances that of the earliest attempt is
+/// recorded.
+///
+/// # Errors
+/// The lookup failed.
+pub(in crate::awsmachine) async fn adopt_newer_attempt(
+    scope: &mut MachineScope,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<Option<String>, FlowError> {
+    let Some((instance, event)) = find_later(scope, location, context).await? else {
+        return Ok(None);
+    };
+    scope.record_launch(event)?;
+    if let Some(network) = &mut scope.status.network {
+        network.availability_zone = Some(instance.availability_zone.clone());
+        network.subnet_id.clone_from(&instance.subnet_id);
+    }
+    context.clouds.forget(&scope.key());
+    Ok(Some(instance.id))
+}
+
+async fn find_later(
+    scope: &MachineScope,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<Option<(Instance, LaunchEvent)>, Blocked> {
+    let Some(record @ LaunchRecord::Answered { .. }) = &scope.status.launch else {
+        return Ok(None);
+    };
+    let tags = scope.tags(&location.cluster_tag);
+    let found = lookup::find(location.cloud.as_ref(), &tags, None).await;
+    let found = found.map_err(|error| lookup::failed(&error))?;
+    let later = found.into_iter().filter(|instance| {
+        let ownership = inputs::ownership(scope, instance, &location.cluster_tag, context);
+        !instance.state.has_ended() && matches!(ownership, Ownership::Ours(_))
+    });
+    let later = later.filter_map(|instance| {
+        let number = attempt_number(instance.client_token.as_deref()?, scope.uid());
+        let number = number.filter(|number| *number >= record.attempt_number())?;
+        let is_other = record.instance_id() != Some(&instance.id);
+        let event = adoption(NonZeroU32::new(number)?, record, &instance, context)?;
+        is_other.then_some((number, instance, event))
+    });
+    let earliest = later.min_by_key(|(number, ..)| *number);
+    Ok(earliest.map(|(_, instance, event)| (instance, event)))
+}
+
+/// The record of an instance that a later call launched. No call will be made from it, so what the instance does not
+/// show is taken from the earlier attempt.
+fn adoption(
+    number: NonZeroU32,
+    record: &LaunchRecord,
+    instance: &Instance,
+    context: &MachineContext,
+) -> Option<LaunchEvent> {
+    let earlier = record.request()?;
+    let request = RecordedRequest {
+        client_token: instance.client_token.clone()?,
+        subnet_id: instance.subnet_id.clone().unwrap_or_else(|| earlier.subnet_id.clone()),
+        parameters_hash: "recovered".to_owned(),
+        requested_at: instance.launch_time.map_or_else(|| earlier.requested_at.clone(), Time),
+        ..earlier.clone()
+    };
+    Some(LaunchEvent::Adopted {
+        number,
         request,
         holder: context.memory.holder().to_owned(),
         instance_id: instance.id.clone(),

@@ -1,24 +1,25 @@
-//! The reads of a pass: owners, network sources, bootstrap data, and the lookups in AWS before a launch.
+//! The inputs of a pass: owners, network sources, and the ownership of instances.
+
+pub(super) mod image;
+pub(super) mod launch;
+pub(super) mod location;
+pub(super) mod references;
 
 use std::sync::Arc;
 
 use capa_api::common::IdentityReference;
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::conditions::{ConditionType, ConditionUpdate};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_cloud::{Instance, MachineKey};
 use capa_network::{Merged, Problem};
-use capa_runtime::reconcile::Next;
 
-use super::blocked::{Blocked, FlowError};
-use super::context::MachineContext;
-use super::ownership::{self, Claim, Evidence, OwnerProblem, Ownership, verified_owner};
-use super::scope::{MachineScope, Owners, key};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::ownership::{self, Claim, Evidence, OwnerProblem, Ownership, verified_owner};
+use crate::awsmachine::scope::{MachineScope, Owners, key};
 use crate::identity::identity_group;
 use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
-use crate::launching::bootstrap::{self, BootstrapData, Format};
-use crate::launching::bootstrap_secret;
 use crate::launching::network::read_network;
 
 /// The Machine that owns an AWSMachine, and its Cluster, from caches.
@@ -70,13 +71,16 @@ pub(super) fn ownership(
     ownership::ownership(instance, &evidence)
 }
 
-/// The network of the machine's sources. Its own subnet filters are not resolved. The memory keeps the group of the
-/// identity, because no record may contain the identity yet.
+/// The network of the machine's sources, read once in a pass. Its own subnet filters are not resolved. The memory keeps the
+/// group of the identity, because no record may contain the identity yet.
 pub(super) async fn network(
     scope: &MachineScope,
     cluster: &Cluster,
     context: &MachineContext,
-) -> Result<Merged, BeingRead> {
+) -> Result<Arc<Merged>, BeingRead> {
+    if let Some(merged) = scope.network.get() {
+        return Ok(merged.clone());
+    }
     let machine = &scope.machine;
     let MachineKey { namespace, name } = key(machine);
     let reader = NetworkReader {
@@ -94,42 +98,7 @@ pub(super) async fn network(
             .memory
             .uses_identity(uid, identity_group(&identity, Some(region)));
     }
-    Ok(merged)
-}
-
-/// The bootstrap data of the machine, from its bootstrap Secret.
-pub(super) async fn bootstrap_data(
-    scope: &MachineScope,
-    owner: &Machine,
-    context: &MachineContext,
-) -> Result<BootstrapData, FlowError> {
-    let Some(name) = owner.bootstrap_secret_name() else {
-        let message = "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)";
-        let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
-        return Err(Blocked::new(waiting, Next::AwaitChange).into());
-    };
-    bootstrap_secret::validate_name(name).map_err(|update| Blocked::new(update, Next::AwaitChange))?;
-    // The controller watches the Machine, but not its Secret.
-    let unusable = |update| Blocked::new(update, Next::Retry);
-    let secret = context.kubernetes.secret(scope.namespace(), name).await;
-    let secret = secret.map_err(|error| {
-        let message = format!("Secret {}/{name} cannot be read: {}", scope.namespace(), error.answer());
-        unusable(ConditionType::BootstrapDataReady.is_false(Reason::Failed, message))
-    })?;
-    if let Some(secret) = &secret {
-        bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
-    }
-    Ok(bootstrap::bootstrap_data(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
-}
-
-/// The format of the machine's bootstrap data; `None` if its Secret is gone, or cannot be read.
-pub(super) async fn bootstrap_format(scope: &MachineScope, context: &MachineContext) -> Option<Format> {
-    let owner = scope.owners.machine.as_ref().ok()?;
-    let name = owner.bootstrap_secret_name()?;
-    bootstrap_secret::validate_name(name).ok()?;
-    let secret = context.kubernetes.secret(scope.namespace(), name).await.ok()??;
-    bootstrap_secret::validate(&secret, owner.spec.bootstrap.config_ref.as_ref()).ok()?;
-    bootstrap::format_of(&secret)
+    Ok(scope.network.get_or_init(|| Arc::new(merged)).clone())
 }
 
 /// `NetworkReady` of a machine whose network has this problem.

@@ -1,8 +1,73 @@
-//! Plans the change of the security groups of an instance. Pure.
+//! Plans the changes of tags and security groups of an instance. Pure.
 
 use std::collections::BTreeSet;
 
-use capa_api::machine::AppliedSecurityGroups;
+use capa_api::common::Tags;
+use capa_api::machine::{AWSMachine, AppliedSecurityGroups};
+use capa_api::meta;
+use serde_json::{Map, Value};
+
+use crate::tags::is_reserved;
+
+/// The tags to set and to remove.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TagChange {
+    /// Tags to set.
+    pub(in crate::awsmachine) set: Tags,
+    /// Tags to remove, with the values that the provider has set. A tag with two values that it may have is in two of
+    /// them.
+    pub(in crate::awsmachine) remove: Vec<Tags>,
+}
+
+/// What is known of the tags that the provider has set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownTags<'a> {
+    /// The tags after the last change; `None` if they are unknown.
+    pub(in crate::awsmachine) applied: Option<&'a Tags>,
+    /// Tags of later changes whose outcome is unknown.
+    pub(in crate::awsmachine) pending: &'a Tags,
+}
+
+impl<'a> KnownTags<'a> {
+    fn applied(&self, key: &str) -> Option<&'a String> {
+        self.applied?.get(key)
+    }
+
+    fn is_pending(&self, key: &str) -> bool {
+        self.pending.contains_key(key)
+    }
+}
+
+impl TagChange {
+    /// The change from the tags that the provider has set to the wanted ones. If the former are unknown, all wanted
+    /// tags are set, and none is removed. A tag that the provider sets in any case is never removed, although users may
+    /// name it among theirs. An instance whose own `Name` is removed gets the name of its AWSMachine again.
+    pub(in crate::awsmachine) fn between(known: KnownTags<'_>, wanted: &Tags, name: &str) -> Self {
+        let is_new = |key: &str, value: &String| known.applied(key) != Some(value) || known.is_pending(key);
+        let mut set = owned(wanted.iter().filter(|(key, value)| is_new(key, value)));
+        let is_unwanted = |(key, _): &(&String, &String)| !wanted.contains_key(*key) && !is_reserved(key);
+        let applied = known.applied.into_iter().flatten().filter(is_unwanted);
+        let is_other = |(key, value): &(&String, &String)| known.applied(key) != Some(*value);
+        let pending = known.pending.iter().filter(is_unwanted).filter(is_other);
+        let mut remove = vec![owned(applied), owned(pending)];
+        for tags in &mut remove {
+            if tags.remove(meta::NAME_TAG).is_some() {
+                set.insert(meta::NAME_TAG.to_owned(), name.to_owned());
+            }
+        }
+        remove.retain(|tags| !tags.is_empty());
+        Self { set, remove }
+    }
+
+    /// All tags that the change is about.
+    pub(in crate::awsmachine) fn tags(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.remove.iter().chain([&self.set]).flatten()
+    }
+}
+
+fn owned<'a>(tags: impl Iterator<Item = (&'a String, &'a String)>) -> Tags {
+    tags.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
 
 /// What is known of the security groups of an instance.
 #[derive(Clone, Copy, Debug)]
@@ -10,18 +75,18 @@ pub(super) struct GroupFacts<'a> {
     /// The groups of its network interface.
     pub(super) actual: &'a [String],
     /// The groups that the provider has given it.
-    pub(super) given: &'a [String],
+    pub(in crate::awsmachine) given: &'a [String],
     /// The groups that it has because of `spec.additionalSecurityGroups`, if that is known.
-    pub(super) applied: Option<&'a AppliedSecurityGroups>,
+    pub(in crate::awsmachine) applied: Option<&'a AppliedSecurityGroups>,
 }
 
 /// What the status records of the groups of an instance.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GroupRecord {
     /// The groups because of `spec.additionalSecurityGroups`.
-    pub(super) applied: AppliedSecurityGroups,
+    pub(in crate::awsmachine) applied: AppliedSecurityGroups,
     /// All groups that the provider has given it.
-    pub(super) given: Vec<String>,
+    pub(in crate::awsmachine) given: Vec<String>,
 }
 
 /// The step that brings the wanted groups to the instance.
@@ -93,16 +158,86 @@ impl GroupFacts<'_> {
     }
 
     /// The groups that the instance should have and that somebody has removed from its network interface.
-    pub(super) fn missing(&self) -> Vec<&str> {
+    pub(in crate::awsmachine) fn missing(&self) -> Vec<&str> {
         let expected = self.of_network().chain(self.applied_ids());
         let missing = expected.filter(|id| !self.actual.contains(id));
         missing.map(String::as_str).collect()
     }
 }
 
+/// The tags that CAPA has set from `additionalTags`.
+pub(super) fn tags_taken_over(machine: &AWSMachine) -> Option<Tags> {
+    let recorded = annotation(machine, meta::CAPA_TAGS_ANNOTATION)?;
+    let text = |(key, value): (String, Value)| Some((key, value.as_str()?.to_owned()));
+    Some(recorded.into_iter().filter_map(text).collect())
+}
+
+/// The groups that CAPA has added from `additionalSecurityGroups`. It did not record the references.
+pub(super) fn security_groups_taken_over(machine: &AWSMachine) -> Option<AppliedSecurityGroups> {
+    let recorded = annotation(machine, meta::CAPA_SECURITY_GROUPS_ANNOTATION)?;
+    Some(AppliedSecurityGroups {
+        references: vec![],
+        ids: recorded.into_iter().map(|(id, _)| id).collect(),
+        pending: None,
+    })
+}
+
+/// The object in an annotation.
+fn annotation(machine: &AWSMachine, key: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(meta::annotation(&machine.metadata, key)?).ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::testing::read;
+
     use super::*;
+
+    fn tags(pairs: &[(&str, &str)]) -> Tags {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn known<'a>(applied: Option<&'a Tags>, pending: &'a Tags) -> KnownTags<'a> {
+        KnownTags { applied, pending }
+    }
+
+    #[test]
+    fn only_differences_are_set_and_only_own_tags_are_removed() {
+        let own = "kubernetes.io/cluster/dev";
+        let applied = tags(&[("team", "a"), ("stage", "test"), ("cost", "7"), (own, "owned")]);
+        let wanted = tags(&[("team", "b"), ("cost", "7"), ("owner", "ops")]);
+        let change = TagChange::between(known(Some(&applied), &Tags::new()), &wanted, "m");
+        assert_eq!(change.set, tags(&[("team", "b"), ("owner", "ops")]));
+        assert_eq!(change.remove, [tags(&[("stage", "test")])]);
+    }
+
+    #[test]
+    fn nothing_is_removed_while_it_is_unknown_what_was_set() {
+        let wanted = tags(&[("team", "a")]);
+        let change = TagChange::between(known(None, &Tags::new()), &wanted, "m");
+        assert_eq!((change.set, change.remove), (wanted, vec![]));
+    }
+
+    #[test]
+    fn the_name_of_the_machine_comes_back() {
+        let applied = tags(&[("Name", "mine")]);
+        let change = TagChange::between(known(Some(&applied), &Tags::new()), &Tags::new(), "m");
+        assert_eq!((change.set, change.remove), (tags(&[("Name", "m")]), vec![]));
+    }
+
+    #[test]
+    fn tags_of_unknown_outcome_are_set_or_removed() {
+        let pending = tags(&[("team", "b"), ("stage", "live"), ("owner", "ops")]);
+        let applied = tags(&[("team", "a"), ("stage", "test"), ("cost", "7")]);
+        let wanted = tags(&[("team", "a"), ("cost", "7")]);
+        let change = TagChange::between(known(Some(&applied), &pending), &wanted, "m");
+        assert_eq!(change.set, tags(&[("team", "a")]));
+        let remove = [tags(&[("stage", "test")]), tags(&[("stage", "live"), ("owner", "ops")])];
+        assert_eq!(change.remove, remove);
+    }
 
     fn ids(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
@@ -221,5 +356,33 @@ mod tests {
             applied: Some(&applied),
         };
         assert_eq!(facts.missing(), ["old"]);
+    }
+
+    fn machine(annotations: &str) -> AWSMachine {
+        read(&format!(
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+              metadata: {{name: m, annotations: {{{annotations}}}}}, spec: {{instanceType: t3.large}}}}"
+        ))
+    }
+
+    #[test]
+    fn the_records_of_capa_are_read() {
+        let taken_over = machine(
+            "sigs.k8s.io/cluster-api-provider-aws-last-applied-tags: '{\"team\": \"a\", \"odd\": 7}', \
+             sigs.k8s.io/cluster-api-provider-aws-last-applied-security-groups: '{\"sg-1\": {}, \"sg-2\": {}}'",
+        );
+        assert_eq!(
+            tags_taken_over(&taken_over),
+            Some([("team".to_owned(), "a".to_owned())].into())
+        );
+        assert_eq!(security_groups_taken_over(&taken_over).unwrap().ids, ["sg-1", "sg-2"]);
+    }
+
+    #[test]
+    fn an_absent_or_broken_record_is_unknown() {
+        for annotations in ["", "sigs.k8s.io/cluster-api-provider-aws-last-applied-tags: 'broken'"] {
+            assert_eq!(tags_taken_over(&machine(annotations)), None);
+            assert_eq!(security_groups_taken_over(&machine(annotations)), None);
+        }
     }
 }

@@ -5,43 +5,41 @@ use std::sync::Arc;
 use capa_api::common::{ControlPlaneTarget, IdentityReference, MachineRole};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
-use capa_api::machine::{DedicatedHost, MachineNetworkInUse};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, DedicatedHost, LaunchRecord, MachineNetworkInUse};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkBootstrapBucket};
 use capa_cloud::{CloudError, ErrorClass, MachineCloud};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
-use super::account;
-use super::blocked::{Blocked, FlowError};
-use super::context::MachineContext;
-use super::named_targets;
-use super::read;
-use super::scope::MachineScope;
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::{inputs, spec};
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
 use crate::launching::kept::KeptData;
+use crate::named_load_balancers::{Answers, resolve_names};
 
 /// The location of a machine's instance, or of its launch, with the AWS session for it.
-pub(super) struct InstanceLocation {
-    pub(super) region: String,
-    pub(super) identity_ref: IdentityReference,
+pub(in crate::awsmachine) struct InstanceLocation {
+    pub(in crate::awsmachine) region: String,
+    pub(in crate::awsmachine) identity_ref: IdentityReference,
     /// The account that the credentials of the identity belong to.
-    pub(super) account_id: String,
+    pub(in crate::awsmachine) account_id: String,
     /// Name of the Cluster.
-    pub(super) cluster_name: String,
+    pub(in crate::awsmachine) cluster_name: String,
     /// Name of the cluster in tags.
-    pub(super) cluster_tag: String,
-    pub(super) role: MachineRole,
+    pub(in crate::awsmachine) cluster_tag: String,
+    pub(in crate::awsmachine) role: MachineRole,
     /// The load balancer targets of the instance.
-    pub(super) targets: Vec<ControlPlaneTarget>,
+    pub(in crate::awsmachine) targets: Vec<ControlPlaneTarget>,
     /// Why the targets are not known yet: the problem of the source that shall supply them, or of the load balancer
     /// behind which they are.
-    pub(super) pending_targets: Option<Problem>,
+    pub(in crate::awsmachine) pending_targets: Option<Problem>,
     /// The AWS session of the identity in the region.
-    pub(super) cloud: Arc<dyn MachineCloud>,
+    pub(in crate::awsmachine) cloud: Arc<dyn MachineCloud>,
     /// The key of the credentials. A changed identity or a changed Secret has another key.
-    pub(super) identity_key: String,
+    pub(in crate::awsmachine) identity_key: String,
 }
 
 /// The parts of a location that the status or the network sources supply.
@@ -64,12 +62,12 @@ impl LocationInputs {
         }
     }
 
-    fn of_sources(network: MachineNetwork, pending_targets: Option<Problem>) -> Self {
+    fn of_sources(network: &MachineNetwork, pending_targets: Option<Problem>) -> Self {
         Self {
-            region: network.region,
-            identity_ref: network.identity_ref,
-            cluster_tag: network.cluster_tag,
-            targets: network.control_plane_targets,
+            region: network.region.clone(),
+            identity_ref: network.identity_ref.clone(),
+            cluster_tag: network.cluster_tag.clone(),
+            targets: network.control_plane_targets.clone(),
             pending_targets,
         }
     }
@@ -90,7 +88,7 @@ pub(super) async fn for_launch(
 
 /// The location of a new attempt. The machine is launched where it has its host, even if the sources have changed.
 fn of_launch(scope: &MachineScope, merged: &Merged) -> LocationInputs {
-    let mut inputs = LocationInputs::of_sources(merged.network.clone(), None);
+    let mut inputs = LocationInputs::of_sources(&merged.network, None);
     let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist());
     inputs.region = host.and_then(|host| host.region.clone()).or(inputs.region);
     inputs
@@ -98,7 +96,7 @@ fn of_launch(scope: &MachineScope, merged: &Merged) -> LocationInputs {
 
 /// The location of an instance: the location recorded at launch or, if the status was lost, the location from the
 /// network sources.
-pub(super) async fn recorded_or_resolved(
+pub(in crate::awsmachine) async fn recorded_or_resolved(
     scope: &MachineScope,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
@@ -121,7 +119,7 @@ pub(super) async fn recorded_or_resolved(
 }
 
 /// The location of a machine's bootstrap data: as recorded, or that of its instance.
-pub(super) async fn of_kept(
+pub(in crate::awsmachine) async fn of_kept(
     scope: &MachineScope,
     kept: &KeptData,
     context: &MachineContext,
@@ -135,7 +133,7 @@ pub(super) async fn of_kept(
 }
 
 /// The location of a machine's Dedicated Host: as recorded, or that of its instance.
-pub(super) async fn of_host(
+pub(in crate::awsmachine) async fn of_host(
     scope: &MachineScope,
     host: Option<&DedicatedHost>,
     context: &MachineContext,
@@ -169,7 +167,7 @@ async fn beside_instance(
 
 /// The bucket for bootstrap data in the network sources, which only sources that may name one supply. `None` also
 /// without a Cluster, which leads to the sources.
-pub(super) async fn bootstrap_bucket(
+pub(in crate::awsmachine) async fn bootstrap_bucket(
     scope: &MachineScope,
     context: &MachineContext,
 ) -> Result<Option<NetworkBootstrapBucket>, FlowError> {
@@ -187,17 +185,17 @@ async fn resolved(
 ) -> Result<LocationInputs, FlowError> {
     let merged = merged(scope, cluster, context).await?;
     let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
-    let pending_targets = merged.pending_targets.filter(|_| is_control_plane);
-    Ok(LocationInputs::of_sources(merged.network, pending_targets))
+    let pending_targets = merged.pending_targets.clone().filter(|_| is_control_plane);
+    Ok(LocationInputs::of_sources(&merged.network, pending_targets))
 }
 
 /// The network of the sources, where they can be used.
-async fn merged(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Merged, FlowError> {
-    let merged = read::network(scope, cluster, context).await?;
+async fn merged(scope: &MachineScope, cluster: &Cluster, context: &MachineContext) -> Result<Arc<Merged>, FlowError> {
+    let merged = inputs::network(scope, cluster, context).await?;
     if let Some(problem) = &merged.problem
         && !goes_on_without(problem, scope)
     {
-        return Err(Blocked::new(read::network_not_ready(problem), Next::Retry).into());
+        return Err(Blocked::new(inputs::network_not_ready(problem), Next::Retry).into());
     }
     Ok(merged)
 }
@@ -229,7 +227,7 @@ async fn connect(
         return Err(Blocked::new(missing, Next::Retry).into());
     };
     if let Some(problem) = forms::misnamed_region(&region) {
-        return Err(Blocked::new(read::network_not_ready(&problem), Next::Retry).into());
+        return Err(Blocked::new(inputs::network_not_ready(&problem), Next::Retry).into());
     }
     let default_identity = IdentityReference::controller_default;
     let identity_ref = inputs.identity_ref.unwrap_or_else(default_identity);
@@ -255,7 +253,7 @@ async fn connect(
     let account_id = account_id(scope, cloud.as_ref(), &identity_ref, &region).await?;
     validate_account(scope, &account_id).map_err(not_ready)?;
     let role = scope.owners.role(&scope.machine);
-    let (targets, problem) = named_targets::resolve(inputs.targets, role, cloud.as_ref(), &region, &account_id).await;
+    let (targets, problem) = resolve_targets(inputs.targets, role, cloud.as_ref(), &region, &account_id).await;
     Ok(InstanceLocation {
         region,
         identity_ref,
@@ -313,7 +311,7 @@ fn not_identified(identity: &IdentityReference, region: &str, error: &CloudError
 /// Refuses credentials of another account than the recorded one, because the instance would seem to be gone in that
 /// account.
 fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), ConditionUpdate> {
-    let message = match (account::in_use(scope), account::recorded(scope)) {
+    let message = match (account_in_use(scope), recorded_account(scope)) {
         (Some(recorded), _) if recorded != account_id => format!(
             "the credentials belong to account {account_id}, but the instance lives in {recorded}: give the identity \
              credentials of {recorded}"
@@ -324,7 +322,7 @@ fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), Condit
              {recorded}, or remove the annotation if no instance of this machine lives there",
             annotation = meta::BLOCK_MOVE_ANNOTATION
         ),
-        _ => match account::of_host(scope) {
+        _ => match account_of_host(scope) {
             Some(of_host) if of_host != account_id => format!(
                 "the credentials belong to account {account_id}, but the Dedicated Host of the machine is in {of_host}: \
                  give the identity credentials of {of_host}"
@@ -333,4 +331,74 @@ fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), Condit
         },
     };
     Err(ConditionType::IdentityReady.is_false(Reason::AccountMismatch, message))
+}
+
+/// The number of digits of the id of an account
+/// ([reference](https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-identifiers.html)).
+const ACCOUNT_ID_DIGITS: usize = 12;
+
+/// The account of the network in use.
+pub(in crate::awsmachine) fn account_in_use(scope: &MachineScope) -> Option<&str> {
+    scope.status.network.as_ref()?.account_id.as_deref()
+}
+
+/// The account of the machine's Dedicated Host.
+fn account_of_host(scope: &MachineScope) -> Option<&str> {
+    let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist())?;
+    host.account_id.as_deref()
+}
+
+/// The recorded account: that of the network in use, or else that of an attempt whose status was lost.
+pub(in crate::awsmachine) fn recorded_account(scope: &MachineScope) -> Option<&str> {
+    account_in_use(scope).or_else(|| account_of_lost_attempt(&scope.machine, &scope.status))
+}
+
+/// The account of an attempt whose record was lost with the status. The annotation that blocks `clusterctl move` during
+/// an attempt contains it. `None` if the record or the spec names the instance: then no attempt is open.
+pub(in crate::awsmachine) fn account_of_lost_attempt<'a>(
+    machine: &'a AWSMachine,
+    status: &AWSMachineStatus,
+) -> Option<&'a str> {
+    let is_lost = match &status.launch {
+        None => true,
+        Some(record @ LaunchRecord::Unreadable(_)) => record.instance_id().is_none(),
+        Some(_) => false,
+    };
+    let is_known = spec::claimed_instance_id(&machine.spec).is_some();
+    let value = meta::annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION)?;
+    let is_account = value.len() == ACCOUNT_ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
+    (is_lost && !is_known && is_account).then_some(value)
+}
+
+/// The targets of a machine, with the target groups behind each load balancer in place of its name, and the problem of
+/// the first load balancer whose target groups are not known. Workers need no targets, so that for workers nothing is
+/// looked up.
+async fn resolve_targets(
+    targets: Vec<ControlPlaneTarget>,
+    role: MachineRole,
+    cloud: &dyn MachineCloud,
+    region: &str,
+    account_id: &str,
+) -> (Vec<ControlPlaneTarget>, Option<Problem>) {
+    if role != MachineRole::ControlPlane {
+        return (targets, None);
+    }
+    let mut answers = Answers::new();
+    for name in targets.iter().filter_map(|target| target.load_balancer_name.as_deref()) {
+        answers.insert(name.to_owned(), cloud.load_balancer(name).await);
+    }
+    let (mut resolved, problems) = resolve_names(targets, &answers, region, account_id);
+    resolved.retain(|target| target.load_balancer_name.is_none());
+    let mut problem = problems.into_iter().next();
+    if resolved.len() > ControlPlaneTarget::MOST {
+        let message = format!(
+            "the load balancers of the control plane forward to {} target groups, of which a machine can have {}: \
+             name those of the API in controlPlaneTargets",
+            resolved.len(),
+            ControlPlaneTarget::MOST
+        );
+        resolved.truncate(ControlPlaneTarget::MOST);
+        problem = problem.or_else(|| Some(Problem::new(Reason::InvalidSpec, message)));
+    }
+    (resolved, problem)
 }

@@ -3,12 +3,9 @@
 //! Which group is refused is decided by [`GroupTags::refusal`](capa_cloud::targets::GroupTags::refusal). What is
 //! registered already is refused nobody.
 
-mod messages;
-mod usable;
-mod users;
-
 use std::collections::BTreeMap;
 
+use capa_api::common::{ControlPlaneTarget, MachineRole};
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
@@ -16,23 +13,20 @@ use capa_cloud::targets::{Group, TargetAccess, TargetRequest, TargetUser};
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 
-use super::blocked::Blocked;
-use super::context::MachineContext;
-use super::locate::InstanceLocation;
-use super::scope::MachineScope;
-use messages::problem;
-pub(super) use messages::refused;
-pub(super) use usable::NamedTarget;
-pub(super) use users::is_in;
-use users::{Claim, GroupUser};
+use super::plan::access_problem;
+use super::users::{self, Claim, GroupUser};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs::location::InstanceLocation;
+use crate::awsmachine::scope::{Blocked, MachineScope};
+use crate::target_forms;
 
 /// The targets that a machine can be registered in, as far as their names tell, and the problems of the others.
 pub(super) fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, Vec<String>) {
-    usable::usable_targets(&location.targets, location.role, &location.region, &location.account_id)
+    usable_by_name(&location.targets, location.role, &location.region, &location.account_id)
 }
 
 /// The request for a target. `on_record` is whether the instance is registered there, as far as that is on record.
-pub(super) fn request(
+pub(in crate::awsmachine) fn request(
     scope: &MachineScope,
     location: &InstanceLocation,
     (group, target): &NamedTarget,
@@ -55,7 +49,7 @@ pub(super) fn request(
 
 /// Why a machine is not launched: a control plane that went on without its targets would replace the machines that
 /// serve, one by one, with machines that never will.
-pub(super) enum TargetGate {
+pub(in crate::awsmachine) enum TargetGate {
     /// AWS has not shown yet whose the targets are. The answer comes within moments, and wakes the machine.
     BeingRead(Blocked),
     /// The machine may not use a target, or the tags of a target cannot be read.
@@ -64,7 +58,7 @@ pub(super) enum TargetGate {
 
 impl TargetGate {
     /// The block of the launch.
-    pub(super) fn blocked(self) -> Blocked {
+    pub(in crate::awsmachine) fn blocked(self) -> Blocked {
         match self {
             Self::BeingRead(blocked) | Self::Refused(blocked) => blocked,
         }
@@ -72,7 +66,7 @@ impl TargetGate {
 }
 
 /// The reason to hold a launch back. `None` if the machine may use its targets.
-pub(super) fn launch_hold(
+pub(in crate::awsmachine) fn launch_hold(
     scope: &MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,
@@ -89,7 +83,7 @@ pub(super) fn launch_hold(
     let answered = named.iter().zip(&requests).zip(&answers);
     let problems: Vec<(&TargetAccess, Reason, String)> = answered
         .filter_map(|(((group, _), request), access)| {
-            let (reason, message) = problem(group, &request.user.cluster, access)?;
+            let (reason, message) = access_problem(group, &request.user.cluster, access)?;
             Some((access, reason, message))
         })
         .collect();
@@ -150,4 +144,28 @@ fn other_user(
 
 fn created(cluster: &Cluster) -> Option<Timestamp> {
     cluster.metadata.creation_timestamp.as_ref().map(|created| created.0)
+}
+
+/// A target of a machine, with the group that it names.
+pub(super) type NamedTarget = (Group, ControlPlaneTarget);
+
+/// The targets that the machine can be registered in, and the problems of the others. Workers have none.
+fn usable_by_name(
+    targets: &[ControlPlaneTarget],
+    role: MachineRole,
+    region: &str,
+    account_id: &str,
+) -> (Vec<NamedTarget>, Vec<String>) {
+    let (mut usable, mut problems) = (Vec::new(), Vec::new());
+    if role != MachineRole::ControlPlane {
+        return (usable, problems);
+    }
+    for target in targets {
+        let Some(group) = Group::of(target) else { continue };
+        match target_forms::problem(&group, region, account_id) {
+            Some(problem) => problems.push(problem),
+            None => usable.push((group, target.clone())),
+        }
+    }
+    (usable, problems)
 }

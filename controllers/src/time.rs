@@ -6,34 +6,35 @@ use jiff::Timestamp;
 
 /// A moment on two clocks of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     /// The wall clock, whose times are recorded. A user may set it forward or back.
-    pub(super) time: Timestamp,
+    pub(crate) time: Timestamp,
     /// The time since the start of the process on a monotonic clock. This clock may stop while the host is suspended.
-    pub(super) uptime: Duration,
+    pub(crate) uptime: Duration,
 }
 
 impl Moment {
     /// The longer one of the times since an earlier moment on the two clocks. So an old moment never looks recent
     /// because a clock was set back or stopped.
-    pub(super) fn at_most_since(self, earlier: Self) -> Duration {
+    pub(crate) fn at_most_since(self, earlier: Self) -> Duration {
         let uptime = self.uptime.saturating_sub(earlier.uptime);
         uptime.max(age(earlier.time, self.time))
     }
 }
 
 /// The time since `since`. A future time, from the clock of another leader, has the age zero.
-pub(super) fn age(since: Timestamp, now: Timestamp) -> Duration {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(since).try_into().unwrap_or_default()
 }
 
 /// The rest of a period that began at `since`.
-pub(super) fn remaining(period: Duration, since: Timestamp, now: Timestamp) -> Duration {
+pub(crate) fn remaining(period: Duration, since: Timestamp, now: Timestamp) -> Duration {
     period.saturating_sub(age(since, now))
 }
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]

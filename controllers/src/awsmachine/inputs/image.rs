@@ -6,32 +6,35 @@ use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, ErrorClass, Image, MachineCloud, Query};
 use capa_runtime::reconcile::Next;
 
-use super::blocked::Blocked;
+use crate::awsmachine::scope::Blocked;
 use crate::launching::eks_image::EksImageSearch;
 use crate::launching::image::{ImageSearch, image_id, newest};
 
 /// The image of a launch.
-pub(super) struct LaunchImage {
+pub(in crate::awsmachine) struct LaunchImage {
     /// `ami-…`
-    pub(super) id: String,
+    pub(in crate::awsmachine) id: String,
     /// Device of the root volume, if the spec configures that volume and does not name its device.
-    pub(super) root_device: Option<String>,
+    pub(in crate::awsmachine) root_device: Option<String>,
     /// Whether it was looked up and is an image of Windows.
     pub(super) is_of_windows: bool,
 }
 
 /// The machine whose image is wanted.
-pub(super) struct ImageRequest<'a> {
-    pub(super) spec: &'a AWSMachineSpec,
-    pub(super) network: &'a MachineNetwork,
+pub(in crate::awsmachine) struct ImageRequest<'a> {
+    pub(in crate::awsmachine) spec: &'a AWSMachineSpec,
+    pub(in crate::awsmachine) network: &'a MachineNetwork,
     /// Kubernetes version of the Machine.
-    pub(super) version: Option<&'a str>,
+    pub(in crate::awsmachine) version: Option<&'a str>,
     /// The image of an attempt that may have launched: a repetition of its call names the same image.
-    pub(super) recorded: Option<&'a str>,
+    pub(in crate::awsmachine) recorded: Option<&'a str>,
 }
 
 /// Finds the image. Nothing is looked up that spec and record contain.
-pub(super) async fn resolve(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<LaunchImage, Blocked> {
+pub(in crate::awsmachine) async fn resolve(
+    request: &ImageRequest<'_>,
+    cloud: &dyn MachineCloud,
+) -> Result<LaunchImage, Blocked> {
     let named = image_id(request.spec).or(request.recorded);
     let needs_device = needs_root_device(request.spec);
     let of_network = request.network.image_lookup.as_ref();

@@ -1,19 +1,55 @@
-//! The user data of the attempts of one launch. Presigned URLs differ from attempt to attempt, and a repeated call must
-//! have the URL that it had first.
+//! The bootstrap data of a machine, and the user data of the attempts of one launch. Presigned URLs differ from attempt to
+//! attempt, and a repeated call must have the URL that it had first.
 
-use capa_api::conditions::ConditionType;
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::contract::Machine;
 use capa_cloud::{CloudError, UserData};
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::awsmachine::blocked::Blocked;
-use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::locate::InstanceLocation;
-use crate::awsmachine::scope::MachineScope;
-use crate::launching::objects;
+use super::context::MachineContext;
+use super::inputs::location::InstanceLocation;
+use super::scope::{Blocked, FlowError, MachineScope};
+use crate::launching::bootstrap::{self, BootstrapData, Format};
 use crate::launching::presigning::Presigning;
 use crate::launching::storage::LaunchSecrets;
+use crate::launching::{bootstrap_secret, objects};
+
+/// The bootstrap data of the machine, from its bootstrap Secret.
+pub(super) async fn bootstrap_data(
+    scope: &MachineScope,
+    owner: &Machine,
+    context: &MachineContext,
+) -> Result<BootstrapData, FlowError> {
+    let Some(name) = owner.bootstrap_secret_name() else {
+        let message = "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)";
+        let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
+        return Err(Blocked::new(waiting, Next::AwaitChange).into());
+    };
+    bootstrap_secret::validate_name(name).map_err(|update| Blocked::new(update, Next::AwaitChange))?;
+    // The controller watches the Machine, but not its Secret.
+    let unusable = |update| Blocked::new(update, Next::Retry);
+    let secret = context.kubernetes.secret(scope.namespace(), name).await;
+    let secret = secret.map_err(|error| {
+        let message = format!("Secret {}/{name} cannot be read: {}", scope.namespace(), error.answer());
+        unusable(ConditionType::BootstrapDataReady.is_false(Reason::Failed, message))
+    })?;
+    if let Some(secret) = &secret {
+        bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
+    }
+    Ok(bootstrap::bootstrap_data(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
+}
+
+/// The format of the machine's bootstrap data; `None` if its Secret is gone, or cannot be read.
+pub(super) async fn bootstrap_format(scope: &MachineScope, context: &MachineContext) -> Option<Format> {
+    let owner = scope.owners.machine.as_ref().ok()?;
+    let name = owner.bootstrap_secret_name()?;
+    bootstrap_secret::validate_name(name).ok()?;
+    let secret = context.kubernetes.secret(scope.namespace(), name).await.ok()??;
+    bootstrap_secret::validate(&secret, owner.spec.bootstrap.config_ref.as_ref()).ok()?;
+    bootstrap::format_of(&secret)
+}
 
 /// The user data of the attempts of one launch.
 pub(super) struct LaunchUserData {

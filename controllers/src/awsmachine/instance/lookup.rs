@@ -5,19 +5,19 @@ use capa_cloud::lookups::{InstanceLookup, LookupAnswer};
 use capa_cloud::{CloudError, Instance, MachineCloud, MachineKey, Query, Timing};
 use capa_runtime::reconcile::Next;
 
-use super::blocked::{Blocked, FlowError};
-use super::machine_tags::MachineTags;
+use crate::awsmachine::ownership::MachineTags;
+use crate::awsmachine::scope::{Blocked, FlowError};
 
 /// The longest client token that EC2 takes.
 const TOKEN_LENGTH: usize = 64;
 
 /// Why a pass ends that waits for a lookup.
-pub(super) const LOOKS_UP: &str =
+pub(in crate::awsmachine) const LOOKS_UP: &str =
     "the instances of the machine are being looked up, and the answer wakes the AWSMachine";
 
 /// All instances with these tags, and all instances that were launched with this token, whatever their tags. The
 /// instances of the answer are compared again, because filters may be patterns.
-pub(super) async fn find(
+pub(in crate::awsmachine) async fn find(
     cloud: &dyn MachineCloud,
     tags: &MachineTags<'_>,
     client_token: Option<&str>,
@@ -39,7 +39,7 @@ pub(super) async fn find(
 }
 
 /// All instances with these tags, by a lookup that other machines share. Its answer wakes the machine.
-pub(super) fn find_with_others(
+pub(in crate::awsmachine) fn find_with_others(
     cloud: &dyn MachineCloud,
     machine: &MachineKey,
     tags: &MachineTags<'_>,
@@ -63,13 +63,16 @@ pub(super) fn find_with_others(
 
 /// The instance with this id. The text must have the form of an instance id, because a pattern would match other
 /// instances.
-pub(super) async fn by_id(cloud: &dyn MachineCloud, id: &str) -> Result<Option<Instance>, CloudError> {
+pub(in crate::awsmachine) async fn by_id(cloud: &dyn MachineCloud, id: &str) -> Result<Option<Instance>, CloudError> {
     let found = cloud.find_instances(&Query::filter("instance-id", [id])).await?;
     Ok(found.into_iter().find(|instance| instance.id == id))
 }
 
 /// The instance that a call with this client token has launched.
-pub(super) async fn by_token(cloud: &dyn MachineCloud, token: &str) -> Result<Option<Instance>, CloudError> {
+pub(in crate::awsmachine) async fn by_token(
+    cloud: &dyn MachineCloud,
+    token: &str,
+) -> Result<Option<Instance>, CloudError> {
     if !is_token(token) {
         return Ok(None);
     }
@@ -86,7 +89,7 @@ fn is_token(text: &str) -> bool {
 }
 
 /// The block of a launch or a deletion by a failed lookup.
-pub(super) fn failed(error: &CloudError) -> Blocked {
+pub(in crate::awsmachine) fn failed(error: &CloudError) -> Blocked {
     let message = format!("whether an instance of this machine exists could not be looked up: {error}");
     Blocked::by_call(ConditionType::InstanceReady, message, error)
 }

@@ -5,13 +5,12 @@ use std::time::Duration;
 use capa_api::machine::{LaunchRecord, RecordedRequest};
 use capa_cloud::{Instance, Timing};
 
-use super::context::MachineContext;
-use super::launch::progress::Progress;
-use super::launch::record::{IllegalTransition, LaunchEvent};
-use super::scope::MachineScope;
+use super::record::{IllegalTransition, LaunchEvent, Progress};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::scope::MachineScope;
 
 /// The message about a launch that may have succeeded and whose instance AWS does not show.
-pub(super) fn unconfirmed(scope: &MachineScope) -> String {
+pub(in crate::awsmachine) fn unconfirmed(scope: &MachineScope) -> String {
     let known = match scope.status.launch {
         // The AWSMachine came with our finalizer.
         None | Some(LaunchRecord::Unreadable(_)) => {
@@ -34,7 +33,7 @@ pub(super) fn unconfirmed(scope: &MachineScope) -> String {
 }
 
 /// The call of an attempt that may have launched.
-pub(super) fn open_request(scope: &MachineScope) -> Option<&RecordedRequest> {
+pub(in crate::awsmachine) fn open_request(scope: &MachineScope) -> Option<&RecordedRequest> {
     match &scope.status.launch {
         Some(LaunchRecord::Requested(attempt)) => Some(&attempt.request),
         _ => None,
@@ -42,19 +41,19 @@ pub(super) fn open_request(scope: &MachineScope) -> Option<&RecordedRequest> {
 }
 
 /// The token of an attempt that may have launched.
-pub(super) fn open_token(scope: &MachineScope) -> Option<&str> {
+pub(in crate::awsmachine) fn open_token(scope: &MachineScope) -> Option<&str> {
     open_request(scope).map(|request| request.client_token.as_str())
 }
 
 /// Whether the record names this process.
-pub(super) fn is_held(scope: &MachineScope, context: &MachineContext) -> bool {
+pub(in crate::awsmachine) fn is_held(scope: &MachineScope, context: &MachineContext) -> bool {
     let attempt = scope.status.launch.as_ref().and_then(LaunchRecord::attempt);
     attempt.is_some_and(|attempt| attempt.holder == context.memory.holder())
 }
 
 /// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the
 /// call of that process may have launched an instance, whatever the result of this process's call.
-pub(super) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
+pub(in crate::awsmachine) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
     if is_held(scope, context) {
         context.memory.attempt(scope.uid(), client_token).progress
     } else {
@@ -72,7 +71,7 @@ pub(super) fn unrecorded_answer(scope: &MachineScope, context: &MachineContext) 
 /// Records a refusal that this process could not record before. A refused attempt has launched nothing, so its record
 /// must not prevent the use of a corrected identity or region. For a deletion, an attempt whose call this process has
 /// never made is like a refused one: an instance that the record has forgotten may live in another account.
-pub(super) fn record_known_refusal(
+pub(in crate::awsmachine) fn record_known_refusal(
     scope: &mut MachineScope,
     context: &MachineContext,
 ) -> Result<(), IllegalTransition> {
@@ -86,7 +85,7 @@ pub(super) fn record_known_refusal(
 
 /// Records an answer that this process could not record before, and returns its instance. The record then tells the age
 /// of the instance, which may be much younger than the attempt: a call without an answer is repeated.
-pub(super) fn record_known_answer(
+pub(in crate::awsmachine) fn record_known_answer(
     scope: &mut MachineScope,
     context: &MachineContext,
 ) -> Result<Option<Instance>, IllegalTransition> {
@@ -98,6 +97,6 @@ pub(super) fn record_known_answer(
 }
 
 /// The time between two lookups of the instance of an unconfirmed launch.
-pub(super) fn lookup_interval(timing: &Timing) -> Duration {
+pub(in crate::awsmachine) fn lookup_interval(timing: &Timing) -> Duration {
     timing.transition_interval * 6
 }

@@ -1,0 +1,311 @@
+//! Everything that a launch needs. Each wait is a condition.
+
+use std::sync::Arc;
+
+use capa_api::common::{MachineRole, Tags};
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::contract::{Cluster, ContractReference, Machine};
+use capa_api::machine::{AWSMachine, AppliedSecurityGroups, MachineNetworkInUse};
+use capa_api::meta;
+use capa_api::network::NetworkBootstrapBucket;
+use capa_cloud::{LaunchRequest, UserData};
+use capa_network::{Merged, MissingField, Placement, Problem};
+use capa_runtime::reconcile::Next;
+
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs::image::{self, ImageRequest, LaunchImage};
+use crate::awsmachine::inputs::location::{self, InstanceLocation};
+use crate::awsmachine::inputs::references::{self, CapacityZone, InterfaceError, OwnInterfaces, ResolvedReferences};
+use crate::awsmachine::inputs::{self, network_not_ready};
+use crate::awsmachine::launch::attempt;
+use crate::awsmachine::memory::LaunchKind;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::user_data::{self, LaunchUserData};
+use crate::awsmachine::{refusal, spec};
+use crate::launching::bootstrap::BootstrapData;
+use crate::launching::replacement::Replacement;
+use crate::launching::request::{RequestInputs, additional_tags, build_request};
+use crate::launching::storage::{LaunchSecrets, StorageRequest};
+use crate::launching::{objects, secrets};
+
+/// Everything that a launch needs, once every wait is over.
+pub(in crate::awsmachine) struct LaunchInputs {
+    /// What the launch has in common with those of other machines.
+    pub(in crate::awsmachine) kind: LaunchKind,
+    pub(in crate::awsmachine) location: InstanceLocation,
+    pub(in crate::awsmachine) owner: Arc<Machine>,
+    pub(in crate::awsmachine) merged: Arc<Merged>,
+    pub(in crate::awsmachine) references: ResolvedReferences,
+    image: LaunchImage,
+    /// The network interfaces that the machine brings, looked up for an attempt that is not recorded yet.
+    pub(in crate::awsmachine) interfaces: Option<OwnInterfaces>,
+    pub(in crate::awsmachine) capacity_zone: Option<CapacityZone>,
+    pub(in crate::awsmachine) user_data: LaunchUserData,
+    /// What is stored before the launch, if AWS keeps the bootstrap data.
+    pub(in crate::awsmachine) secrets: Option<LaunchSecrets>,
+    management_cluster: Option<String>,
+}
+
+/// Resolves the inputs of a launch.
+///
+/// # Errors
+/// The launch waits for one of them.
+pub(in crate::awsmachine) async fn resolve(
+    scope: &mut MachineScope,
+    owner: &Arc<Machine>,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<LaunchInputs, FlowError> {
+    let bootstrap_data = bootstrap_data(scope, owner, cluster, context).await?;
+    scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
+    let spec = &scope.machine.spec;
+    if let Some(mut update) = spec::validate(spec) {
+        let replacement = Replacement::of(&scope.machine.metadata);
+        update.message = format!("{}; the spec of a machine is immutable: {replacement}", update.message);
+        return Err(Blocked::new(update, Next::AwaitChange).into());
+    }
+    let merged = network(scope, owner, cluster, context).await?;
+    let location = location::for_launch(scope, &merged, context).await?;
+    scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+    if let Some(problem) = &location.pending_targets {
+        return Err(Blocked::new(network_not_ready(problem), Next::Retry).into());
+    }
+    let needs_hook = matches!(bootstrap_data, BootstrapData::Stored(..));
+    let (user_data, secrets) = delivered(scope, bootstrap_data, &merged, &location)?;
+    // Not from a presigned URL, which is another one in each pass.
+    let made_from = refusal::launch_fingerprint(&scope.machine.spec, &user_data, &merged, &location);
+    refusal::await_change(scope, made_from, context)?;
+    let kind = refusal::kind_of_launch(scope, owner, &merged, &location);
+    refusal::await_kind(scope, kind, context)?;
+    let references = references::resolve(&scope.machine.spec, &merged, location.cloud.as_ref()).await?;
+    let wanted = ImageRequest {
+        spec: &scope.machine.spec,
+        network: &merged.network,
+        version: owner.spec.version.as_deref(),
+        recorded: attempt::open_request(scope).map(|recorded| recorded.image_id.as_str()),
+    };
+    let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
+    if image.is_of_windows && needs_hook {
+        return Err(no_hook(&image.id).into());
+    }
+    let user_data = LaunchUserData::new(scope, user_data, secrets.as_ref(), &location, context).await?;
+    let interfaces = own_interfaces(scope, &merged, &location).await?;
+    // A recorded attempt has its subnet, and own interfaces have theirs.
+    let capacity_zone = match attempt::open_request(scope) {
+        None if interfaces.is_none() => references::capacity_zone(&scope.machine.spec, location.cloud.as_ref()).await?,
+        _ => None,
+    };
+    Ok(LaunchInputs {
+        kind,
+        location,
+        owner: owner.clone(),
+        merged,
+        references,
+        image,
+        interfaces,
+        capacity_zone,
+        user_data,
+        secrets,
+        management_cluster: context.kubernetes.management_cluster(),
+    })
+}
+
+/// Bootstrap data, once the cluster's infrastructure is provisioned.
+async fn bootstrap_data(
+    scope: &MachineScope,
+    owner: &Machine,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<BootstrapData, FlowError> {
+    if !cluster.infrastructure_provisioned() {
+        let message = match &cluster.spec.infrastructure_ref {
+            Some(ContractReference { kind, name, .. }) => format!("{kind} {name} is not provisioned yet"),
+            None => "Cluster API has not marked the cluster's infrastructure as provisioned yet".to_owned(),
+        };
+        let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForClusterInfrastructure, message);
+        return Err(Blocked::new(waiting, Next::AwaitChange).into());
+    }
+    user_data::bootstrap_data(scope, owner, context).await
+}
+
+/// The user data of the launch, and the bootstrap data to store before it.
+fn delivered(
+    scope: &MachineScope,
+    data: BootstrapData,
+    merged: &Merged,
+    location: &InstanceLocation,
+) -> Result<(UserData, Option<LaunchSecrets>), Blocked> {
+    let request = |data| StorageRequest {
+        spec: &scope.machine.spec,
+        uid: scope.uid(),
+        name: spec::machine_name(&scope.machine),
+        region: &location.region,
+        account_id: &location.account_id,
+        identity_ref: &location.identity_ref,
+        cluster_tag: &location.cluster_tag,
+        data,
+    };
+    let secrets = match data {
+        BootstrapData::Inline(user_data) => return Ok((user_data, None)),
+        BootstrapData::Stored(backend, data) => secrets::in_service(&request(data.expose()), backend),
+        BootstrapData::InBucket(data) => {
+            let bucket = merged.network.bootstrap_bucket().ok_or_else(objects::no_bucket);
+            let stored = bucket.and_then(|bucket| objects::in_bucket(&request(data.expose()), location.role, bucket));
+            stored.map_err(|update| Blocked::new(update, Next::Retry))?
+        }
+    };
+    Ok((secrets.user_data.clone(), Some(secrets)))
+}
+
+/// Windows does not run what fetches bootstrap data, so that no node would come of the instance.
+fn no_hook(image_id: &str) -> Blocked {
+    let message = format!(
+        "image {image_id} is one of Windows, which does not run the boot hook that fetches bootstrap data from a service for \
+         secrets: set cloudInit.insecureSkipSecretsManager: true in a new template"
+    );
+    let refused = ConditionType::BootstrapDataReady.is_false(Reason::InvalidSpec, message);
+    Blocked::new(refused, Next::Retry)
+}
+
+/// The network of all sources, if a machine may be launched into it.
+async fn network(
+    scope: &MachineScope,
+    owner: &Machine,
+    cluster: &Cluster,
+    context: &MachineContext,
+) -> Result<Arc<Merged>, FlowError> {
+    let merged = inputs::network(scope, cluster, context).await?;
+    let problem = merged.problem.clone();
+    let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let cluster_tag = merged.network.cluster_tag.as_deref().unwrap_or(cluster_name);
+    let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network, cluster_tag));
+    let problem = problem.or_else(|| spec::validate_network(&merged.network, cluster_name));
+    let problem = problem.or_else(|| {
+        let missing = || MissingField::region(merged.unlabelled.as_ref()).into();
+        merged.network.region.is_none().then(missing)
+    });
+    let is_control_plane = meta::machine_role(&owner.metadata) == MachineRole::ControlPlane;
+    let problem = problem.or_else(|| merged.pending_targets.clone().filter(|_| is_control_plane));
+    match problem {
+        Some(problem) => Err(Blocked::new(network_not_ready(&problem), Next::Retry).into()),
+        None => Ok(merged),
+    }
+}
+
+/// The network interfaces of the spec. A recorded attempt has its placement, and its instance may hold the interfaces
+/// already.
+async fn own_interfaces(
+    scope: &MachineScope,
+    merged: &Merged,
+    location: &InstanceLocation,
+) -> Result<Option<OwnInterfaces>, Blocked> {
+    if attempt::open_request(scope).is_some() {
+        return Ok(None);
+    }
+    let region = merged.network.region.as_deref().unwrap_or_default();
+    let found = OwnInterfaces::resolve(&scope.machine.spec, location.cloud.as_ref()).await;
+    found.map_err(|error| match error {
+        InterfaceError::Missing(id) => {
+            let message = format!(
+                "spec.networkInterfaces: {id} does not exist in {region}: create it, or name another in a new template"
+            );
+            Blocked::new(network_not_ready(&Problem::new(Reason::NotFound, message)), Next::Retry)
+        }
+        InterfaceError::Cloud(error) => {
+            let message = format!("the lookup of the network interfaces in {region} failed: {error}");
+            Blocked::by_call(ConditionType::NetworkReady, message, &error)
+        }
+    })
+}
+
+/// The Dedicated Host that was allocated for the machine, and on which it is launched.
+fn allocated_host(machine: &AWSMachine) -> Option<&str> {
+    machine.spec.dynamic_host_allocation.as_ref()?;
+    machine.status.as_ref()?.dedicated_host.as_ref()?.usable_id()
+}
+
+impl LaunchInputs {
+    /// The call that launches the machine at a placement.
+    pub(in crate::awsmachine) fn request(
+        &self,
+        machine: &AWSMachine,
+        placement: &Placement,
+        user_data: &UserData,
+        client_token: String,
+    ) -> LaunchRequest {
+        let inputs = RequestInputs {
+            network: &self.references.network,
+            cluster_tag: &self.location.cluster_tag,
+            owner_name: self.owner.metadata.name.as_deref().unwrap_or_default(),
+            management_cluster: self.management_cluster.as_deref(),
+            role: self.location.role,
+            user_data,
+            image_id: &self.image.id,
+            allocated_host: allocated_host(machine),
+            root_device: self.image.root_device.as_deref(),
+        };
+        build_request(machine, &inputs, placement, client_token)
+    }
+
+    /// The zone of a subnet, where it is known.
+    pub(in crate::awsmachine) fn zone_of(&self, subnet_id: &str) -> Option<&str> {
+        if let Some(zone) = self.interfaces.as_ref().and_then(|own| own.zone_of(subnet_id)) {
+            return Some(zone);
+        }
+        let subnets = &self.references.network.subnets;
+        let subnet = subnets.iter().find(|subnet| subnet.id == subnet_id)?;
+        subnet.availability_zone.as_deref()
+    }
+
+    /// The network that a launch by this call freezes on the machine.
+    pub(in crate::awsmachine) fn in_use(&self, machine: &AWSMachine, request: &LaunchRequest) -> MachineNetworkInUse {
+        let mut sources = self.merged.winners.clone();
+        let brings_interfaces = !machine.spec.network_interfaces.is_empty();
+        let name = machine.metadata.name.as_deref().unwrap_or_default();
+        if brings_interfaces || spec::names_subnet(&machine.spec) {
+            sources.insert("subnets".to_owned(), format!("AWSMachine/{name}"));
+        }
+        if brings_interfaces {
+            sources.retain(|field, _| !field.starts_with("securityGroups"));
+            sources.insert("securityGroups".to_owned(), format!("AWSMachine/{name}"));
+        }
+        MachineNetworkInUse {
+            account_id: Some(self.location.account_id.clone()),
+            region: Some(self.location.region.clone()),
+            availability_zone: self.zone_of(&request.subnet_id).map(str::to_owned),
+            subnet_id: Some(request.subnet_id.clone()),
+            security_group_ids: request.security_group_ids.clone(),
+            identity_ref: Some(self.location.identity_ref.clone()),
+            control_plane_targets: self.location.targets.clone(),
+            cluster_tag: Some(self.location.cluster_tag.clone()),
+            sources,
+        }
+    }
+
+    /// The bucket of the network that keeps bootstrap data.
+    pub(in crate::awsmachine) fn bootstrap_bucket(&self) -> Option<&NetworkBootstrapBucket> {
+        self.merged.network.bootstrap_bucket()
+    }
+
+    /// The tags that a launch sets and that can change afterwards.
+    pub(in crate::awsmachine) fn applied_tags(&self, machine: &AWSMachine) -> Tags {
+        additional_tags(&machine.spec, &self.references.network)
+    }
+
+    /// The security groups that a launch adds to those of the network.
+    pub(in crate::awsmachine) fn applied_groups(&self, machine: &AWSMachine) -> AppliedSecurityGroups {
+        let of_network = self.references.network.security_groups.iter();
+        let of_network: Vec<&String> = of_network
+            .flat_map(|groups| groups.of_machine(self.location.role))
+            .collect();
+        let mut ids = self.references.additional_security_group_ids.clone();
+        ids.retain(|id| !of_network.contains(&id));
+        ids.sort_unstable();
+        ids.dedup();
+        AppliedSecurityGroups {
+            references: machine.spec.additional_security_groups.clone(),
+            ids,
+            pending: None,
+        }
+    }
+}

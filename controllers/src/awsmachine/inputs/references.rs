@@ -1,0 +1,536 @@
+//! What the spec of a machine refers to in AWS: subnet, security groups, network interfaces and reserved capacity.
+
+use std::collections::BTreeSet;
+
+use capa_api::common::ResourceReference;
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::AWSMachineSpec;
+use capa_api::network::{MachineNetwork, NetworkSubnet};
+use capa_cloud::{CapacitySource, CloudError, MachineCloud, NetworkInterface, Query, Subnet, zone_type};
+use capa_network::{Merged, Placement, Problem};
+use capa_runtime::reconcile::Next;
+
+use crate::awsmachine::scope::Blocked;
+use crate::awsmachine::spec::{given_id, names_subnet};
+use crate::filters::candidates;
+
+/// The remedy for filters that match too much.
+const NARROW: &str = "add the filter vpc-id in a new template";
+
+/// What the spec refers to, looked up in AWS for a launch.
+pub(in crate::awsmachine) struct ResolvedReferences {
+    /// The network with the machine's own subnet resolved and missing zones filled in.
+    pub(in crate::awsmachine) network: MachineNetwork,
+    /// `additionalSecurityGroups` as ids.
+    pub(in crate::awsmachine) additional_security_group_ids: Vec<String>,
+}
+
+/// The reason why a reference cannot be resolved.
+enum LookupError {
+    /// The spec names a resource that does not exist.
+    Problem(Problem),
+    /// A call failed.
+    Cloud(CloudError),
+}
+
+impl From<CloudError> for LookupError {
+    fn from(error: CloudError) -> Self {
+        Self::Cloud(error)
+    }
+}
+
+impl LookupError {
+    fn blocks(self, condition: ConditionType, region: &str) -> Blocked {
+        match self {
+            Self::Problem(problem) => Blocked::new(condition.is_false(problem.reason, problem.message), Next::Retry),
+            Self::Cloud(error) => {
+                let message = format!("a lookup in {region} failed: {error}");
+                Blocked::by_call(condition, message, &error)
+            }
+        }
+    }
+}
+
+/// Resolves filters and zones. The function makes a call only for inputs that the spec does not
+/// contain.
+pub(in crate::awsmachine) async fn resolve(
+    spec: &AWSMachineSpec,
+    merged: &Merged,
+    cloud: &dyn MachineCloud,
+) -> Result<ResolvedReferences, Blocked> {
+    let found = look_up(spec, merged, cloud).await;
+    found.map_err(|error| error.blocks(ConditionType::NetworkReady, region_of(&merged.network)))
+}
+
+/// Resolves `additionalSecurityGroups` for an instance that runs in a subnet.
+pub(in crate::awsmachine) async fn additional_security_groups(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    subnet_id: Option<&str>,
+    cloud: &dyn MachineCloud,
+) -> Result<Vec<String>, Blocked> {
+    let subnet_ids: Vec<String> = subnet_id.into_iter().map(str::to_owned).collect();
+    let found = additional_groups(spec, network, &subnet_ids, None, cloud).await;
+    found.map_err(|error| error.blocks(ConditionType::SecurityGroupsReady, region_of(network)))
+}
+
+/// The region of a network; empty without one.
+fn region_of(network: &MachineNetwork) -> &str {
+    network.region.as_deref().unwrap_or_default()
+}
+
+async fn look_up(
+    spec: &AWSMachineSpec,
+    merged: &Merged,
+    cloud: &dyn MachineCloud,
+) -> Result<ResolvedReferences, LookupError> {
+    let mut network = merged.network.clone();
+    let mut own_vpc_id = None;
+    if let Some((subnets, vpc_id)) = filtered_subnets(spec, merged, cloud).await? {
+        network.subnets = subnets;
+        own_vpc_id = vpc_id;
+    }
+    let without_zone: Vec<String> = network
+        .subnets
+        .iter()
+        .filter(|subnet| subnet.availability_zone.is_none())
+        .map(|subnet| subnet.id.clone())
+        .collect();
+    if !without_zone.is_empty() {
+        let seen = cloud.subnets(&Query::filter("subnet-id", without_zone)).await?;
+        let region = region_of(&network).to_owned();
+        for subnet in &mut network.subnets {
+            if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
+                subnet.zone_type = subnet
+                    .zone_type
+                    .or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
+                subnet.ipv6 = subnet.ipv6.or_else(|| ipv6(seen, merged.uses_ipv6));
+                subnet.availability_zone = Some(seen.availability_zone.clone());
+            }
+        }
+    }
+    let subnet_ids: Vec<String> = network.subnets.iter().map(|subnet| subnet.id.clone()).collect();
+    Ok(ResolvedReferences {
+        additional_security_group_ids: additional_groups(spec, &network, &subnet_ids, own_vpc_id, cloud).await?,
+        network,
+    })
+}
+
+/// The subnets that match the machine's own filters and id, and their VPC. `None` for a machine without filters.
+async fn filtered_subnets(
+    spec: &AWSMachineSpec,
+    merged: &Merged,
+    cloud: &dyn MachineCloud,
+) -> Result<Option<(Vec<NetworkSubnet>, Option<String>)>, LookupError> {
+    let network = &merged.network;
+    let Some(reference) = &spec.subnet else {
+        return Ok(None);
+    };
+    let vpc_id = network.vpc.as_ref().map(|vpc| vpc.id.as_str());
+    let Some(query) = filter_query(reference, "subnet-id", vpc_id) else {
+        return Ok(None);
+    };
+    let mut found = cloud.subnets(&query).await?;
+    found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
+    if found.is_empty() {
+        let region = region_of(network);
+        let message = match given_id(reference) {
+            Some(id) => format!(
+                "subnet {id} of spec.subnet.id does not exist in {region}, or does not match spec.subnet.filters: tag \
+                 it, or name another in a new template"
+            ),
+            None => format!(
+                "no subnet in {region}{} matches spec.subnet.filters: tag one, or name other filters in a new template",
+                in_vpc(reference, vpc_id)
+            ),
+        };
+        return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
+    }
+    let places = found.iter().map(|subnet| (subnet.id.as_str(), subnet.vpc_id.as_str()));
+    let vpc_id = the_vpc("spec.subnet.filters matches subnets", NARROW, places)?;
+    let subnets = found.iter().map(|subnet| as_network(subnet, merged)).collect();
+    Ok(Some((subnets, vpc_id)))
+}
+
+/// The ids of `additionalSecurityGroups`. Filters search in the VPC of the subnets in which the instance may be placed:
+/// `own_vpc_id` where that is known.
+async fn additional_groups(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    subnet_ids: &[String],
+    own_vpc_id: Option<String>,
+    cloud: &dyn MachineCloud,
+) -> Result<Vec<String>, LookupError> {
+    let mut ids = Vec::new();
+    let mut references = spec.additional_security_groups.iter();
+    let vpc_id = match own_vpc_id {
+        None if references.any(searches_in_vpc) => vpc_of_subnets(spec, network, subnet_ids, cloud).await?,
+        known => known,
+    };
+    for (index, reference) in spec.additional_security_groups.iter().enumerate() {
+        let Some(query) = filter_query(reference, "group-id", vpc_id.as_deref()) else {
+            ids.extend(given_id(reference).cloned());
+            continue;
+        };
+        let mut found = cloud.security_groups(&query).await?;
+        found.retain(|group| given_id(reference).is_none_or(|id| *id == group.id));
+        let path = format!("spec.additionalSecurityGroups[{index}]");
+        if found.is_empty() {
+            let message = format!(
+                "no security group in {}{} matches {path}: tag one, or name other filters in a new template",
+                region_of(network),
+                in_vpc(reference, vpc_id.as_deref())
+            );
+            return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
+        }
+        let places = found.iter().map(|group| (group.id.as_str(), group.vpc_id.as_str()));
+        the_vpc(&format!("{path} matches security groups"), NARROW, places)?;
+        let mut found: Vec<String> = found.into_iter().map(|group| group.id).collect();
+        found.sort();
+        ids.extend(found);
+    }
+    Ok(ids)
+}
+
+/// The VPC of the subnets in which an instance may be placed. The network names it, unless the machine has a subnet of
+/// its own, which may lie in another VPC.
+async fn vpc_of_subnets(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    subnet_ids: &[String],
+    cloud: &dyn MachineCloud,
+) -> Result<Option<String>, LookupError> {
+    let of_network = network.vpc.as_ref().map(|vpc| vpc.id.clone());
+    if subnet_ids.is_empty() || (of_network.is_some() && !names_subnet(spec)) {
+        return Ok(of_network);
+    }
+    let query = Query::filter("subnet-id", subnet_ids.iter().cloned());
+    let seen = cloud.subnets(&query).await?;
+    let places = seen.iter().map(|subnet| (subnet.id.as_str(), subnet.vpc_id.as_str()));
+    let remedy = "name one of them in spec.subnet of a new template";
+    let vpc_id = the_vpc("the subnets of the network lie", remedy, places)?;
+    Ok(vpc_id.or(of_network))
+}
+
+/// The only VPC of resources, which are given with their VPCs; `None` without resources.
+///
+/// # Errors
+/// A conflict with the ids of the resources and of their VPCs. `what` begins its sentence, and `remedy` ends it.
+fn the_vpc<'a>(
+    what: &str,
+    remedy: &str,
+    places: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+) -> Result<Option<String>, LookupError> {
+    let vpcs: BTreeSet<&str> = places.clone().map(|(_, vpc_id)| vpc_id).collect();
+    if vpcs.len() > 1 {
+        let each = candidates(places.map(|(id, vpc_id)| format!("{id} of {vpc_id}")));
+        let message = format!("{what} in several VPCs: {each}: {remedy}");
+        return Err(LookupError::Problem(Problem::new(Reason::Conflict, message)));
+    }
+    Ok(vpcs.into_iter().next().map(str::to_owned))
+}
+
+/// Whether the filters of a reference find resources of every VPC.
+fn searches_in_vpc(reference: &ResourceReference) -> bool {
+    !reference.filters.is_empty() && given_id(reference).is_none() && !names_vpc(reference)
+}
+
+/// Whether the user's own filters say in which VPC to search.
+fn names_vpc(reference: &ResourceReference) -> bool {
+    reference.filters.iter().any(|filter| filter.name == "vpc-id")
+}
+
+/// The VPC that narrows a query for filters, for messages.
+fn in_vpc(reference: &ResourceReference, vpc_id: Option<&str>) -> String {
+    let vpc_id = vpc_id.filter(|_| !names_vpc(reference));
+    vpc_id.map_or_else(String::new, |id| format!(" ({id})"))
+}
+
+/// The query for the filters of a reference. `None` for a reference without filters.
+fn filter_query(reference: &ResourceReference, id_filter: &str, vpc_id: Option<&str>) -> Option<Query> {
+    if reference.filters.is_empty() {
+        return None;
+    }
+    let filters = reference.filters.iter();
+    let filters = filters.map(|filter| (filter.name.clone(), filter.values.clone()));
+    let query = Query {
+        filters: filters.collect(),
+    };
+    Some(match (given_id(reference), vpc_id) {
+        (Some(id), _) => query.and(id_filter, [id]),
+        // Names and tags repeat from VPC to VPC. A machine in another VPC than its cluster names that VPC itself.
+        (None, Some(vpc_id)) if !names_vpc(reference) => query.and("vpc-id", [vpc_id]),
+        (None, _) => query,
+    })
+}
+
+/// Whether instances in a subnet that AWS shows get an IPv6 address. `None`: only if their machines ask for one.
+fn ipv6(seen: &Subnet, uses_ipv6: bool) -> Option<bool> {
+    Some(seen.ipv6).filter(|ipv6| !ipv6 || uses_ipv6)
+}
+
+fn as_network(subnet: &Subnet, merged: &Merged) -> NetworkSubnet {
+    NetworkSubnet {
+        id: subnet.id.clone(),
+        availability_zone: Some(subnet.availability_zone.clone()),
+        zone_type: zone_type(region_of(&merged.network), &subnet.availability_zone)
+            .parse()
+            .ok(),
+        ipv6: ipv6(subnet, merged.uses_ipv6),
+        ..NetworkSubnet::default()
+    }
+}
+
+/// The network interfaces of a machine's spec, in the order of their devices.
+pub(in crate::awsmachine) struct OwnInterfaces(Vec<NetworkInterface>);
+
+/// A lookup of network interfaces that led to no placement.
+pub(in crate::awsmachine) enum InterfaceError {
+    /// An interface does not exist.
+    Missing(String),
+    /// The call failed.
+    Cloud(CloudError),
+}
+
+impl OwnInterfaces {
+    /// Looks up the interfaces that the spec names. `None` for a spec without any: its instance gets a new interface.
+    pub(in crate::awsmachine) async fn resolve(
+        spec: &AWSMachineSpec,
+        cloud: &dyn MachineCloud,
+    ) -> Result<Option<Self>, InterfaceError> {
+        let ids = &spec.network_interfaces;
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let query = Query::filter("network-interface-id", ids.clone());
+        let found = cloud.network_interfaces(&query).await.map_err(InterfaceError::Cloud)?;
+        let in_order = ids.iter().map(|id| {
+            let interface = found.iter().find(|interface| interface.id == *id).cloned();
+            interface.ok_or_else(|| InterfaceError::Missing(id.clone()))
+        });
+        Ok(Some(Self(in_order.collect::<Result<_, _>>()?)))
+    }
+
+    /// The zone of a subnet, where one of the interfaces lies in it.
+    pub(in crate::awsmachine) fn zone_of(&self, subnet_id: &str) -> Option<&str> {
+        let interface = self.0.iter().find(|interface| interface.subnet_id == subnet_id)?;
+        Some(&interface.availability_zone)
+    }
+
+    /// The placement that the interfaces determine. `wanted_zone` is the Machine's failure domain, and `own_subnets`
+    /// are the ids of the subnets that the spec itself names, if it names any.
+    pub(in crate::awsmachine) fn placement(
+        &self,
+        wanted_zone: Option<&str>,
+        own_subnets: Option<&[&str]>,
+    ) -> Result<Placement, Problem> {
+        let conflict = |message: String| Problem::new(Reason::Conflict, message);
+        let Some(first) = self.0.first() else {
+            return Err(conflict("the spec names no network interface".to_owned()));
+        };
+        if let Some((id, instance)) = self.0.iter().find_map(NetworkInterface::attached) {
+            return Err(conflict(format!(
+                "network interface {id} is attached to instance {instance}: detach it, or name another in a new \
+                 template"
+            )));
+        }
+        if let Some(zone) = wanted_zone.filter(|zone| *zone != first.availability_zone) {
+            return Err(conflict(format!(
+                "network interface {} lies in {}, and the failure domain of the Machine is {zone}: name one in {zone}, \
+                 or set that failure domain",
+                first.id, first.availability_zone
+            )));
+        }
+        if own_subnets.is_some_and(|subnets| !subnets.contains(&first.subnet_id.as_str())) {
+            return Err(conflict(format!(
+                "network interface {} lies in {}, which is not the subnet of spec.subnet: leave subnet out",
+                first.id, first.subnet_id
+            )));
+        }
+        Ok(Placement {
+            subnet_id: first.subnet_id.clone(),
+            availability_zone: Some(first.availability_zone.clone()),
+            security_group_ids: self.security_groups(),
+        })
+    }
+
+    /// The security groups of all interfaces, without duplicates.
+    fn security_groups(&self) -> Vec<String> {
+        let mut ids: Vec<String> = Vec::new();
+        for id in self.0.iter().flat_map(|interface| &interface.security_group_ids) {
+            if !ids.contains(id) {
+                ids.push(id.clone());
+            }
+        }
+        ids
+    }
+}
+
+/// A zone, and the capacity in it that the machine names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::awsmachine) struct CapacityZone {
+    zone: String,
+    source: CapacitySource,
+}
+
+/// The capacity that a machine names.
+pub(in crate::awsmachine) fn capacity_source(spec: &AWSMachineSpec) -> Option<CapacitySource> {
+    let given = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
+    let reservation = given(&spec.capacity_reservation_id).map(CapacitySource::Reservation);
+    reservation.or_else(|| given(&spec.host_id).map(CapacitySource::Host))
+}
+
+/// Looks the zone up. `None` without such capacity, and where the zone is not shown to the identity, whose permission
+/// is optional: then the launches find it by trying.
+pub(in crate::awsmachine) async fn capacity_zone(
+    spec: &AWSMachineSpec,
+    cloud: &dyn MachineCloud,
+) -> Result<Option<CapacityZone>, Blocked> {
+    let Some(source) = capacity_source(spec) else {
+        return Ok(None);
+    };
+    match cloud.capacity_zone(&source).await {
+        Ok(zone) => Ok(Some(CapacityZone { zone, source })),
+        Err(error) if error.class.is_permanent() => Ok(None),
+        Err(error) => {
+            let message = format!("the lookup of the zone of {source} failed: {error}");
+            Err(Blocked::by_call(ConditionType::NetworkReady, message, &error))
+        }
+    }
+}
+
+impl CapacityZone {
+    /// The network without the subnets of other zones. Subnets of unknown zones stay.
+    pub(in crate::awsmachine) fn restrict(
+        &self,
+        network: &MachineNetwork,
+        failure_domain: Option<&str>,
+    ) -> Result<MachineNetwork, Problem> {
+        let Self { zone, source } = self;
+        if let Some(wanted) = failure_domain.filter(|wanted| wanted != zone) {
+            let message = format!(
+                "the Machine asks for failure domain {wanted}, and {source} is in {zone}: ask for {zone}, or name \
+                 capacity in {wanted} in a new template"
+            );
+            return Err(Problem::new(Reason::NoSubnetInFailureDomain, message));
+        }
+        let mut reduced = network.clone();
+        let is_there = |shown: &Option<String>| shown.as_ref().is_none_or(|shown| shown == zone);
+        reduced.subnets.retain(|subnet| is_there(&subnet.availability_zone));
+        if reduced.subnets.is_empty() && !network.subnets.is_empty() {
+            let message = format!(
+                "no subnet of the machine's network is in {zone}, the zone of {source}: add a subnet in {zone} to the \
+                 network, or name other capacity in a new template"
+            );
+            return Err(Problem::new(Reason::NoSubnetInFailureDomain, message));
+        }
+        Ok(reduced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::read;
+
+    use super::*;
+
+    fn interface(id: &str, groups: &[&str]) -> NetworkInterface {
+        NetworkInterface {
+            id: id.into(),
+            subnet_id: "subnet-0000000a".into(),
+            availability_zone: "eu-west-1a".into(),
+            security_group_ids: groups.iter().map(|id| (*id).to_owned()).collect(),
+            instance_id: None,
+        }
+    }
+
+    #[test]
+    fn the_first_interface_places_and_all_give_their_groups() {
+        let interfaces = OwnInterfaces(vec![
+            interface("eni-0000000a", &["sg-0000000a", "sg-0000000b"]),
+            interface("eni-0000000b", &["sg-0000000b", "sg-0000000c"]),
+        ]);
+        let placement = interfaces
+            .placement(Some("eu-west-1a"), Some(&["subnet-0000000a"]))
+            .unwrap();
+        assert_eq!(placement.subnet_id, "subnet-0000000a");
+        assert_eq!(placement.availability_zone.as_deref(), Some("eu-west-1a"));
+        assert_eq!(
+            placement.security_group_ids,
+            ["sg-0000000a", "sg-0000000b", "sg-0000000c"]
+        );
+        assert_eq!(interfaces.zone_of("subnet-0000000a"), Some("eu-west-1a"));
+        assert_eq!(interfaces.zone_of("subnet-0000000b"), None);
+    }
+
+    #[test]
+    fn an_interface_that_cannot_be_used_is_a_conflict() {
+        let attached = NetworkInterface {
+            instance_id: Some("i-00000001".into()),
+            ..interface("eni-0000000b", &[])
+        };
+        let both = OwnInterfaces(vec![interface("eni-0000000a", &[]), attached]);
+        let one = OwnInterfaces(vec![interface("eni-0000000a", &[])]);
+        for (problem, parts) in [
+            (both.placement(None, None), ["eni-0000000b", "i-00000001"]),
+            (one.placement(Some("eu-west-1b"), None), ["eu-west-1a", "eu-west-1b"]),
+            (
+                one.placement(None, Some(&["subnet-0000000b"])),
+                ["subnet-0000000a", "spec.subnet"],
+            ),
+        ] {
+            let problem = problem.unwrap_err();
+            assert_eq!(problem.reason, Reason::Conflict);
+            for part in parts {
+                assert!(problem.message.contains(part), "{part}: {}", problem.message);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reservation_precedes_a_host_and_empty_ids_are_absent() {
+        let named = |fields: &str| capacity_source(&read(&format!("{{instanceType: m6i.large, {fields}}}")));
+        let reservation = CapacitySource::Reservation("cr-1".into());
+        assert_eq!(named("capacityReservationId: cr-1, hostID: h-1"), Some(reservation));
+        assert_eq!(
+            named("capacityReservationId: '', hostID: h-1"),
+            Some(CapacitySource::Host("h-1".into()))
+        );
+        assert_eq!(named("hostID: ''"), None);
+    }
+
+    #[test]
+    fn only_subnets_in_the_zone_of_the_capacity_remain() {
+        let network = read(
+            "{subnets: [{id: subnet-a, availabilityZone: eu-west-1a}, {id: subnet-b, availabilityZone: eu-west-1b}, \
+             {id: subnet-x}]}",
+        );
+        let restricted = |zone: &str, failure_domain| {
+            let zone = CapacityZone {
+                zone: zone.to_owned(),
+                source: CapacitySource::Reservation("cr-1".into()),
+            };
+            let network = zone.restrict(&network, failure_domain);
+            network.map(|network| network.subnets.into_iter().map(|subnet| subnet.id).collect::<Vec<_>>())
+        };
+        assert_eq!(restricted("eu-west-1b", None).unwrap(), ["subnet-b", "subnet-x"]);
+        assert_eq!(
+            restricted("eu-west-1b", Some("eu-west-1b")).unwrap(),
+            ["subnet-b", "subnet-x"]
+        );
+        let elsewhere = restricted("eu-west-1b", Some("eu-west-1a")).unwrap_err().message;
+        assert!(elsewhere.contains("failure domain eu-west-1a, and capacity reservation cr-1 is in eu-west-1b"));
+    }
+
+    #[test]
+    fn a_zone_without_a_subnet_is_named() {
+        let network = read("{subnets: [{id: subnet-a, availabilityZone: eu-west-1a}]}");
+        let zone = CapacityZone {
+            zone: "eu-west-1b".to_owned(),
+            source: CapacitySource::Host("h-1".into()),
+        };
+        let problem = zone.restrict(&network, None).unwrap_err();
+        let expected = "no subnet of the machine's network is in eu-west-1b, the zone of Dedicated Host h-1";
+        assert!(problem.message.starts_with(expected), "{}", problem.message);
+    }
+}

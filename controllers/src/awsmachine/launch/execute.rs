@@ -1,0 +1,328 @@
+//! Executes a launch plan. Each result is stored before the next call.
+
+use std::num::NonZeroU32;
+
+use capa_api::conditions::{ConditionType, Reason};
+use capa_api::machine::{InstanceState, LaunchRecord, RecordedRequest};
+use capa_api::network::NetworkSubnet;
+use capa_cloud::{CapacityReservation, CloudError, ErrorClass, Instance, LaunchRequest};
+use capa_runtime::reconcile::{EventDraft, Next};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::attempt;
+use super::place::{LaunchDecision, first_number, pool};
+use super::plan::{LaunchStep, is_fresh};
+use super::record::{LaunchEvent, Progress};
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::hosts::{self, WantedHost};
+use crate::awsmachine::inputs::location::InstanceLocation;
+use crate::awsmachine::memory::CapacityLocation;
+use crate::awsmachine::ownership::attempt_number;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event};
+use crate::awsmachine::{refusal, secrets, status, user_data, write};
+
+/// Launches the instance. Returns where it is.
+pub(super) async fn apply(
+    scope: &mut MachineScope,
+    mut decision: LaunchDecision,
+    context: &MachineContext,
+) -> Result<InstanceLocation, FlowError> {
+    // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
+    write::block_move(scope, &decision.inputs.location.account_id, context).await?;
+    use_host(scope, &mut decision, context).await?;
+    write_record(scope, &decision, context).await?;
+    let inputs = &decision.inputs;
+    if let Some(of_launch) = &inputs.secrets {
+        secrets::store(scope, of_launch, &inputs.location, context).await?;
+    }
+    call(scope, &decision, context).await?;
+    Ok(decision.inputs.location)
+}
+
+/// Puts a new attempt on the Dedicated Host that the machine needs. An attempt that is recorded already has its host.
+async fn use_host(
+    scope: &mut MachineScope,
+    decision: &mut LaunchDecision,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    if !matches!(decision.plan.step, LaunchStep::Record(_)) {
+        return Ok(());
+    }
+    let LaunchDecision { inputs, request, .. } = decision;
+    let wanted = WantedHost {
+        subnet_id: &request.subnet_id,
+        zone: inputs.zone_of(&request.subnet_id),
+        tags: &request.tags,
+        pool: pool(scope, inputs),
+        first_number: match scope.status.launch {
+            Some(LaunchRecord::Planned) => NonZeroU32::MIN,
+            _ => first_number(scope, context),
+        },
+    };
+    match hosts::place_on_host(scope, &wanted, &inputs.location, context).await {
+        Ok(Some(host)) => request.options.host = Some(host),
+        Ok(None) => {}
+        Err(error) => {
+            context.memory.leave_kind(inputs.kind, scope.uid());
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that the API server has the record that the call is made from, and has it from this process. The time
+/// that counts is the one before the server is asked.
+async fn write_record(
+    scope: &mut MachineScope,
+    decision: &LaunchDecision,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let LaunchDecision { inputs, request, .. } = decision;
+    let (asked_at, token) = (context.now(), &request.client_token);
+    let holder = context.memory.holder().to_owned();
+    match decision.plan.step {
+        LaunchStep::Record(number) => {
+            let request_record = recorded(request, asked_at.time);
+            scope.record_launch(LaunchEvent::Requested {
+                number,
+                request: request_record,
+                holder,
+            })?;
+            scope.status.network = Some(inputs.in_use(&scope.machine, request));
+            scope.status.applied_tags = Some(inputs.applied_tags(&scope.machine));
+            scope.status.applied_security_groups = Some(inputs.applied_groups(&scope.machine));
+            scope
+                .status
+                .applied_private_dns_name
+                .clone_from(&scope.machine.spec.private_dns_name);
+            let mut first_record = None;
+            if let Some(of_launch) = &inputs.secrets {
+                first_record = Some(of_launch).filter(|of_launch| !secrets::is_recorded(scope, of_launch));
+                let valid_from = inputs.user_data.valid_from();
+                secrets::record(scope, of_launch, valid_from, &inputs.location, context).await?;
+            }
+            write::store(scope, context).await?;
+            if let Some(of_launch) = first_record {
+                secrets::nothing_is_stored(scope, of_launch, &inputs.location, context);
+            }
+            let account_id = &inputs.location.account_id;
+            context.memory.recorded(scope.uid(), token, account_id, asked_at);
+        }
+        LaunchStep::Claim if attempt::is_held(scope, context) => {
+            // The answer to the write of the record was lost. An equal status would not be written again.
+            context.kubernetes.confirm(&scope.machine).await?;
+            context.memory.claimed(scope.uid(), token, asked_at);
+        }
+        LaunchStep::Claim => {
+            scope.record_launch(LaunchEvent::Claimed { holder })?;
+            write::store(scope, context).await?;
+            context.memory.claimed(scope.uid(), token, asked_at);
+        }
+        LaunchStep::Verify => {
+            context.kubernetes.confirm(&scope.machine).await?;
+            context.memory.confirmed(scope.uid(), token, asked_at);
+        }
+        LaunchStep::Repeat | LaunchStep::LookOnly => {}
+    }
+    Ok(())
+}
+
+/// The call as it is recorded.
+fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest {
+    RecordedRequest {
+        client_token: request.client_token.clone(),
+        subnet_id: request.subnet_id.clone(),
+        image_id: request.image_id.clone(),
+        instance_type: request.instance_type.clone(),
+        security_group_ids: request.security_group_ids.clone(),
+        parameters_hash: request.parameters_hash(),
+        requested_at: Time(requested_at),
+    }
+}
+
+/// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
+/// under way, and its answer cannot be stored if the AWSMachine has changed meanwhile.
+async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Result<(), FlowError> {
+    let LaunchDecision { inputs, request, .. } = decision;
+    let (uid, token) = (scope.uid().to_owned(), &request.client_token);
+    let before = context.memory.attempt(&uid, token);
+    let now = context.now();
+    if !is_fresh(before.confirmed_at, now, &context.timing) {
+        // The process stood still since: another one may have taken over and have decided that nothing was launched.
+        let message = "EC2 is asked once the API server has confirmed the launch record";
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
+        return Err(Blocked::new(waiting, Next::Retry).into());
+    }
+    context.memory.called(&uid, token, Progress::Unanswered, now.uptime);
+    match inputs.location.cloud.launch(&scope.key(), request).await {
+        Ok(instance) => {
+            context.memory.answered(&uid, instance.clone());
+            context.memory.accept_kind(inputs.kind, now.uptime);
+            let subnet = subnet_of(decision);
+            context.memory.found_capacity(&pool(scope, inputs), &subnet);
+            Box::pin(record_answer(scope, &instance, context)).await
+        }
+        Err(error) => {
+            let progress = before.progress.after(error.class);
+            let now = context.kubernetes.uptime();
+            context.memory.called(&uid, token, progress, now);
+            if error.class == ErrorClass::InsufficientCapacity {
+                let place = short_place(&error, subnet_of(decision));
+                let pool = pool(scope, inputs);
+                context.memory.refused_capacity(&pool, place, Some(&error), now);
+            }
+            if progress == Progress::Refused {
+                hosts::give_up(scope, &error, context);
+                scope.record_launch(LaunchEvent::Refused)?;
+            }
+            let blocked = not_launched(scope, &error, decision);
+            Err(failed_turn(scope, decision, (&error, progress), blocked, context).into())
+        }
+    }
+}
+
+/// The subnet of a call, with its zone where that is known.
+fn subnet_of(decision: &LaunchDecision) -> NetworkSubnet {
+    let subnet_id = &decision.request.subnet_id;
+    NetworkSubnet {
+        id: subnet_id.clone(),
+        availability_zone: decision.inputs.zone_of(subnet_id).map(str::to_owned),
+        ..NetworkSubnet::default()
+    }
+}
+
+/// The place that lacks capacity: hosts are of a zone, addresses of a subnet.
+fn short_place(error: &CloudError, subnet: NetworkSubnet) -> CapacityLocation {
+    let full = error.code.as_deref() == Some("InsufficientFreeAddressesInSubnet");
+    match subnet.availability_zone {
+        Some(zone) if !full => CapacityLocation::Zone(zone),
+        _ => CapacityLocation::Subnet(subnet.id),
+    }
+}
+
+/// Stores the id of an instance that this machine's own call has launched, and then tells of it by an event: the pass
+/// ends where storing fails, and the pass that repeats it would tell again.
+pub(super) async fn record_answer(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    scope.record_launch(LaunchEvent::answered(instance))?;
+    if instance.state == InstanceState::Pending {
+        // The usual answer: the pass, which follows the instance next, has nothing to add to it.
+        status::show(scope, instance);
+        scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
+        scope.set_condition(ConditionType::NetworkUpToDate.is_true(Reason::Ready));
+        scope.set_condition(status::instance_ready(instance));
+    }
+    store_instance(scope, context).await?;
+    let message = format!("launched instance {}", instance.id);
+    scope
+        .events
+        .push(EventDraft::normal("SuccessfulCreate", message).recorded());
+    Ok(())
+}
+
+/// Stores the record with its instance. The attempt is over then.
+async fn store_instance(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
+    write::store_with_conditions(scope, context).await?;
+    context.memory.launched(scope.uid());
+    Ok(())
+}
+
+/// Records an instance of this machine that exists already: that of an attempt whose answer was lost, or one of a
+/// restored or moved AWSMachine, or one whose record was lost.
+pub(super) async fn record_found(
+    scope: &mut MachineScope,
+    instance: &Instance,
+    decision: &LaunchDecision,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let open_token = attempt::open_token(scope);
+    if open_token.is_some() && instance.client_token.as_deref() == open_token {
+        return record_answer(scope, instance, context).await;
+    }
+    let mut request = decision.request.clone();
+    request.subnet_id = instance.subnet_id.clone().unwrap_or(request.subnet_id);
+    let token = instance.client_token.clone().filter(|token| !token.is_empty());
+    request.client_token = token.unwrap_or(request.client_token);
+    let of_record = scope.status.launch.as_ref().map_or(0, LaunchRecord::attempt_number);
+    let number = attempt_number(&request.client_token, scope.uid()).unwrap_or(of_record);
+    let since = instance.launch_time.unwrap_or_else(|| context.kubernetes.now());
+    scope.record_launch(LaunchEvent::Adopted {
+        number: NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN),
+        request: recorded(&request, since),
+        holder: context.memory.holder().to_owned(),
+        instance_id: instance.id.clone(),
+    })?;
+    let mut in_use = decision.inputs.in_use(&scope.machine, &request);
+    in_use.availability_zone = Some(instance.availability_zone.clone());
+    // The security groups of the instance are not known here; those of the spec would be a guess.
+    in_use.security_group_ids.clear();
+    scope.status.network = Some(in_use);
+    let format = user_data::bootstrap_format(scope, context).await;
+    secrets::recover(scope, &request.client_token, format, decision.inputs.bootstrap_bucket());
+    store_instance(scope, context).await?;
+    scope.events.push(adoption_event(&instance.id).recorded());
+    Ok(())
+}
+
+/// Says why the call has launched nothing, as far as this process knows.
+fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecision) -> Blocked {
+    let LaunchDecision { inputs, request, .. } = decision;
+    let region = &inputs.location.region;
+    let refused = decision.refused(&scope.machine, error);
+    let (reason, message) = match error.class {
+        ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, format!("{error}; the region is {region}")),
+        ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
+        ErrorClass::InsufficientCapacity if !refused.is_about_a_field() => {
+            let zone = inputs.zone_of(&request.subnet_id);
+            let lacking = lacking_capacity(request, error.code.as_deref());
+            let message = format!("{lacking} in {}: {error}", zone.unwrap_or(&request.subnet_id));
+            (Reason::InsufficientCapacity, message)
+        }
+        class => (class.reason(), refused.to_string()),
+    };
+    Blocked::by_error(ConditionType::InstanceReady.is_false(reason, message), error)
+}
+
+/// What has no capacity for a launch, by EC2's code: the reservation or the host that the call names, or else the type.
+fn lacking_capacity(request: &LaunchRequest, code: Option<&str>) -> String {
+    let options = &request.options;
+    match (code, &options.capacity_reservation, &options.host) {
+        (Some("ReservationCapacityExceeded"), Some(CapacityReservation::Id(id)), _) => {
+            format!("capacity reservation {id} has no free instance")
+        }
+        (Some("InsufficientCapacityOnHost" | "IncompatibleHostRequirements"), _, Some(host)) => {
+            format!("Dedicated Host {} has no room for an instance", host.id)
+        }
+        (Some("UnavailableHostRequirements" | "IncompatibleHostRequirements"), ..) => {
+            format!("no Dedicated Host has room for instance type {}", request.instance_type)
+        }
+        _ => format!("no capacity for instance type {}", request.instance_type),
+    }
+}
+
+/// The block of a machine whose call has failed, and what the failure says about the other machines of its kind.
+fn failed_turn(
+    scope: &MachineScope,
+    decision: &LaunchDecision,
+    (error, progress): (&CloudError, Progress),
+    blocked: Blocked,
+    context: &MachineContext,
+) -> Blocked {
+    let (kind, now) = (decision.inputs.kind, context.kubernetes.uptime());
+    if error.class == ErrorClass::InsufficientCapacity {
+        context.memory.accept_kind(kind, now);
+    } else if progress == Progress::Refused && refusal::concerns_kind(error) {
+        let condition = blocked.condition.clone();
+        context
+            .memory
+            .refuse_kind(kind, condition.clone(), now, &context.timing);
+        return refusal::shown_of_kind(scope, kind, condition, context);
+    } else {
+        context.memory.leave_kind(kind, scope.uid());
+    }
+    blocked
+}

@@ -1,0 +1,271 @@
+//! Looks for an instance of the machine before another one is launched, when the turn of the machine has come.
+
+use std::time::Duration;
+
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
+use capa_api::machine::LaunchRecord;
+use capa_cloud::lookups::InstanceLookup;
+use capa_cloud::{CloudError, Instance};
+use capa_runtime::reconcile::Next;
+
+use super::adoption::{self, Adoption, adopt};
+use super::attempt;
+use super::place::LaunchDecision;
+use super::plan::{LaunchStep, LookUp};
+use super::record::Progress;
+use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs::{self, location};
+use crate::awsmachine::instance::lookup;
+use crate::awsmachine::memory::Permission;
+use crate::awsmachine::ownership::AdoptAnnotation;
+use crate::awsmachine::refusal;
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier, search_token};
+use crate::awsmachine::targets::access::{self, TargetGate};
+use crate::retry;
+
+/// Takes the turn of the machine, and looks for its instance where the plan says so.
+///
+/// # Errors
+/// Nothing is launched in this pass.
+pub(super) async fn find_before(
+    scope: &MachineScope,
+    decision: &LaunchDecision,
+    context: &MachineContext,
+) -> Result<Option<Box<Instance>>, FlowError> {
+    let LaunchDecision { inputs, plan, .. } = decision;
+    let hold = match (hold_of_attempt(scope, decision, context), plan.look_up) {
+        (Some(TargetGate::Refused(blocked)), LookUp::No) => return Err(blocked.into()),
+        (hold, _) => hold,
+    };
+    // A refused attempt takes no turn: the machine only looks for an instance that is there already.
+    let takes_turn = plan.step != LaunchStep::LookOnly && !matches!(hold, Some(TargetGate::Refused(_)));
+    let refused = refused_kind(decision, context).filter(|_| takes_turn);
+    let shared = shared_lookup(scope, decision);
+    if takes_turn && refused.is_none() {
+        take_turn(scope, decision, shared.as_ref(), context)?;
+    }
+    if plan.look_up != LookUp::No {
+        match look_up(scope, decision, shared.as_ref(), context).await {
+            Ok(None) => {}
+            Ok(Some(instance)) => {
+                context.memory.leave_kind(inputs.kind, scope.uid());
+                return Ok(Some(instance));
+            }
+            Err(waits @ FlowError::Waits(..)) => return Err(waits),
+            Err(error) => {
+                context.memory.leave_kind(inputs.kind, scope.uid());
+                return Err(error);
+            }
+        }
+    }
+    if let Some(condition) = refused {
+        return Err(refusal::shown_of_kind(scope, inputs.kind, condition, context).into());
+    }
+    if let Some(hold) = hold {
+        context.memory.leave_kind(inputs.kind, scope.uid());
+        return Err(hold.blocked().into());
+    }
+    if plan.step == LaunchStep::LookOnly {
+        return Err(unconfirmed(scope, decision, context).into());
+    }
+    Ok(None)
+}
+
+/// The refusal of a new attempt, if EC2 refuses all launches of its kind. An existing instance of the machine is
+/// recorded in spite of it.
+fn refused_kind(decision: &LaunchDecision, context: &MachineContext) -> Option<ConditionUpdate> {
+    let LaunchDecision { inputs, plan, .. } = decision;
+    let now = context.kubernetes.uptime();
+    let refused = context.memory.refused_kind(inputs.kind, now, &context.timing);
+    let (condition, _) = refused.filter(|_| matches!(plan.step, LaunchStep::Record(_)))?;
+    Some(condition)
+}
+
+/// The reason to hold a new attempt back. An existing instance of the machine is recorded in spite of it.
+fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<TargetGate> {
+    match decision.plan.step {
+        LaunchStep::Record(_) => access::launch_hold(scope, &decision.inputs.location, context),
+        LaunchStep::Claim | LaunchStep::Verify | LaunchStep::Repeat | LaunchStep::LookOnly => None,
+    }
+}
+
+/// The lookup that the machine shares with others. A lookup that is to prove an absence is the machine's own, because
+/// the time of its call counts.
+fn shared_lookup(scope: &MachineScope, decision: &LaunchDecision) -> Option<InstanceLookup> {
+    let LaunchDecision { inputs, plan, request } = decision;
+    if plan.look_up != LookUp::ByTags || plan.step == LaunchStep::LookOnly {
+        return None;
+    }
+    let tags = scope.tags(&inputs.location.cluster_tag);
+    // The number of an attempt that follows no record is the age of the AWSMachine, which no two passes share.
+    let follows_record = scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some();
+    if follows_record {
+        tags.lookup(&request.client_token)
+    } else {
+        tags.lookup(&search_token(&scope.machine))
+    }
+}
+
+/// Looks for an instance of the machine. One that carries its tags and is not proven to be its own stops the launch,
+/// unless the annotation `adopt-instance` says what to do.
+async fn look_up(
+    scope: &MachineScope,
+    decision: &LaunchDecision,
+    shared: Option<&InstanceLookup>,
+    context: &MachineContext,
+) -> Result<Option<Box<Instance>>, FlowError> {
+    let LaunchDecision { inputs, plan, .. } = decision;
+    let wish = AdoptAnnotation::of(&scope.machine);
+    if let AdoptAnnotation::Unreadable(value) = wish {
+        return Err(adoption::conflict_of_unreadable(value).into());
+    }
+    let (cloud, cluster_tag) = (inputs.location.cloud.as_ref(), inputs.location.cluster_tag.as_str());
+    let token = attempt::open_token(scope).filter(|_| plan.look_up == LookUp::ByTagsAndToken);
+    let failed = |error: CloudError| lookup::failed(&error);
+    let tags = scope.tags(cluster_tag);
+    let found = match shared {
+        Some(wanted) => lookup::find_with_others(cloud, &scope.key(), &tags, wanted, &context.timing)?,
+        None => lookup::find(cloud, &tags, token).await.map_err(failed)?,
+    };
+    let judged: Vec<_> = found
+        .into_iter()
+        .map(|instance| {
+            let ownership = inputs::ownership(scope, &instance, cluster_tag, context);
+            (instance, ownership)
+        })
+        .collect();
+    match (adopt(&judged, attempt::open_request(scope)), wish) {
+        (Adoption::One(instance), _) => return Ok(Some(instance)),
+        (Adoption::Several(ids), _) => return Err(adoption::conflict_of_several(&ids).into()),
+        (
+            Adoption::Foreign(ids),
+            AdoptAnnotation::Absent | AdoptAnnotation::Instance(_) | AdoptAnnotation::Unreadable(_),
+        ) => {
+            note_empty_lookup(scope, decision, context);
+            return Err(adoption::conflict_of_foreign(&ids, adoption::refused_adoption(&judged, wish)).into());
+        }
+        (Adoption::Nothing, AdoptAnnotation::Instance(id)) => {
+            // The instance of the annotation may have been adopted once, and be gone since.
+            let wanted = lookup::by_id(cloud, id).await.map_err(failed)?;
+            match wanted {
+                Some(instance) if !instance.state.has_ended() => {
+                    return Err(adoption::conflict_of_untagged(id, &scope.tags(cluster_tag)).into());
+                }
+                None if may_live_elsewhere(scope) => {
+                    note_empty_lookup(scope, decision, context);
+                    let location = &inputs.location;
+                    return Err(adoption::conflict_of_unseen(id, &location.region, &location.account_id).into());
+                }
+                Some(_) | None => {}
+            }
+        }
+        (Adoption::Foreign(_), AdoptAnnotation::LaunchNew) | (Adoption::Nothing, _) => {}
+    }
+    Ok(None)
+}
+
+/// Looks for the instance of a call that may have launched one, where nothing can be launched at the moment: what the
+/// launch needed may be gone by now.
+///
+/// # Errors
+/// No instance shows, and what blocks the launch is told.
+pub(super) async fn find_open(
+    scope: &MachineScope,
+    blocked: Blocked,
+    context: &MachineContext,
+) -> Result<Instance, FlowError> {
+    let open = attempt::open_token(scope).map(str::to_owned);
+    let was_called = |token: &String| {
+        let progress = attempt::progress(scope, token, context);
+        !matches!(progress, Progress::Recorded | Progress::Refused)
+    };
+    let Some(token) = open.filter(|token| was_called(token) && !blocked.is_throttled()) else {
+        return Err(blocked.into());
+    };
+    // Nothing else would wake the machine for its instance.
+    let again = Next::Requeue(attempt::lookup_interval(&context.timing));
+    let blocked = Blocked {
+        next: earlier(blocked.next, again),
+        ..blocked
+    };
+    let location = match location::recorded_or_resolved(scope, context).await {
+        Ok(location) => location,
+        Err(FlowError::Blocked(_)) => return Err(blocked.into()),
+        Err(failed) => return Err(failed),
+    };
+    match lookup::by_token(location.cloud.as_ref(), &token).await {
+        Ok(Some(instance)) => Ok(instance),
+        // What blocks the launch says more.
+        Ok(None) | Err(_) => Err(blocked.into()),
+    }
+}
+
+/// Whether an instance that does not show in the account of the credentials may live in another one: the status was
+/// lost, and with it the account.
+fn may_live_elsewhere(scope: &MachineScope) -> bool {
+    let is_lost = matches!(scope.status.launch, None | Some(LaunchRecord::Unreadable(_)));
+    is_lost && location::recorded_account(scope).is_none()
+}
+
+/// Counts a lookup that did not show the instance of an attempt whose absence is to be proven.
+fn note_empty_lookup(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) {
+    if decision.plan.step == LaunchStep::LookOnly {
+        let (token, now) = (&decision.request.client_token, context.kubernetes.uptime());
+        context.memory.found_nothing(scope.uid(), token, now);
+    }
+}
+
+fn unconfirmed(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Blocked {
+    note_empty_lookup(scope, decision, context);
+    let message = attempt::unconfirmed(scope);
+    let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
+    Blocked::new(unconfirmed, Next::Requeue(attempt::lookup_interval(&context.timing)))
+}
+
+/// Why a pass ends that waits for the first launch of its kind.
+const AWAITS_FIRST: &str = "EC2 is asked for the first instance of this template, and its answer is awaited";
+
+/// Takes the turn of a machine. `shared` is the lookup that precedes the launch: a machine that waits asks for it, so
+/// that machines that wait at the same time share it.
+///
+/// # Errors
+/// The machine waits for its turn, or for the answer to the first launch of its kind.
+fn take_turn(
+    scope: &MachineScope,
+    decision: &LaunchDecision,
+    shared: Option<&InstanceLookup>,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
+    let LaunchDecision { inputs, plan, .. } = decision;
+    let cloud = inputs.location.cloud.as_ref();
+    let announce = |turn_in: Duration| {
+        if let Some(wanted) = shared {
+            cloud.announce_lookup(&scope.key(), wanted, turn_in);
+        }
+    };
+    if let Err(error) = cloud.reserve_launch(&scope.key()) {
+        announce(error.retry_after.unwrap_or_default());
+        // A launch that waits for its turn is no open attempt: nothing is recorded yet.
+        let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
+        return Err(Blocked::new(waiting, retry::after(&error)).into());
+    }
+    if !matches!(plan.step, LaunchStep::Record(_)) {
+        return Ok(());
+    }
+    let now = context.kubernetes.uptime();
+    match context
+        .memory
+        .begin_kind(inputs.kind, scope.uid(), now, &context.timing)
+    {
+        Permission::Granted => Ok(()),
+        Permission::Refused(condition, _) => {
+            Err(refusal::shown_of_kind(scope, inputs.kind, *condition, context).into())
+        }
+        Permission::Waits => {
+            announce(Duration::ZERO);
+            // Only machines whose turn has come wait here: a few.
+            let soon = Next::Deferred(context.timing.rate_second / 4);
+            Err(FlowError::Waits(AWAITS_FIRST, soon))
+        }
+    }
+}
