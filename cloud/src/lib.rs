@@ -25,15 +25,14 @@ pub use api::{ClusterCloud, ClusterClouds, MOST_TAGGED, MachineCloud, MachineClo
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
-    ApiLoadBalancer, CapacityReservation, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp,
-    ElasticIpAnswer, ElasticIpCall, Host, HostPlacement, HostRequest, Image, Instance, InstanceType, LaunchOptions,
-    LaunchRequest, LaunchVolume, MachineKey, Market, MetadataOptions, NetworkInterface, Observation, PlacementGroup,
-    PresignRequest, PresignedUrl, PrimaryInterface, PrivateDnsNameOptions, ProcessorOptions, Query, ResolvedIdentity,
-    RouteTable, SecretActions, SecretStore, SecurityGroup, StateReason, StoredSecret, Subnet, UserData, Vpc,
-    identifying_tag, zone_type,
+    ApiLoadBalancer, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer,
+    ElasticIpCall, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
+    MetadataOptions, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
+    ResolvedIdentity, RouteTable, SecretActions, SecretStore, SecurityGroup, StateReason, StoredSecret, Subnet,
+    UserData, Vpc, identifying_tag, zone_type,
 };
 pub use timing::{Timing, doubled_wait};
 
-// Targets, states and addresses are the API's own words for them.
+// Targets, states, addresses and the options of a launch are the API's own types.
 pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType};
-pub use capa_api::machine::InstanceState;
+pub use capa_api::machine::{CapacityReservation, HostPlacement, InstanceState, LaunchOptions, PlacementGroup};

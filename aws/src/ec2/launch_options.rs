@@ -6,31 +6,37 @@ use aws_sdk_ec2::types::{
     InstanceMarketOptionsRequest, InstanceNetworkInterfaceSpecification, MarketType, Placement,
     PrivateDnsNameOptionsRequest, SpotInstanceType, SpotMarketOptions,
 };
-use capa_cloud::{CapacityReservation, LaunchOptions, LaunchRequest, Market, PrivateDnsNameOptions, ProcessorOptions};
+use capa_api::machine::{
+    CapacityReservation, CapacityReservationPreference, ConfidentialCompute, CpuOptions, LaunchOptions,
+    MarketType as Market, PrivateDnsName,
+};
+use capa_cloud::LaunchRequest;
 
 /// Adds the options to a call. What an option leaves to EC2 is not sent.
 pub(super) fn with_options(input: RunInstancesFluentBuilder, options: &LaunchOptions) -> RunInstancesFluentBuilder {
     let reservation = options.capacity_reservation.as_ref();
     input
-        .set_instance_market_options(market(&options.market))
+        .set_instance_market_options(market(options))
         .set_capacity_reservation_specification(reservation.map(capacity_reservation))
         .set_placement(placement(options))
-        .set_cpu_options(options.processor.as_ref().map(processor))
+        .set_cpu_options(options.cpu_options.as_ref().map(processor))
         .set_private_dns_name_options(options.private_dns_name.as_ref().map(private_dns_name))
 }
 
 /// An interrupted Spot instance is terminated and not replaced by EC2, because a machine has one instance, and a lack
 /// of capacity is an answer and no open request.
-fn market(market: &Market) -> Option<InstanceMarketOptionsRequest> {
+fn market(options: &LaunchOptions) -> Option<InstanceMarketOptionsRequest> {
     let request = InstanceMarketOptionsRequest::builder();
-    Some(match market {
+    Some(match options.market_type? {
         Market::OnDemand => return None,
         Market::CapacityBlock => request.market_type(MarketType::CapacityBlock).build(),
-        Market::Spot { max_price } => {
+        Market::Spot => {
+            let max_price = options.spot_market_options.as_ref();
+            let max_price = max_price.and_then(|options| options.max_price.clone());
             let spot = SpotMarketOptions::builder()
                 .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate)
                 .spot_instance_type(SpotInstanceType::OneTime)
-                .set_max_price(max_price.clone())
+                .set_max_price(max_price)
                 .build();
             request.market_type(MarketType::Spot).spot_options(spot).build()
         }
@@ -40,9 +46,15 @@ fn market(market: &Market) -> Option<InstanceMarketOptionsRequest> {
 fn capacity_reservation(reservation: &CapacityReservation) -> CapacityReservationSpecification {
     let specification = CapacityReservationSpecification::builder();
     match reservation {
-        CapacityReservation::Preference(preference) => specification
-            .capacity_reservation_preference((*preference).into())
-            .build(),
+        CapacityReservation::Preference(preference) => {
+            let preference = match preference {
+                CapacityReservationPreference::Unspecified => return specification.build(),
+                CapacityReservationPreference::None => "none",
+                CapacityReservationPreference::CapacityReservationsOnly => "capacity-reservations-only",
+                CapacityReservationPreference::Open => "open",
+            };
+            specification.capacity_reservation_preference(preference.into()).build()
+        }
         CapacityReservation::Id(id) => {
             let target = CapacityReservationTarget::builder().capacity_reservation_id(id).build();
             specification.capacity_reservation_target(target).build()
@@ -57,26 +69,32 @@ fn placement(options: &LaunchOptions) -> Option<Placement> {
     }
     let host = options.host.as_ref();
     let placement = Placement::builder()
-        .set_tenancy(options.tenancy.map(Into::into))
+        .set_tenancy(options.tenancy.map(|tenancy| <&str>::from(tenancy).into()))
         .set_host_id(host.map(|host| host.id.clone()))
-        .set_affinity(host.map(|host| host.affinity.to_owned()))
+        .set_affinity(host.map(|host| <&str>::from(host.affinity).to_owned()))
         .set_group_name(group.map(|group| group.name.clone()))
         .set_partition_number(group.and_then(|group| group.partition));
     Some(placement.build())
 }
 
-fn processor(options: &ProcessorOptions) -> CpuOptionsRequest {
+fn processor(options: &CpuOptions) -> CpuOptionsRequest {
+    let sev_snp = options.confidential_compute.map(|compute| match compute {
+        ConfidentialCompute::Disabled => "disabled",
+        ConfidentialCompute::AMDEncryptedVirtualizationNestedPaging => "enabled",
+    });
+    let nested = options.nested_virtualization.map(<&str>::from);
     CpuOptionsRequest::builder()
-        .set_amd_sev_snp(options.sev_snp.map(Into::into))
-        .set_nested_virtualization(options.nested_virtualization.map(Into::into))
+        .set_amd_sev_snp(sev_snp.map(Into::into))
+        .set_nested_virtualization(nested.map(Into::into))
         .build()
 }
 
-fn private_dns_name(options: &PrivateDnsNameOptions) -> PrivateDnsNameOptionsRequest {
+fn private_dns_name(name: &PrivateDnsName) -> PrivateDnsNameOptionsRequest {
+    let hostname_type = name.hostname_type.map(<&str>::from);
     PrivateDnsNameOptionsRequest::builder()
-        .set_hostname_type(options.hostname_type.map(Into::into))
-        .set_enable_resource_name_dns_a_record(options.a_record)
-        .set_enable_resource_name_dns_aaaa_record(options.aaaa_record)
+        .set_hostname_type(hostname_type.map(Into::into))
+        .set_enable_resource_name_dns_a_record(name.enable_resource_name_dns_a_record)
+        .set_enable_resource_name_dns_aaaa_record(name.enable_resource_name_dns_aaaa_record)
         .build()
 }
 
@@ -106,7 +124,7 @@ fn new_interface(request: &LaunchRequest) -> InstanceNetworkInterfaceSpecificati
         .subnet_id(&request.subnet_id)
         .set_groups(Some(request.security_group_ids.clone()))
         .set_associate_public_ip_address(request.public_ip)
-        .set_interface_type(options.elastic_fabric_adapter.then(|| "efa".to_owned()))
+        .set_interface_type(options.network_interface_type.map(|kind| <&str>::from(kind).to_owned()))
         .set_ipv6_address_count(options.primary_ipv6.then_some(1))
         .set_primary_ipv6(options.primary_ipv6.then_some(true))
         .build()

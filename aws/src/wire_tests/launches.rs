@@ -1,9 +1,12 @@
 //! RunInstances with the parameters that most machines leave to EC2.
 
-use capa_cloud::{
-    CapacityReservation, HostPlacement, InstanceState, LaunchOptions, LaunchRequest, MachineClouds, Market,
-    PlacementGroup, PrivateDnsNameOptions, ProcessorOptions,
+use capa_api::common::HostnameType;
+use capa_api::machine::{
+    CapacityReservation, CapacityReservationPreference, ConfidentialCompute, CpuOptions, HostAffinity, HostPlacement,
+    LaunchOptions, MarketType, NetworkInterfaceType, PlacementGroup, PrivateDnsName, SpotMarketOptions, Switch,
+    Tenancy,
 };
+use capa_cloud::{InstanceState, LaunchRequest, MachineClouds};
 
 use super::calls::request;
 use super::fake::{CLUSTER, Fake, REGION, answer, identity, instance_xml, machine};
@@ -17,30 +20,31 @@ async fn every_option_of_a_launch_is_sent() {
     .await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let options = LaunchOptions {
-        market: Market::Spot {
+        market_type: Some(MarketType::Spot),
+        spot_market_options: Some(SpotMarketOptions {
             max_price: Some("0.05".into()),
-        },
-        capacity_reservation: Some(CapacityReservation::Preference("none")),
-        tenancy: Some("host"),
+        }),
+        capacity_reservation: Some(CapacityReservation::Preference(CapacityReservationPreference::None)),
+        tenancy: Some(Tenancy::Host),
         host: Some(HostPlacement {
             id: "h-1".into(),
-            affinity: "host",
+            affinity: HostAffinity::Host,
         }),
         placement_group: Some(PlacementGroup {
             name: "racks".into(),
             partition: Some(2),
         }),
-        processor: Some(ProcessorOptions {
-            sev_snp: Some("enabled"),
-            nested_virtualization: Some("disabled"),
+        cpu_options: Some(CpuOptions {
+            confidential_compute: Some(ConfidentialCompute::AMDEncryptedVirtualizationNestedPaging),
+            nested_virtualization: Some(Switch::Disabled),
         }),
         network_interfaces: vec![],
-        elastic_fabric_adapter: true,
+        network_interface_type: Some(NetworkInterfaceType::Efa),
         primary_ipv6: true,
-        private_dns_name: Some(PrivateDnsNameOptions {
-            hostname_type: Some("resource-name"),
-            a_record: Some(true),
-            aaaa_record: Some(false),
+        private_dns_name: Some(PrivateDnsName {
+            hostname_type: Some(HostnameType::ResourceName),
+            enable_resource_name_dns_a_record: Some(true),
+            enable_resource_name_dns_aaaa_record: Some(false),
         }),
     };
     let launch = LaunchRequest { options, ..request() };
@@ -83,7 +87,7 @@ async fn existing_interfaces_are_attached_and_neither_tagged_nor_regrouped() {
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let options = LaunchOptions {
         capacity_reservation: Some(CapacityReservation::Id("cr-1".into())),
-        market: Market::CapacityBlock,
+        market_type: Some(MarketType::CapacityBlock),
         network_interfaces: vec!["eni-1".into(), "eni-2".into()],
         ..LaunchOptions::default()
     };
@@ -116,4 +120,34 @@ async fn existing_interfaces_are_attached_and_neither_tagged_nor_regrouped() {
     ];
     let sent = |prefix: &&str| call.form.keys().any(|name| name.starts_with(*prefix));
     assert!(!of_new_ones.iter().any(sent));
+}
+
+#[tokio::test]
+async fn a_preference_for_reservations_has_the_words_of_ec2() {
+    let fake = Fake::start(|_| {
+        let item = instance_xml("i-1", InstanceState::Pending);
+        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
+    })
+    .await;
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
+    let all = [
+        (CapacityReservationPreference::None, "none"),
+        (CapacityReservationPreference::Open, "open"),
+        (
+            CapacityReservationPreference::CapacityReservationsOnly,
+            "capacity-reservations-only",
+        ),
+    ];
+    for (preference, _) in all {
+        let options = LaunchOptions {
+            capacity_reservation: Some(CapacityReservation::Preference(preference)),
+            ..LaunchOptions::default()
+        };
+        let launch = LaunchRequest { options, ..request() };
+        machines.launch(&machine("m"), &launch).await.unwrap();
+    }
+    let field = "CapacityReservationSpecification.CapacityReservationPreference";
+    for (call, (preference, word)) in fake.calls_of("RunInstances").iter().zip(all) {
+        assert_eq!(call.field(field), word, "{preference:?}");
+    }
 }

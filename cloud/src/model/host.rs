@@ -1,4 +1,6 @@
-//! A Dedicated Host, and the request for one.
+//! A Dedicated Host, the request for one, and capacity that a machine names.
+
+use std::fmt;
 
 use capa_api::common::Tags;
 
@@ -30,4 +32,22 @@ pub struct HostRequest {
     pub instance_type: String,
     /// Tags of the host.
     pub tags: Tags,
+}
+
+/// Capacity that a machine names, and that is in one zone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CapacitySource {
+    /// A Capacity Reservation or a Capacity Block by its id, `cr-…`.
+    Reservation(String),
+    /// A Dedicated Host by its id, `h-…`.
+    Host(String),
+}
+
+impl fmt::Display for CapacitySource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reservation(id) => write!(formatter, "capacity reservation {id}"),
+            Self::Host(id) => write!(formatter, "Dedicated Host {id}"),
+        }
+    }
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use capa_api::machine::LaunchOptions;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-
-use super::launch_options::LaunchOptions;
 
 /// User data as the instance receives it, before the transport encoding. User data is never shown, because it contains
 /// join tokens and CA keys.
@@ -91,6 +90,15 @@ impl MetadataOptions {
             instance_metadata_tags: tighter(&self.instance_metadata_tags, &wanted.instance_metadata_tags, DISABLED),
         }
     }
+}
+
+/// The addresses to which the resource-based name of an instance resolves. Without a value: EC2's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DnsRecords {
+    /// Whether the name resolves to the IPv4 address.
+    pub a: Option<bool>,
+    /// Whether the name resolves to the IPv6 address.
+    pub aaaa: Option<bool>,
 }
 
 /// All parameters of one RunInstances call for exactly one instance.

@@ -4,7 +4,6 @@ mod elastic_ip;
 mod host;
 mod identity;
 pub(crate) mod launch;
-mod launch_options;
 mod secret;
 
 use std::collections::BTreeMap;
@@ -14,14 +13,10 @@ use capa_api::common::{MachineAddress, Tags};
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 pub use elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
-pub use host::{Host, HostRequest};
+pub use host::{CapacitySource, Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;
-pub use launch::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
-pub use launch_options::{
-    CapacityReservation, CapacitySource, DnsRecords, HostPlacement, LaunchOptions, Market, PlacementGroup,
-    PrivateDnsNameOptions, ProcessorOptions,
-};
+pub use launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out

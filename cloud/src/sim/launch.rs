@@ -194,9 +194,9 @@ impl Region {
                 .options
                 .private_dns_name
                 .as_ref()
-                .map_or_else(DnsRecords::default, |options| {
-                    let (a, aaaa) = (options.a_record, options.aaaa_record);
-                    DnsRecords { a, aaaa }
+                .map_or_else(DnsRecords::default, |name| DnsRecords {
+                    a: name.enable_resource_name_dns_a_record,
+                    aaaa: name.enable_resource_name_dns_aaaa_record,
                 }),
             elastic_ip: None,
             launched_at: now,

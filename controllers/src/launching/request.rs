@@ -9,7 +9,6 @@ use capa_api::network::MachineNetwork;
 use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 use capa_network::Placement;
 
-use super::options::launch_options;
 use crate::tags::is_reserved;
 
 /// The inputs of a request besides the machine and its placement.
@@ -44,6 +43,7 @@ pub(crate) fn build_request(
     let spec = &machine.spec;
     let mut subnets = inputs.network.subnets.iter();
     let subnet = subnets.find(|subnet| subnet.id == placement.subnet_id);
+    let subnet_has_ipv6 = subnet.is_some_and(|subnet| subnet.ipv6 == Some(true));
     LaunchRequest {
         client_token,
         image_id: inputs.image_id.to_owned(),
@@ -67,7 +67,7 @@ pub(crate) fn build_request(
         metadata_options: metadata_options(&spec.effective_metadata_options()),
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
-        options: launch_options(spec, subnet, inputs.allocated_host),
+        options: spec.launch_options(subnet_has_ipv6, inputs.allocated_host),
     }
 }
 

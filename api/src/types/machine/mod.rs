@@ -5,6 +5,7 @@ mod defaults;
 mod elastic_ip;
 mod host;
 mod launch;
+mod launch_options;
 mod options;
 mod spec;
 mod status;
@@ -17,6 +18,7 @@ pub use defaults::{BootstrapDelivery, BuiltInImageLookup};
 pub use elastic_ip::{ElasticIp, ElasticIpPhase};
 pub use host::{DedicatedHost, HostPhase};
 pub use launch::{LaunchAttempt, LaunchRecord, RecordedRequest, UnreadableRecord};
+pub use launch_options::{CapacityReservation, HostPlacement, LaunchOptions, PlacementGroup};
 pub use options::{
     AmiReference, CapacityReservationPreference, ConfidentialCompute, CpuOptions, DynamicHostAllocation, EksLookupType,
     HostAffinity, HttpTokens, InstanceMetadataOptions, MarketType, NetworkInterfaceType, PrivateDnsName,

@@ -1,5 +1,7 @@
 //! Dedicated Hosts.
 
+use capa_api::machine::{HostAffinity, Tenancy};
+
 use crate::{Host, HostPlacement, HostRequest, InstanceState, LaunchOptions, LaunchRequest, Query};
 
 use super::{Deviation, Ec2UnderTest, expect, expect_refusal};
@@ -69,10 +71,10 @@ pub(super) async fn an_occupied_host_is_not_released(ec2: &dyn Ec2UnderTest) -> 
     let id = ec2.allocate_host(&request(ec2, "one")).await?;
     let launch = LaunchRequest {
         options: LaunchOptions {
-            tenancy: Some("host"),
+            tenancy: Some(Tenancy::Host),
             host: Some(HostPlacement {
                 id: id.clone(),
-                affinity: "host",
+                affinity: HostAffinity::Host,
             }),
             ..LaunchOptions::default()
         },

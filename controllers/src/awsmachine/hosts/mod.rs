@@ -24,7 +24,6 @@ use crate::awsmachine::launch::record::Progress;
 use crate::awsmachine::memory::{CapacityLocation, Pool};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 use crate::awsmachine::write;
-use crate::launching::options::host_placement;
 use crate::tags::is_reserved;
 
 pub(super) use plan::zone_of_host;
@@ -70,7 +69,7 @@ pub(super) async fn place_on_host(
         context,
     };
     let id = allocation.host(scope).await?;
-    Ok(Some(host_placement(&scope.machine.spec, &id)))
+    Ok(Some(scope.machine.spec.host_placement(&id)))
 }
 
 /// Gives the allocated host up, if EC2 could not launch on it: the next attempt releases it, and allocates another one.

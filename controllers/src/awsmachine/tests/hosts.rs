@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
-use capa_api::machine::{DedicatedHost, HostPhase, InstanceState};
+use capa_api::machine::{DedicatedHost, HostAffinity, HostPhase, InstanceState, Tenancy};
 use capa_api::meta;
 use capa_cloud::HostRequest;
 use capa_cloud::sim::AllocatedHost;
@@ -74,8 +74,8 @@ async fn a_host_is_recorded_allocated_and_then_launched_on() {
     }
     let launch = scene.aws.launches().remove(0);
     let placed = launch.options.host.unwrap();
-    assert_eq!((placed.id, placed.affinity), (host.id, "host"));
-    assert_eq!(launch.options.tenancy, Some("host"));
+    assert_eq!((placed.id, placed.affinity), (host.id, HostAffinity::Host));
+    assert_eq!(launch.options.tenancy, Some(Tenancy::Host));
     assert_eq!(
         pass.reasons_of_events(),
         ["SuccessfulAllocateDedicatedHost", "SuccessfulCreate"]

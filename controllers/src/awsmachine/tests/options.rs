@@ -2,8 +2,8 @@
 //! network interfaces. `api/tests/data/effects.tsv` names the test of each field.
 
 use capa_api::conditions::ConditionType;
-use capa_api::machine::InstanceState;
-use capa_cloud::{CloudError, LaunchRequest, Market};
+use capa_api::machine::{InstanceState, LaunchOptions, MarketType, SpotMarketOptions};
+use capa_cloud::{CloudError, LaunchRequest};
 use serde_json::{Value, json};
 
 use super::{FIRST, NETWORK, SPEC, Scene};
@@ -35,26 +35,26 @@ async fn the_spec_decides_how_capacity_is_bought() {
         (
             "marketType",
             "marketType: Spot",
-            "/call/options/market/Spot/max_price",
-            Value::Null,
+            "/call/options/marketType",
+            json!("Spot"),
         ),
         (
             "spotMarketOptions.maxPrice",
             "spotMarketOptions: {maxPrice: '0.05'}",
-            "/call/options/market/Spot/max_price",
+            "/call/options/spotMarketOptions/maxPrice",
             json!("0.05"),
         ),
         (
             "capacityReservationId",
             "capacityReservationId: cr-0123456789abcdef0",
-            "/call/options/capacity_reservation/Id",
+            "/call/options/capacityReservation/Id",
             json!("cr-0123456789abcdef0"),
         ),
         (
             "capacityReservationPreference",
             "capacityReservationPreference: None",
-            "/call/options/capacity_reservation/Preference",
-            json!("none"),
+            "/call/options/capacityReservation/Preference",
+            json!("None"),
         ),
     ])
     .await;
@@ -84,25 +84,25 @@ async fn the_spec_decides_the_hardware() {
         (
             "placementGroupName",
             "placementGroupName: racks",
-            "/call/options/placement_group/name",
+            "/call/options/placementGroup/name",
             json!("racks"),
         ),
         (
             "placementGroupPartition",
             "placementGroupName: racks, placementGroupPartition: 2",
-            "/call/options/placement_group/partition",
+            "/call/options/placementGroup/partition",
             json!(2),
         ),
         (
             "cpuOptions.confidentialCompute",
             "cpuOptions: {confidentialCompute: AMDEncryptedVirtualizationNestedPaging}",
-            "/call/options/processor/sev_snp",
-            json!("enabled"),
+            "/call/options/cpuOptions/confidentialCompute",
+            json!("AMDEncryptedVirtualizationNestedPaging"),
         ),
         (
             "cpuOptions.nestedVirtualization",
             "cpuOptions: {nestedVirtualization: enabled}",
-            "/call/options/processor/nested_virtualization",
+            "/call/options/cpuOptions/nestedVirtualization",
             json!("enabled"),
         ),
     ])
@@ -115,37 +115,37 @@ async fn the_spec_decides_interface_and_names() {
         (
             "networkInterfaces[]",
             "networkInterfaces: [eni-0000000a]",
-            "/call/options/network_interfaces/0",
+            "/call/options/networkInterfaces/0",
             json!("eni-0000000a"),
         ),
         (
             "networkInterfaceType",
             "networkInterfaceType: efa",
-            "/call/options/elastic_fabric_adapter",
-            json!(true),
+            "/call/options/networkInterfaceType",
+            json!("efa"),
         ),
         (
             "assignPrimaryIPv6",
             "assignPrimaryIPv6: enabled",
-            "/call/options/primary_ipv6",
+            "/call/options/primaryIpv6",
             json!(true),
         ),
         (
             "privateDnsName.hostnameType",
             "privateDnsName: {hostnameType: resource-name}",
-            "/call/options/private_dns_name/hostname_type",
+            "/call/options/privateDnsName/hostnameType",
             json!("resource-name"),
         ),
         (
             "privateDnsName.enableResourceNameDnsARecord",
             "privateDnsName: {enableResourceNameDnsARecord: true}",
-            "/call/options/private_dns_name/a_record",
+            "/call/options/privateDnsName/enableResourceNameDnsARecord",
             json!(true),
         ),
         (
             "privateDnsName.enableResourceNameDnsAAAARecord",
             "privateDnsName: {enableResourceNameDnsAAAARecord: true}",
-            "/call/options/private_dns_name/aaaa_record",
+            "/call/options/privateDnsName/enableResourceNameDnsAAAARecord",
             json!(true),
         ),
     ])
@@ -183,10 +183,10 @@ async fn the_interruption_of_a_spot_instance_is_told_at_its_end() {
     );
 }
 
-fn markets(launches: &[LaunchRequest]) -> Vec<(&str, &Market)> {
-    let markets = launches.iter();
-    markets
-        .map(|launch| (launch.subnet_id.as_str(), &launch.options.market))
+fn options_by_subnet(launches: &[LaunchRequest]) -> Vec<(&str, &LaunchOptions)> {
+    let launches = launches.iter();
+    launches
+        .map(|launch| (launch.subnet_id.as_str(), &launch.options))
         .collect()
 }
 
@@ -198,11 +198,15 @@ async fn spot_capacity_is_sought_elsewhere_and_never_bought_dearer() {
     scene.pass().await;
     scene.pass().await;
     let launches = scene.aws.launches();
-    let spot = Market::Spot {
-        max_price: Some("0.01".into()),
+    let spot = LaunchOptions {
+        market_type: Some(MarketType::Spot),
+        spot_market_options: Some(SpotMarketOptions {
+            max_price: Some("0.01".into()),
+        }),
+        ..LaunchOptions::default()
     };
     assert_eq!(
-        markets(&launches),
+        options_by_subnet(&launches),
         [("subnet-0000000a", &spot), ("subnet-0000000b", &spot)],
         "the other zone, at that price"
     );
