@@ -2,7 +2,7 @@
 //! instance informers, load balancer targets and request rates without I/O. No SDK.
 //!
 //! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, over the
-//! EC2 in [`sim`].
+//! EC2 of the crate `fake-aws`.
 
 mod api;
 mod details;
@@ -17,7 +17,6 @@ pub mod managed;
 mod model;
 mod resource;
 pub mod session;
-pub mod sim;
 pub mod targets;
 mod timing;
 

@@ -163,10 +163,8 @@ fn is_known(template: &AWSMachineTemplate) -> bool {
     let Some(status) = &template.status else {
         return false;
     };
-    let condition = conditions::find(&status.conditions, ConditionType::CapacityReady);
-    let current = condition.is_some_and(|condition| {
-        condition.status == "True" && condition.observed_generation == template.metadata.generation
-    });
+    let generation = template.metadata.generation;
+    let current = conditions::holds_for(&status.conditions, ConditionType::CapacityReady, generation);
     current && !status.capacity.is_empty()
 }
 

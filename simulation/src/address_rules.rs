@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use capa_api::meta;
-use capa_cloud::sim::AllocatedAddress;
+use capa_fake_aws::machines::AllocatedAddress;
 
 use crate::aws::cluster_of_key;
 use crate::outside::ManagementCluster;

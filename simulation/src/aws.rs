@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::meta;
-use capa_cloud::sim::{AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchOptions, LaunchRequest, MetadataOptions, Query, StoredSecret, UserData};
+use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::calls::View;

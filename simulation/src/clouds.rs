@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_cloud::session::{MachineSession, Moment, SessionKey};
-use capa_cloud::sim::{self, Client, Sessions, SimSession, Transport};
 use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, ErrorClass, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
 };
+use capa_fake_aws::machines::{self, Client, Sessions, SimSession, Transport};
 use jiff::Timestamp;
 
 use crate::calls::{Action, Failure};
@@ -17,7 +17,7 @@ use crate::outside::since_start;
 impl Transport for Manager {
     async fn call<T: Send + 'static>(
         &self,
-        call: sim::CallDescription,
+        call: machines::CallDescription,
         effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<T, CloudError> + Send + 'static,
     ) -> Result<T, CloudError> {
         let operation = call.action;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capa_cloud::sim::AllocatedHost;
+use capa_fake_aws::machines::AllocatedHost;
 
 use crate::aws::cluster_of_key;
 

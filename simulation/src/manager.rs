@@ -12,13 +12,13 @@ use capa_api::contract::{Cluster, Machine};
 use capa_api::identity::{AWSClusterControllerIdentity, AWSClusterControllerIdentitySpec, AllowedNamespaces};
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
-use capa_cloud::sim::Sessions;
 use capa_controllers::awsmachine::claimed_instances;
 use capa_controllers::kubernetes_api::{
     BeingRead, ClusterKubernetes, Identity, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
     NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
 };
 use capa_controllers::machine_networks::MachineNetworks;
+use capa_fake_aws::machines::Sessions;
 use capa_network::Description;
 use capa_runtime::kinds::ObjectName;
 use capa_runtime::reconcile::WriteConflict;

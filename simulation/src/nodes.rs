@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_cloud::StoredSecret;
-use capa_cloud::sim::LaunchedInstance;
+use capa_fake_aws::machines::LaunchedInstance;
 use jiff::Timestamp;
 use kube::ResourceExt;
 

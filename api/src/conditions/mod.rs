@@ -152,6 +152,12 @@ pub fn holds(conditions: &[Condition], condition: ConditionType) -> bool {
     find(conditions, condition).is_some_and(|entry| entry.status == ConditionStatus::True.to_string())
 }
 
+/// Whether the condition is True and tells of this generation of its object.
+pub fn holds_for(conditions: &[Condition], condition: ConditionType, generation: Option<i64>) -> bool {
+    let current = find(conditions, condition).is_some_and(|entry| entry.observed_generation == generation);
+    current && holds(conditions, condition)
+}
+
 /// Known types in the order of [`ConditionType`], foreign ones behind them by name.
 fn sort(conditions: &mut [Condition]) {
     conditions.sort_by_cached_key(|entry| {

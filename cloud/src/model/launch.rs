@@ -151,10 +151,10 @@ impl LaunchRequest {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn request() -> LaunchRequest {
+    fn request() -> LaunchRequest {
         LaunchRequest {
             client_token: "uid-1".into(),
             image_id: "ami-1".into(),

@@ -3,7 +3,7 @@
 mod elastic_ip;
 mod host;
 mod identity;
-pub(crate) mod launch;
+mod launch;
 mod secret;
 
 use std::collections::BTreeMap;

@@ -1,53 +1,27 @@
-mod account;
-mod scale;
+//! Tests of the decisions of sessions. Those of whole sessions are beside the fake of AWS (`capa_fake_aws`).
 
-use std::collections::BTreeMap;
+mod account;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_api::meta;
-use futures::FutureExt;
-use jiff::Timestamp;
-use parking_lot::Mutex;
-
 use super::*;
 use crate::limits::{CallRequest, Caller, Flow, Priority, Shares};
-use crate::model::launch;
-use crate::sim::{CallDescription, Client, Ec2, Sessions, SimSession, Transport};
-use crate::targets::{Desired, Group, TargetInstance, TargetKind, TargetPolicy, TargetRequest, TargetUser};
-use crate::{
-    CloudError, ControlPlaneTarget, ErrorClass, InstanceState, LaunchRequest, MachineCloud, MachineKey, Query, Timing,
-};
+use crate::{CloudError, ClusterKey, CredentialSource, MachineKey, Query, ResolvedIdentity, Timing};
 
 const ACCOUNT: &str = "111122223333";
 const OTHER_ACCOUNT: &str = "444455556666";
 const REGION: &str = "eu-west-1";
-/// The cluster of all machines, where nothing else is said.
-const CLUSTER: &str = "dev";
-const TARGET_GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/1";
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The launch of machine `one`.
-fn request() -> LaunchRequest {
-    LaunchRequest {
-        tags: tags("one", CLUSTER),
-        ..launch::tests::request()
+fn machine(name: &str) -> MachineKey {
+    MachineKey {
+        namespace: "default".into(),
+        name: name.into(),
     }
-}
-
-/// The tags of a machine's instance.
-fn tags(machine: &str, cluster: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (
-            meta::MACHINE_NAME_TAG.to_owned(),
-            meta::machine_name_tag_value("default", machine),
-        ),
-        (meta::cluster_tag(cluster), meta::OWNED_TAG_VALUE.to_owned()),
-        (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
-    ])
 }
 
 #[test]
@@ -101,7 +75,7 @@ fn sessions_of_one_account_share_its_rates_once_it_is_known() {
 #[test]
 fn a_lookup_by_token_continues_the_lookup_by_tags() {
     let session = RateLimiter::new(rates(), "a", REGION);
-    let flow = Flow::Cluster(crate::ClusterKey::default());
+    let flow = Flow::Cluster(ClusterKey::default());
     let by_tags = |name: String| Query::filter("tag:MachineName", [name]);
     let turned_away = (0..100).find(|index| {
         let asked = session.acquire_lookup(&flow, &by_tags(index.to_string()), Duration::ZERO);
@@ -112,286 +86,29 @@ fn a_lookup_by_token_continues_the_lookup_by_tags() {
     assert!(session.acquire_lookup(&flow, &by_token, Duration::ZERO).is_ok());
 }
 
-/// A double of AWS with immediate answers, and the sessions of one process.
-#[derive(Clone)]
-struct Double {
-    world: Arc<Mutex<Simulated>>,
-}
-
-struct Simulated {
-    ec2: Ec2,
-    sessions: Sessions,
-    at: Moment,
-    key: &'static str,
-    calls: Vec<&'static str>,
-    /// An action, and the access key in use after the next call of the action.
-    replaced_by: Option<(&'static str, &'static str)>,
-}
-
-impl Transport for Double {
-    async fn call<T: Send + 'static>(
-        &self,
-        call: CallDescription,
-        effect: impl FnOnce(&mut Client<'_>, Timestamp) -> Result<T, CloudError> + Send + 'static,
-    ) -> Result<T, CloudError> {
-        let mut world = self.world.lock();
-        world.calls.push(call.action);
-        let now = Timestamp::UNIX_EPOCH + world.at.now;
-        let key = world.key;
-        let answer = effect(&mut world.ec2.client(key, REGION), now);
-        if let Some((_, key)) = world.replaced_by.take_if(|(action, _)| *action == call.action) {
-            world.key = key;
-            world.at.replacements += 1;
-        }
-        answer
-    }
-
-    fn sessions<T>(&self, act: impl FnOnce(&mut Sessions, Moment) -> T) -> T {
-        let world = &mut *self.world.lock();
-        act(&mut world.sessions, world.at)
-    }
-
-    async fn sleep(&self, wait: Duration) {
-        self.world.lock().at.now += wait;
-    }
-}
-
-impl Double {
-    fn new() -> Self {
-        let mut ec2 = Ec2::new();
-        ec2.issue_key("mine", ACCOUNT);
-        ec2.issue_key("mistaken", OTHER_ACCOUNT);
-        ec2.account(OTHER_ACCOUNT).region(REGION);
-        let region = ec2.account(ACCOUNT).region(REGION);
-        region.vpc("vpc-1", "10.0.0.0/16");
-        region.subnet("subnet-1", "vpc-1", "eu-west-1a");
-        region.security_group("sg-1", "vpc-1", "nodes");
-        region.image("ami-1", "/dev/xvda");
-        let group = Group::TargetGroup(TARGET_GROUP.to_owned());
-        region.target_group(group, TargetKind::Instance, seconds(60));
-        let world = Simulated {
-            ec2,
-            sessions: Sessions::default(),
-            at: Moment::default(),
-            key: "mine",
-            calls: Vec::new(),
-            replaced_by: None,
+#[test]
+fn sessions_of_a_namespaces_clusters_are_one_tenant() {
+    let session = RateLimiter::new(rates(), "a", REGION);
+    let listing = |namespace: &str, number: usize| {
+        let identity = ResolvedIdentity {
+            key: format!("role/{namespace}/{number}"),
+            source: CredentialSource::Controller,
+            cluster: ClusterKey {
+                namespace: namespace.to_owned(),
+                name: number.to_string(),
+            },
+            is_for_one_cluster: true,
         };
-        Self {
-            world: Arc::new(Mutex::new(world)),
-        }
-    }
-
-    fn driver(&self, identity: &str) -> SimSession<Self> {
-        let key = SessionKey {
-            identity: identity.to_owned(),
-            region: REGION.to_owned(),
-            cluster: None,
-        };
-        SimSession::new(self.clone(), key)
-    }
-
-    fn session(&self, identity: &str) -> MachineSession<SimSession<Self>> {
-        MachineSession::new(self.driver(identity), CLUSTER)
-    }
-
-    /// Advances the time and makes all calls that become due.
-    fn run(&self, long: Duration) {
-        let end = self.world.lock().at.now + long;
-        while self.world.lock().at.now < end {
-            let due = self.sessions(|sessions, at| sessions.next_calls(at.now));
-            for (key, call) in due {
-                let session = SimSession::new(self.clone(), key.clone());
-                let ended = perform(&session, call).now_or_never().unwrap();
-                self.sessions(|sessions, at| sessions.call_ended(&key, ended, at.now));
-            }
-            self.world.lock().at.now += Duration::from_millis(100);
-        }
-    }
-
-    fn replace_key(&self, after: &'static str, key: &'static str) {
-        self.world.lock().replaced_by = Some((after, key));
-    }
-
-    fn calls_of(&self, action: &str) -> usize {
-        self.world.lock().calls.iter().filter(|call| **call == action).count()
-    }
-}
-
-fn machine(name: &str) -> MachineKey {
-    MachineKey {
-        namespace: "default".into(),
-        name: name.into(),
-    }
-}
-
-fn target() -> TargetRequest {
-    TargetRequest {
-        target: ControlPlaneTarget {
-            target_group_arn: Some(TARGET_GROUP.into()),
-            ..ControlPlaneTarget::default()
-        },
-        user: TargetUser {
-            cluster: "default/dev".into(),
-            cluster_tag: "dev".into(),
-            policy: TargetPolicy::Any,
-            used_by: None,
-        },
-        on_record: false,
-    }
-}
-
-/// A running instance of a machine that is registered with the target group by the session of an identity.
-fn registered(double: &Double, identity: &str) -> TargetInstance {
-    let session = double.session(identity);
-    let launched = session
-        .launch(&machine("one"), &request())
-        .now_or_never()
-        .unwrap()
-        .unwrap();
-    double.run(seconds(60));
-    let instance = TargetInstance {
-        id: launched.id,
-        address: None,
+        let flow = SessionKey::new(&identity, REGION).flow();
+        CallRequest::describe("DescribeInstances", &flow, &Query::default(), Priority::Describe)
     };
-    session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
-    double.run(seconds(60));
-    let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
+    for number in 0..1_000 {
+        let _ = session.acquire(&listing("team-a", number), Duration::ZERO);
+    }
+    let deferred = session.acquire(&listing("team-b", 0), Duration::ZERO).err().unwrap();
+    let wait = deferred.retry_after.unwrap();
     assert!(
-        states.iter().all(crate::targets::RegistrationState::is_healthy),
-        "{states:?}"
+        wait <= Duration::from_millis(201),
+        "two turns of ten a second: {wait:?}"
     );
-    instance
-}
-
-fn registrations(double: &Double) -> usize {
-    let mut world = double.world.lock();
-    let now = Timestamp::UNIX_EPOCH + world.at.now;
-    let group = Group::TargetGroup(TARGET_GROUP.to_owned());
-    world.ec2.account(ACCOUNT).region(REGION).targets_of(now, &group).len()
-}
-
-fn take_out(double: &Double, id: &str) {
-    let mut world = double.world.lock();
-    let now = Timestamp::UNIX_EPOCH + world.at.now;
-    let call = crate::targets::GroupCall {
-        group: Group::TargetGroup(TARGET_GROUP.to_owned()),
-        request: crate::targets::GroupRequest::Deregister(vec![crate::targets::Target {
-            id: id.to_owned(),
-            port: Some(6443),
-        }]),
-        urgent: false,
-        cluster: None,
-    };
-    world.ec2.client("mine", REGION).group_call(now, &call).unwrap();
-}
-
-#[test]
-fn a_target_that_is_lost_is_registered_again() {
-    let double = Double::new();
-    let instance = registered(&double, "a");
-    take_out(&double, &instance.id);
-    double.run(seconds(700));
-    assert_eq!(registrations(&double), 1);
-}
-
-/// Otherwise the former session of the machine would register the instance again and again.
-#[test]
-fn targets_forgotten_by_a_new_session_end_with_the_old_one() {
-    let double = Double::new();
-    let instance = registered(&double, "a");
-    double.session("b").forget_targets(&machine("one"));
-    take_out(&double, &instance.id);
-    double.run(seconds(1_400));
-    assert_eq!(registrations(&double), 0);
-}
-
-#[test]
-fn a_machine_that_changes_its_identity_is_followed_once() {
-    let double = Double::new();
-    let session = double.session("a");
-    let id = session
-        .launch(&machine("one"), &request())
-        .now_or_never()
-        .unwrap()
-        .unwrap()
-        .id;
-    double.run(seconds(200));
-    double.session("b").observe_instance(&machine("one"), &id);
-    let watched = |identity: &str| double.driver(identity).act(|state, _| state.informer().is_watched());
-    assert_eq!((watched("a"), watched("b")), (false, true));
-}
-
-#[test]
-fn nothing_is_launched_with_credentials_of_an_unknown_account() {
-    let double = Double::new();
-    let session = double.session("a");
-    assert_eq!(session.account_id().now_or_never().unwrap().as_deref(), Ok(ACCOUNT));
-    double.world.lock().at.replacements += 1;
-    let refused = session.launch(&machine("one"), &request()).now_or_never().unwrap();
-    assert_eq!(refused, Err(CloudError::credentials_replaced("RunInstances")));
-    assert_eq!(double.calls_of("RunInstances"), 0);
-    assert!(session.account_id().now_or_never().unwrap().is_ok());
-    assert!(
-        session
-            .launch(&machine("one"), &request())
-            .now_or_never()
-            .unwrap()
-            .is_ok()
-    );
-}
-
-#[test]
-fn a_lookup_that_replaced_the_credentials_proves_nothing() {
-    let double = Double::new();
-    let session = double.session("a");
-    assert!(session.account_id().now_or_never().unwrap().is_ok());
-    double.replace_key("DescribeInstances", "mistaken");
-    let found = session.find_instances(&Query::default()).now_or_never().unwrap();
-    assert_eq!(found.map_err(|error| error.class), Err(ErrorClass::Throttled));
-}
-
-/// The answers of another account do not apply to the targets of this account.
-#[test]
-fn replaced_credentials_cause_new_reads_of_targets() {
-    let double = Double::new();
-    let instance = registered(&double, "a");
-    let before = double.calls_of("DescribeTargetHealth");
-    double.world.lock().at.replacements += 1;
-    let session = double.session("a");
-    let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Deregistered);
-    assert_eq!(states, [crate::targets::RegistrationState::Unknown]);
-    double.run(seconds(3));
-    assert!(double.calls_of("DescribeTargetHealth") > before);
-}
-
-#[test]
-fn instances_found_by_a_lookup_are_known_at_once() {
-    let double = Double::new();
-    let session = double.session("a");
-    let id = session
-        .launch(&machine("one"), &request())
-        .now_or_never()
-        .unwrap()
-        .unwrap()
-        .id;
-    double.world.lock().at.now += seconds(60);
-    let other = double.session("b");
-    assert_eq!(
-        other.observe_instance(&machine("two"), &id),
-        crate::Observation::Unknown
-    );
-    assert_eq!(
-        other
-            .find_instances(&Query::default())
-            .now_or_never()
-            .unwrap()
-            .unwrap()
-            .len(),
-        1
-    );
-    let crate::Observation::Seen(instance) = other.observe_instance(&machine("two"), &id) else {
-        panic!("it was found");
-    };
-    assert_eq!(instance.state, InstanceState::Running);
 }

@@ -4,7 +4,7 @@ use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::IdentityReference;
-use capa_api::conditions::{ConditionType, find};
+use capa_api::conditions::{self, ConditionType};
 use capa_api::contract::Cluster;
 use capa_api::forms::IdKind;
 use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
@@ -129,8 +129,8 @@ fn is_search_requested(cluster: &AWSCluster) -> bool {
 /// that a restart of the manager repeats no lookup.
 fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
     let status = cluster.status.as_ref()?;
-    let condition = find(&status.conditions, ConditionType::NetworkReady)?;
-    let current = condition.status == "True" && condition.observed_generation == cluster.metadata.generation;
+    let generation = cluster.metadata.generation;
+    let current = conditions::holds_for(&status.conditions, ConditionType::NetworkReady, generation);
     let network = status.network.clone().filter(|_| current)?;
     Some(NetworkLookup::Recorded(
         Box::new(network),

@@ -14,11 +14,11 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_cloud::limits::{Share, Shares};
 use capa_cloud::session::{MachineSession, RateLimits, SessionKey};
-use capa_cloud::sim::{AllocatedAddress, AllocatedHost, Behaviour, Ec2, Region, Sessions, SimSession};
 use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, LaunchRequest, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
     StoredSecret, Timing,
 };
+use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Behaviour, Ec2, Region, Sessions, SimSession};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 

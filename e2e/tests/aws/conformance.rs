@@ -15,8 +15,6 @@ use aws_sdk_ec2::types::{
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use capa_cloud::sim::StateChange;
-use capa_cloud::sim::conformance::{CASES, Circumstance, Ec2UnderTest, Place, Stage};
 use capa_cloud::{
     CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest, Instance, InstanceState, LaunchRequest,
     PrimaryInterface, Query, StateReason,
@@ -24,6 +22,8 @@ use capa_cloud::{
 use capa_e2e::aws_proxy::{Account, Fault, InjectedFault};
 use capa_e2e::moto::IMAGE_ID;
 use capa_e2e::user::{User, client};
+use capa_fake_aws::machines::StateChange;
+use capa_fake_aws::machines::conformance::{CASES, Circumstance, Ec2UnderTest, Place, Stage};
 use futures::{StreamExt, stream};
 
 use super::{REGION, account};

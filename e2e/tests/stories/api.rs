@@ -235,7 +235,8 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         });
         let answered = json!({"phase": "Answered", "instanceID": "i-0aa00000000000001"});
         let planned = json!({"phase": "Planned", "attempt": 0});
-        let incomplete = "everything but failedInstances and instanceID is required";
+        let incomplete = "requestedAt and holder are required";
+        let unrepeatable = "imageID and parametersHash are required in the phase Requested";
         let needed: Vec<String> = whole.as_object().into_iter().flat_map(Map::keys).cloned().collect();
         let mut cases: Vec<Case> = vec![
             (planned.clone(), None),
@@ -280,7 +281,11 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
             .iter()
             .filter(|field| !["phase", "attempt"].contains(&field.as_str()))
         {
-            cases.push((merged(&whole, &json!({field: null})), Some(incomplete)));
+            let is_of_call = ["imageID", "parametersHash"].contains(&field.as_str());
+            let refusal = if is_of_call { unrepeatable } else { incomplete };
+            cases.push((merged(&whole, &json!({field: null})), Some(refusal)));
+            let recovered = merged(&whole, &merged(&answered, &json!({field: null})));
+            cases.push((recovered, (!is_of_call).then_some(incomplete)));
             let alone = merged(&planned, &json!({field: whole[field]}));
             cases.push((alone, Some("attempt 0 stands alone")));
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_cloud::Timing;
-use capa_cloud::sim::RepeatedAfterTermination;
+use capa_fake_aws::machines::RepeatedAfterTermination;
 use fastrand::Rng;
 use jiff::Timestamp;
 

@@ -56,16 +56,18 @@ pub struct RecordedRequest {
     /// Subnet, which determines the zone.
     #[serde(rename = "subnetID")]
     pub subnet_id: String,
-    /// Machine image.
-    #[serde(rename = "imageID")]
-    pub image_id: String,
+    /// Machine image. `None` in a record that was recovered from an instance, if the spec names no image.
+    #[serde(rename = "imageID", default, skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
     /// Instance type.
     pub instance_type: String,
     /// All security groups.
     #[serde(rename = "securityGroupIDs")]
     pub security_group_ids: Vec<String>,
-    /// Hash of all parameters of the request.
-    pub parameters_hash: String,
+    /// Hash of all parameters of the request. `None` in a record that was recovered from an instance: no call is made
+    /// from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters_hash: Option<String>,
     /// Time at which the record was written.
     pub requested_at: Time,
 }
@@ -250,7 +252,8 @@ impl JsonSchema for LaunchRecord {
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "imageID": {
-                    "description": "Machine image of the instance.",
+                    "description": "Machine image of the instance. Absent where the record was recovered from the \
+                        instance, and the spec names no image.",
                     "type": "string", "minLength": 1, "maxLength": 64,
                 },
                 "instanceType": {
@@ -263,7 +266,8 @@ impl JsonSchema for LaunchRecord {
                     "items": { "type": "string", "maxLength": 64 },
                 },
                 "parametersHash": {
-                    "description": "Hash of all parameters of the request. A repetition with another hash is not sent.",
+                    "description": "Hash of all parameters of the request. A repetition with another hash is not sent. \
+                        Absent where the record was recovered from the instance.",
                     "type": "string", "minLength": 1, "maxLength": 128,
                 },
                 "requestedAt": {
@@ -299,10 +303,14 @@ impl JsonSchema for LaunchRecord {
                     "message": "attempt 0 stands alone",
                 },
                 {
-                    "rule": "self.attempt == 0 || (has(self.clientToken) && has(self.subnetID) && has(self.imageID) && \
-                        has(self.instanceType) && has(self.securityGroupIDs) && has(self.parametersHash) && \
-                        has(self.requestedAt) && has(self.holder))",
-                    "message": "from attempt 1 on everything but failedInstances and instanceID is required",
+                    "rule": "self.attempt == 0 || (has(self.clientToken) && has(self.subnetID) && has(self.instanceType) && \
+                        has(self.securityGroupIDs) && has(self.requestedAt) && has(self.holder))",
+                    "message": "from attempt 1 on clientToken, subnetID, instanceType, securityGroupIDs, requestedAt \
+                        and holder are required",
+                },
+                {
+                    "rule": "self.phase != 'Requested' || (has(self.imageID) && has(self.parametersHash))",
+                    "message": "imageID and parametersHash are required in the phase Requested",
                 },
                 {
                     "rule": "(self.phase == 'Answered') == has(self.instanceID)",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capa_api::conditions::{ConditionStatus, ConditionType, Reason, find};
+use capa_api::conditions::{self, ConditionType, Reason};
 use capa_api::contract::Machine;
 use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
 use capa_api::meta;
@@ -111,8 +111,7 @@ pub(in crate::awsmachine) fn never_launched_evidence(
 }
 
 fn tells_of_instance(status: &AWSMachineStatus) -> bool {
-    let ready = find(&status.conditions, ConditionType::InstanceReady);
-    ready.is_some_and(|condition| condition.status == ConditionStatus::True.to_string())
+    conditions::holds(&status.conditions, ConditionType::InstanceReady)
         || status.has_run == Some(true)
         || status.provisioned()
         || status.instance_state.is_some()

@@ -82,7 +82,7 @@ pub(in crate::awsmachine) async fn resolve(
         spec: &scope.machine.spec,
         network: &merged.network,
         version: owner.spec.version.as_deref(),
-        recorded: attempt::open_request(scope).map(|recorded| recorded.image_id.as_str()),
+        recorded: attempt::open_request(scope).and_then(|recorded| recorded.image_id.as_deref()),
     };
     let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
     if image.is_of_windows && needs_hook {

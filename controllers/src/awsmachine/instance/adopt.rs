@@ -102,9 +102,6 @@ fn recovered_network(instance: &Instance, location: &InstanceLocation) -> Machin
     }
 }
 
-/// Stands in a record for what only the launch knew.
-const RECOVERED: &str = "recovered";
-
 /// The launch of the instance, as far as it is known. Image and type come from the spec, because no call will be made from
 /// this record. `None` if the instance does not show its subnet and security groups any more.
 fn launch_of(instance: &Instance, scope: &MachineScope, context: &MachineContext) -> Option<LaunchEvent> {
@@ -116,10 +113,10 @@ fn launch_of(instance: &Instance, scope: &MachineScope, context: &MachineContext
     let request = RecordedRequest {
         client_token: token.unwrap_or_else(first_token),
         subnet_id: instance.subnet_id.clone()?,
-        image_id: image_id(spec).unwrap_or(RECOVERED).to_owned(),
+        image_id: image_id(spec).map(str::to_owned),
         instance_type: spec.instance_type.clone(),
         security_group_ids: groups.filter(|groups| !groups.is_empty())?,
-        parameters_hash: RECOVERED.to_owned(),
+        parameters_hash: None,
         requested_at: Time(instance.launch_time?),
     };
     let number = attempt_number(&request.client_token, scope.uid());
@@ -192,7 +189,7 @@ fn adoption(
     let request = RecordedRequest {
         client_token: instance.client_token.clone()?,
         subnet_id: instance.subnet_id.clone().unwrap_or_else(|| earlier.subnet_id.clone()),
-        parameters_hash: "recovered".to_owned(),
+        parameters_hash: None,
         requested_at: instance.launch_time.map_or_else(|| earlier.requested_at.clone(), Time),
         ..earlier.clone()
     };

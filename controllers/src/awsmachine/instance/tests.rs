@@ -30,10 +30,10 @@ fn ending(state: InstanceState, code: Option<&str>, failed_before: u32, now: u64
         request: RecordedRequest {
             client_token: "uid-70".into(),
             subnet_id: "subnet-1".into(),
-            image_id: "ami-1".into(),
+            image_id: Some("ami-1".into()),
             instance_type: "t3.large".into(),
             security_group_ids: vec!["sg-1".into()],
-            parameters_hash: "h".into(),
+            parameters_hash: Some("h".into()),
             requested_at: Time(Timestamp::UNIX_EPOCH),
         },
         holder: "one".into(),

@@ -133,10 +133,10 @@ fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest
     RecordedRequest {
         client_token: request.client_token.clone(),
         subnet_id: request.subnet_id.clone(),
-        image_id: request.image_id.clone(),
+        image_id: Some(request.image_id.clone()),
         instance_type: request.instance_type.clone(),
         security_group_ids: request.security_group_ids.clone(),
-        parameters_hash: request.parameters_hash(),
+        parameters_hash: Some(request.parameters_hash()),
         requested_at: Time(requested_at),
     }
 }

@@ -82,7 +82,7 @@ fn known_of_attempt(
     Attempt {
         progress: attempt::progress(scope, &token, context),
         same_account: remembered.account_id.as_ref() == Some(&inputs.location.account_id),
-        same_parameters: recorded.map(|recorded| &recorded.parameters_hash) == hash.as_ref(),
+        same_parameters: recorded.and_then(|recorded| recorded.parameters_hash.as_ref()) == hash.as_ref(),
         confirmed_at: remembered.confirmed_at,
         absence: remembered.absence,
         first_number: first_number(scope, context),

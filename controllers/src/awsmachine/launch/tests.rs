@@ -28,10 +28,10 @@ fn recorded(attempt: u32) -> LaunchAttempt {
     let request = RecordedRequest {
         client_token: format!("uid-{attempt}"),
         subnet_id: "subnet-1".into(),
-        image_id: "ami-1".into(),
+        image_id: Some("ami-1".into()),
         instance_type: "t3.large".into(),
         security_group_ids: vec!["sg-1".into()],
-        parameters_hash: "h".into(),
+        parameters_hash: Some("h".into()),
         requested_at: Time(Timestamp::UNIX_EPOCH),
     };
     LaunchAttempt {

@@ -6,7 +6,7 @@ pub(super) mod plan;
 mod users;
 
 use capa_api::common::MachineAddressType;
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find, holds};
 use capa_api::machine::{MachineTargetState, MachineTargetStatus};
 use capa_cloud::targets::{Desired, RegistrationState, TargetInstance, TargetRequest};
 use capa_cloud::{Instance, InstanceState, MachineAddress};
@@ -151,8 +151,8 @@ fn depart(
 /// Whether `ControlPlaneTargetsReady` was True, if there was one.
 fn was_ready(scope: &MachineScope) -> Option<bool> {
     let before = scope.stored_status().map(|status| status.conditions.as_slice());
-    let before = find(before.unwrap_or_default(), ConditionType::ControlPlaneTargetsReady);
-    before.map(|condition| condition.status == "True")
+    let (before, condition) = (before.unwrap_or_default(), ConditionType::ControlPlaneTargetsReady);
+    find(before, condition).map(|_| holds(before, condition))
 }
 
 fn record(

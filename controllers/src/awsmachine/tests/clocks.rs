@@ -12,7 +12,7 @@ fn tomorrow() -> Timestamp {
 async fn a_clock_that_is_set_ahead_proves_no_absence() {
     let scene = Scene::recorded_by_another().await;
     // The attempt cannot be repeated unchanged, so its instance is looked up.
-    scene.edit_attempt(|attempt| attempt.request.parameters_hash = "changed".into());
+    scene.edit_attempt(|attempt| attempt.request.parameters_hash = Some("changed".into()));
     let looked = scene.pass().await;
     assert_eq!(looked.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
     scene.kubernetes.set_clock(tomorrow());

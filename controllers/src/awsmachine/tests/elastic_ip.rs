@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
 use capa_api::machine::{ElasticIp, ElasticIpPhase, InstanceState};
-use capa_cloud::sim::AllocatedAddress;
+use capa_fake_aws::machines::AllocatedAddress;
 
 use super::{FIRST, Pass, RETRY, SPEC, Scene};
 use crate::testing::{refused, unanswered};

@@ -7,7 +7,7 @@ use capa_api::conditions::ConditionType;
 use capa_api::machine::{DedicatedHost, HostAffinity, HostPhase, InstanceState, Tenancy};
 use capa_api::meta;
 use capa_cloud::HostRequest;
-use capa_cloud::sim::AllocatedHost;
+use capa_fake_aws::machines::AllocatedHost;
 
 use kube::ResourceExt;
 

@@ -2,8 +2,8 @@
 
 use capa_api::conditions::ConditionType;
 use capa_api::machine::LaunchRecord;
-use capa_cloud::sim::PublishedImage;
 use capa_cloud::{Image, InstanceType};
+use capa_fake_aws::machines::PublishedImage;
 
 use super::{FIRST, NETWORK, SPEC, Scene};
 use crate::testing::unanswered;
@@ -86,7 +86,10 @@ async fn the_newest_image_with_the_name_is_launched_and_recorded() {
     let launched = scene.pass().await;
     assert_eq!(images(&scene), ["ami-0000000b"]);
     let record = launched.status().launch.as_ref().and_then(LaunchRecord::request);
-    assert_eq!(record.map(|request| request.image_id.as_str()), Some("ami-0000000b"));
+    assert_eq!(
+        record.and_then(|request| request.image_id.as_deref()),
+        Some("ami-0000000b")
+    );
 }
 
 #[tokio::test]
@@ -249,7 +252,7 @@ async fn the_image_that_eks_recommends_is_launched_and_recorded() {
         let launched = scene.pass().await;
         assert_eq!(images(&scene), [expected], "{spec}");
         let record = launched.status().launch.as_ref().and_then(LaunchRecord::request);
-        assert_eq!(record.map(|request| request.image_id.as_str()), Some(expected));
+        assert_eq!(record.and_then(|request| request.image_id.as_deref()), Some(expected));
         let calls = &launched.calls;
         assert!(!calls.iter().any(|call| call == "DescribeImages"), "{calls:?}");
     }

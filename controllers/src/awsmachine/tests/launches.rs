@@ -30,7 +30,7 @@ async fn a_launch_is_looked_up_recorded_called_and_stored_in_order() {
     assert_eq!((record.attempt_number(), record.instance_id()), (1, Some(FIRST)));
     assert_eq!(request.client_token, "uid-m-1");
     assert_eq!(scene.tokens(), ["uid-m-1"]);
-    assert_eq!(request.parameters_hash, scene.aws.launches()[0].parameters_hash());
+    assert_eq!(request.parameters_hash, Some(scene.aws.launches()[0].parameters_hash()));
     let in_use = pass.status().network.as_ref().unwrap();
     assert_eq!(in_use.account_id.as_deref(), Some("111122223333"));
     assert_eq!(in_use.subnet_id.as_deref(), Some("subnet-0000000a"));

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use capa_cloud::informer::TerminationBatch;
 use capa_cloud::session::{InformerCalls, Moment, SessionCall, perform};
-use capa_cloud::sim::{CallDescription, Client, Sessions, Transport};
 use capa_cloud::targets::{GroupAnswer, GroupCall, GroupRequest};
 use capa_cloud::{CloudError, Instance, InstanceState, Query};
+use capa_fake_aws::machines::{CallDescription, Client, Sessions, Transport};
 use jiff::Timestamp;
 
 use super::{ACCESS_KEY, FakeAws, Reads};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use capa_api::machine::InstanceState;
 use capa_api::meta;
-use capa_cloud::sim::{PublishedImage, Region};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{
     ApiLoadBalancer, HostRequest, InstanceType, LaunchOptions, LaunchRequest, MetadataOptions, RouteTable, StateReason,
     UserData,
 };
+use capa_fake_aws::machines::{PublishedImage, Region};
 
 use super::{ACCESS_KEY, FakeAws};
 

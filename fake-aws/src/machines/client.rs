@@ -1,0 +1,271 @@
+//! The calls with an access key in a region.
+
+use capa_api::common::Tags;
+use capa_api::machine::InstanceState;
+use jiff::Timestamp;
+
+use capa_cloud::targets::{Group, GroupAnswer, GroupCall, TargetKind};
+use capa_cloud::{
+    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MOST_TAGGED, NetworkInterface, Query,
+    RouteTable, SecurityGroup, Subnet, Vpc,
+};
+
+use super::Ec2;
+use super::region::Region;
+
+/// A function that removes instances from the answer to a query.
+type Omission<'a> = &'a dyn Fn(&Query, &mut Vec<Instance>);
+
+/// Calls with one access key in one region. The caller passes the time to every call. The time must not go backwards.
+pub struct Client<'a> {
+    ec2: &'a mut Ec2,
+    access_key: &'a str,
+    region: &'a str,
+    seen: Option<Timestamp>,
+    omission: Option<Omission<'a>>,
+}
+
+/// The change of an instance's state by a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateChange {
+    /// `i-…`
+    pub instance_id: String,
+    /// The state before the call.
+    pub previous: InstanceState,
+    /// The state after the call.
+    pub current: InstanceState,
+}
+
+impl StateChange {
+    pub(super) fn new(id: &str, previous: InstanceState, current: InstanceState) -> Self {
+        Self {
+            instance_id: id.to_owned(),
+            previous,
+            current,
+        }
+    }
+}
+
+impl Ec2 {
+    /// Calls with an access key in a region. With an invalid key every call is refused.
+    pub fn client<'a>(&'a mut self, access_key: &'a str, region: &'a str) -> Client<'a> {
+        Client {
+            ec2: self,
+            access_key,
+            region,
+            seen: None,
+            omission: None,
+        }
+    }
+
+    /// The requests of RunInstances since the last call of this function, with their access keys. Refused requests are
+    /// included.
+    pub fn take_launch_requests(&mut self) -> Vec<(String, LaunchRequest)> {
+        std::mem::take(&mut self.launch_requests)
+    }
+
+    /// The account of a key.
+    fn account_of(&self, operation: &'static str, access_key: &str) -> Result<String, CloudError> {
+        let key = self.keys.get(access_key).filter(|key| !key.revoked);
+        key.map(|key| key.account.clone()).ok_or_else(|| {
+            // EC2 and STS have different codes for the same error.
+            let code = match operation {
+                "GetCallerIdentity" => "InvalidClientTokenId",
+                _ => "AuthFailure",
+            };
+            CloudError::answered(operation, code, "The provided credentials could not be validated.")
+        })
+    }
+}
+
+impl<'a> Client<'a> {
+    /// The same client, for which DescribeInstances returns the state at an earlier time.
+    #[must_use]
+    pub fn as_of(self, seen: Timestamp) -> Self {
+        Self {
+            seen: Some(seen),
+            ..self
+        }
+    }
+
+    /// The same client. `omission` removes instances from its answers of DescribeInstances.
+    #[must_use]
+    pub fn omitting(self, omission: &'a dyn Fn(&Query, &mut Vec<Instance>)) -> Self {
+        Self {
+            omission: Some(omission),
+            ..self
+        }
+    }
+
+    /// STS GetCallerIdentity: the account of the key.
+    pub fn account_id(&self) -> Result<String, CloudError> {
+        self.ec2.account_of("GetCallerIdentity", self.access_key)
+    }
+
+    /// RunInstances for exactly one instance.
+    pub fn run_instances(&mut self, now: Timestamp, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        let logged = (self.access_key.to_owned(), request.clone());
+        self.ec2.launch_requests.push(logged);
+        let (region, key) = self.enter(now, "RunInstances", 1)?;
+        region.run_instances(now, key, request)
+    }
+
+    /// TerminateInstances.
+    pub fn terminate_instances(&mut self, now: Timestamp, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
+        let (region, key) = self.enter(now, "TerminateInstances", ids.len())?;
+        region.terminate_instances(now, key, ids)
+    }
+
+    /// StopInstances, for example by a user.
+    pub fn stop_instances(&mut self, now: Timestamp, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
+        let (region, key) = self.enter(now, "StopInstances", ids.len())?;
+        region.stop_instances(now, key, ids)
+    }
+
+    /// StartInstances, for example by a user.
+    pub fn start_instances(&mut self, now: Timestamp, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
+        let (region, key) = self.enter(now, "StartInstances", ids.len())?;
+        region.start_instances(now, key, ids)
+    }
+
+    /// DescribeInstances, all pages.
+    pub fn describe_instances(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Instance>, CloudError> {
+        let seen = self.seen;
+        let (region, _) = self.enter(now, "DescribeInstances", 0)?;
+        let seen = seen.unwrap_or_else(|| region.seen_at(now));
+        let mut shown = region.describe_instances(seen, query)?;
+        if let Some(omission) = &self.omission {
+            omission(query, &mut shown);
+        }
+        Ok(shown)
+    }
+
+    /// DescribeVpcs, all pages.
+    pub fn describe_vpcs(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeVpcs", 0)?;
+        region.infrastructure.describe_vpcs(query)
+    }
+
+    /// DescribeSubnets, all pages.
+    pub fn describe_subnets(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeSubnets", 0)?;
+        region.infrastructure.describe_subnets(query)
+    }
+
+    /// DescribeSecurityGroups, all pages.
+    pub fn describe_security_groups(
+        &mut self,
+        now: Timestamp,
+        query: &Query,
+    ) -> Result<Vec<SecurityGroup>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeSecurityGroups", 0)?;
+        region.infrastructure.describe_security_groups(query)
+    }
+
+    /// DescribeRouteTables, all pages.
+    pub fn describe_route_tables(&mut self, now: Timestamp, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeRouteTables", 0)?;
+        region.infrastructure.describe_route_tables(query)
+    }
+
+    /// DescribeNetworkInterfaces of the interfaces that tests have added, all pages.
+    pub fn describe_network_interfaces(
+        &mut self,
+        now: Timestamp,
+        query: &Query,
+    ) -> Result<Vec<NetworkInterface>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeNetworkInterfaces", 0)?;
+        let mut found = region.infrastructure.describe_network_interfaces(query)?;
+        for interface in &mut found {
+            interface.instance_id = region.attached_to(now, &interface.id);
+        }
+        Ok(found)
+    }
+
+    /// DescribeImages, all pages.
+    pub fn describe_images(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Image>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeImages", 0)?;
+        region.infrastructure.describe_images(query)
+    }
+
+    /// GetParameter of a parameter of AWS's own.
+    pub fn public_parameter(&mut self, now: Timestamp, name: &str) -> Result<String, CloudError> {
+        let (region, _) = self.enter(now, "GetParameter", 0)?;
+        let value = region.infrastructure.public_parameter(name);
+        value.ok_or_else(|| CloudError::answered("GetParameter", "ParameterNotFound", ""))
+    }
+
+    /// DescribeInstanceTypes, all pages.
+    pub fn describe_instance_types(&mut self, now: Timestamp, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeInstanceTypes", 0)?;
+        region.infrastructure.describe_instance_types(query)
+    }
+
+    /// DescribeLoadBalancers and DescribeListeners of the second generation, by name. `None` if no load balancer has
+    /// the name.
+    pub fn load_balancer(&mut self, now: Timestamp, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
+        Ok(region.load_balancers.get(name).cloned())
+    }
+
+    /// DescribeLoadBalancers of the classic generation: whether a load balancer has each of these names.
+    pub fn classic_load_balancers(&mut self, now: Timestamp, names: &[String]) -> Result<bool, CloudError> {
+        let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
+        let mut names = names.iter();
+        Ok(names.all(|name| region.groups.contains_key(&Group::Classic(name.clone()))))
+    }
+
+    /// DescribeTargetGroups by ARN: the kinds of the groups' targets. `None` if one of the groups does not exist.
+    pub fn target_groups(
+        &mut self,
+        now: Timestamp,
+        arns: &[String],
+    ) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
+        let kind = |arn: &String| Some((arn.clone(), region.target_kind(arn)?));
+        Ok(arns.iter().map(kind).collect())
+    }
+
+    /// DescribeTargetGroups without a name: the kinds of the targets of all target groups of a VPC, by ARN.
+    pub fn target_groups_in(&mut self, now: Timestamp, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
+        Ok(region.target_kinds_in(vpc_id))
+    }
+
+    /// DescribeTags of target groups, by ARN.
+    pub fn target_group_tags(&mut self, now: Timestamp, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeTags", 0)?;
+        if arns.len() > MOST_TAGGED {
+            let message = "Cannot have more than 20 resources described";
+            return Err(CloudError::answered("DescribeTags", "ValidationError", message));
+        }
+        let missing = || {
+            let message = "One or more target groups not found";
+            CloudError::answered("DescribeTags", "TargetGroupNotFound", message)
+        };
+        region.target_group_tags(arns).ok_or_else(missing)
+    }
+
+    /// A call about load balancer targets.
+    pub fn group_call(&mut self, now: Timestamp, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
+        let (region, key) = self.enter(now, call.action(), 0)?;
+        region.group_call(now, key, call)
+    }
+
+    /// The checks before every call: credentials, endpoint, limits.
+    pub(super) fn enter(
+        &mut self,
+        now: Timestamp,
+        action: &'static str,
+        instances: usize,
+    ) -> Result<(&mut Region, &str), CloudError> {
+        let account = self.ec2.account_of(action, self.access_key)?;
+        let account = self.ec2.accounts.get_mut(&account);
+        let Some(region) = account.and_then(|account| account.regions.get_mut(self.region)) else {
+            let message = format!("no endpoint answers for region {}", self.region);
+            return Err(CloudError::no_answer(action, message));
+        };
+        region.admit(now, action, instances)?;
+        Ok((region, self.access_key))
+    }
+}

@@ -1,0 +1,137 @@
+//! A simulated EC2 in memory that follows EC2's documentation: deterministic and synchronous, without a clock and
+//! without random numbers.
+//!
+//! An [`Ec2`] contains accounts, an account contains regions, and a [`Region`] contains resources. Tests add
+//! infrastructure directly to the region and make calls through a [`Client`], which represents one access key. The
+//! caller passes the time to every call, so that a test can simulate days in a moment. [`Behaviour`] and the methods of
+//! [`Region`] set the behaviour that EC2 does not define: how long a new instance stays hidden, how long a state lasts,
+//! and when capacity is insufficient.
+//!
+//! A call takes effect and returns its answer in one step. The caller simulates crashes, lost answers and delays, for
+//! example by dropping the answer of a call.
+
+mod allocated_address;
+mod allocated_host;
+mod audit;
+mod behaviour;
+mod client;
+pub mod conformance;
+mod elastic_ip;
+mod filters;
+mod hosts;
+mod infrastructure;
+mod instances;
+mod launch;
+mod limits;
+mod load_balancing;
+mod region;
+mod secrets;
+mod session;
+mod terminate;
+#[cfg(test)]
+mod tests;
+mod time;
+mod updates;
+
+use std::collections::BTreeMap;
+
+pub use allocated_address::AllocatedAddress;
+pub use allocated_host::AllocatedHost;
+pub use audit::{AuditEntry, Change};
+pub use behaviour::{Behaviour, RepeatedAfterTermination};
+pub use client::{Client, StateChange};
+pub use infrastructure::PublishedImage;
+pub use instances::{LaunchedInstance, Phase};
+pub use load_balancing::TargetGroup;
+pub use region::Region;
+pub use session::{CallDescription, Sessions, SimSession, Transport};
+
+use capa_cloud::LaunchRequest;
+
+/// All accounts with their access keys.
+#[derive(Clone, Debug, Default)]
+pub struct Ec2 {
+    accounts: BTreeMap<String, Account>,
+    keys: BTreeMap<String, Key>,
+    launch_requests: Vec<(String, LaunchRequest)>,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    account: String,
+    revoked: bool,
+}
+
+impl Ec2 {
+    /// An EC2 without accounts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An account, for example `111122223333`. The first call creates an empty account.
+    pub fn account(&mut self, id: &str) -> &mut Account {
+        let serial = self.accounts.len();
+        self.accounts.entry(id.to_owned()).or_insert_with(|| Account {
+            id: id.to_owned(),
+            serial,
+            regions: BTreeMap::new(),
+        })
+    }
+
+    /// Assigns an access key to an account, and removes the former assignment.
+    pub fn issue_key(&mut self, access_key: &str, account: &str) {
+        let key = Key {
+            account: account.to_owned(),
+            revoked: false,
+        };
+        self.keys.insert(access_key.to_owned(), key);
+    }
+
+    /// Revokes an access key until it is issued again.
+    pub fn revoke_key(&mut self, access_key: &str) {
+        if let Some(key) = self.keys.get_mut(access_key) {
+            key.revoked = true;
+        }
+    }
+
+    /// A region of an account, if it exists.
+    pub fn find_region(&self, account: &str, region: &str) -> Option<&Region> {
+        self.accounts.get(account)?.regions.get(region)
+    }
+
+    /// The regions of all accounts.
+    pub fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.accounts.values().flat_map(|account| account.regions.values())
+    }
+
+    /// All instances that were ever launched, in all accounts and regions, by id.
+    pub fn launched(&self) -> impl Iterator<Item = &LaunchedInstance> {
+        self.regions().flat_map(Region::launched)
+    }
+
+    /// All changes by calls, oldest first.
+    pub fn audit(&self) -> Vec<&AuditEntry> {
+        let mut entries: Vec<_> = self.regions().flat_map(Region::audit).collect();
+        entries.sort_by_key(|entry| entry.at);
+        entries
+    }
+}
+
+/// One account with its regions.
+#[derive(Clone, Debug)]
+pub struct Account {
+    id: String,
+    serial: usize,
+    regions: BTreeMap<String, Region>,
+}
+
+impl Account {
+    /// A region, for example `eu-west-1`. The first call creates an empty region.
+    pub fn region(&mut self, name: &str) -> &mut Region {
+        let number = self.regions.len();
+        self.regions.entry(name.to_owned()).or_insert_with(|| {
+            let place = format!("{:04x}{number:03x}", self.serial);
+            Region::new(&self.id, name, place)
+        })
+    }
+}

@@ -1,0 +1,331 @@
+//! One region of one account: its set-up, and access to its state without calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use capa_cloud::targets::Group;
+use capa_cloud::{
+    ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, NetworkInterface, Query, RouteTable, StateReason,
+    StoredSecret, Subnet,
+};
+
+use super::allocated_address::AllocatedAddress;
+use super::allocated_host::AllocatedHost;
+use super::audit::{AuditEntry, Change};
+use super::behaviour::Behaviour;
+use super::infrastructure::{Infrastructure, PublishedImage};
+use super::instances::{LaunchedInstance, Phase};
+use super::limits::{TokenBuckets, exceeded};
+use super::load_balancing::TargetGroup;
+use super::time::before;
+
+/// One region of one account.
+#[derive(Clone, Debug)]
+pub struct Region {
+    pub(super) account: String,
+    pub(super) name: String,
+    /// Part of the ids of this region, which makes them unique among all regions.
+    pub(super) place: String,
+    pub(super) infrastructure: Infrastructure,
+    pub(super) behaviour: Behaviour,
+    /// Pairs of instance type and zone without capacity.
+    pub(super) exhausted: BTreeSet<(String, String)>,
+    pub(super) quota: Option<usize>,
+    pub(super) instances: BTreeMap<String, LaunchedInstance>,
+    pub(super) groups: BTreeMap<Group, TargetGroup>,
+    /// Instances that fail their health checks.
+    pub(super) unhealthy: BTreeSet<String>,
+    /// Load balancers of the second generation, by name.
+    pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
+    /// Id of the last instance of a token, by zone and token.
+    pub(super) tokens: BTreeMap<(String, String), String>,
+    /// The secrets of the services, and the objects in buckets.
+    pub(super) secrets: Vec<StoredSecret>,
+    /// The Dedicated Hosts, also released ones.
+    pub(super) hosts: Vec<AllocatedHost>,
+    /// The most Dedicated Hosts at a time.
+    pub(super) host_quota: Option<usize>,
+    /// The Elastic IPs, also released ones.
+    pub(super) addresses: Vec<AllocatedAddress>,
+    /// The most Elastic IPs at a time.
+    pub(super) address_quota: Option<usize>,
+    /// The number of free addresses in each public IPv4 pool.
+    pub(super) address_pools: BTreeMap<String, u32>,
+    /// Names of the S3 buckets.
+    pub(super) s3_buckets: BTreeSet<String>,
+    buckets: TokenBuckets,
+    audit: Vec<AuditEntry>,
+}
+
+impl Region {
+    pub(super) fn new(account: &str, name: &str, place: String) -> Self {
+        Self {
+            account: account.to_owned(),
+            name: name.to_owned(),
+            place,
+            infrastructure: Infrastructure::default(),
+            behaviour: Behaviour::default(),
+            exhausted: BTreeSet::new(),
+            quota: None,
+            instances: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            unhealthy: BTreeSet::new(),
+            load_balancers: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            secrets: Vec::new(),
+            hosts: Vec::new(),
+            host_quota: None,
+            addresses: Vec::new(),
+            address_quota: None,
+            address_pools: BTreeMap::new(),
+            s3_buckets: BTreeSet::new(),
+            buckets: TokenBuckets::default(),
+            audit: Vec::new(),
+        }
+    }
+
+    /// The name of the region, for example `eu-west-1`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The account of the region.
+    pub fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// Adds a VPC and its main route table `rtb-main-<id>`, which has no route to an internet gateway.
+    pub fn vpc(&mut self, id: &str, cidr_block: &str) -> &mut Self {
+        self.infrastructure.add_vpc(id, cidr_block);
+        self
+    }
+
+    /// Adds a subnet without an IPv6 block.
+    pub fn subnet(&mut self, id: &str, vpc_id: &str, zone: &str) -> &mut Self {
+        self.infrastructure.add_subnet(Subnet {
+            id: id.to_owned(),
+            vpc_id: vpc_id.to_owned(),
+            availability_zone: zone.to_owned(),
+            ipv6: false,
+        });
+        self
+    }
+
+    /// Adds a security group.
+    pub fn security_group(&mut self, id: &str, vpc_id: &str, name: &str) -> &mut Self {
+        self.infrastructure.add_security_group(id, vpc_id, name);
+        self
+    }
+
+    /// Adds a route table, or replaces the one with the same id.
+    pub fn route_table(&mut self, table: RouteTable) -> &mut Self {
+        self.infrastructure.add_route_table(table);
+        self
+    }
+
+    /// Adds a network interface that is attached to no instance.
+    pub fn network_interface(&mut self, id: &str, subnet_id: &str, security_group_ids: &[&str]) -> &mut Self {
+        let zone = self.infrastructure.subnet(subnet_id);
+        let zone = zone.map(|subnet| subnet.availability_zone.clone());
+        self.infrastructure.add_network_interface(NetworkInterface {
+            id: id.to_owned(),
+            subnet_id: subnet_id.to_owned(),
+            availability_zone: zone.unwrap_or_default(),
+            security_group_ids: security_group_ids.iter().map(|id| (*id).to_owned()).collect(),
+            instance_id: None,
+        });
+        self
+    }
+
+    /// The instance that a network interface is attached to. A terminated instance has no interface.
+    pub(super) fn attached_to(&self, now: Timestamp, interface_id: &str) -> Option<String> {
+        let holds = |instance: &&LaunchedInstance| {
+            let mut interfaces = instance.request.options.network_interfaces.iter();
+            instance.state(now) != InstanceState::Terminated && interfaces.any(|id| id == interface_id)
+        };
+        let holder = self.instances.values().find(holds)?;
+        Some(holder.id.clone())
+    }
+
+    /// Adds an image.
+    pub fn image(&mut self, id: &str, root_device_name: &str) -> &mut Self {
+        self.infrastructure.add_image(PublishedImage {
+            name: id.to_owned(),
+            owner: String::new(),
+            image: Image {
+                id: id.to_owned(),
+                root_device_name: Some(root_device_name.to_owned()),
+                architecture: Some("x86_64".to_owned()),
+                windows: false,
+                created: String::new(),
+            },
+        });
+        self
+    }
+
+    /// Adds an image with what lookups look for.
+    pub fn published_image(&mut self, image: PublishedImage) -> &mut Self {
+        self.infrastructure.add_image(image);
+        self
+    }
+
+    /// Publishes a parameter, as AWS does, or replaces its value.
+    pub fn public_parameter(&mut self, name: &str, value: &str) -> &mut Self {
+        self.infrastructure.add_public_parameter(name, value);
+        self
+    }
+
+    /// Adds an instance type, or replaces the one with the same name.
+    pub fn instance_type(&mut self, instance_type: InstanceType) -> &mut Self {
+        self.infrastructure.add_instance_type(instance_type);
+        self
+    }
+
+    /// Adds a load balancer of the second generation.
+    pub fn load_balancer(&mut self, name: &str, load_balancer: ApiLoadBalancer) -> &mut Self {
+        self.load_balancers.insert(name.to_owned(), load_balancer);
+        self
+    }
+
+    /// Adds a key pair.
+    pub fn key_pair(&mut self, name: &str) -> &mut Self {
+        self.infrastructure.add_key_pair(name);
+        self
+    }
+
+    /// Tags a resource or an instance.
+    pub fn tag(&mut self, id: &str, key: &str, value: &str) -> &mut Self {
+        match self.instances.get_mut(id) {
+            Some(instance) => {
+                instance.tags.insert(key.to_owned(), value.to_owned());
+            }
+            None => self.infrastructure.set_tag(id, key, value),
+        }
+        self
+    }
+
+    /// Removes all tags of an instance.
+    pub fn untag(&mut self, id: &str) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.tags.clear();
+        }
+        self
+    }
+
+    /// Sets the state of an instance, which lasts until a call changes it.
+    pub fn set_state(
+        &mut self,
+        now: Timestamp,
+        id: &str,
+        state: InstanceState,
+        reason: Option<StateReason>,
+    ) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(id) {
+            let from = now;
+            instance.turn(now, [Phase { from, state, reason }]);
+        }
+        self
+    }
+
+    /// Moves the termination of an instance so far into the past that EC2 no longer shows the instance.
+    pub fn end_long_ago(&mut self, id: &str) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.phases = vec![Phase::new(Timestamp::MIN, InstanceState::Terminated)];
+        }
+        self
+    }
+
+    /// Removes infrastructure by its id, a key pair by its name.
+    pub fn remove(&mut self, id: &str) -> &mut Self {
+        self.infrastructure.remove(id);
+        self
+    }
+
+    /// The behaviour of the region.
+    pub fn behaviour(&mut self) -> &mut Behaviour {
+        &mut self.behaviour
+    }
+
+    /// Sets whether a zone has capacity for an instance type.
+    pub fn set_capacity(&mut self, instance_type: &str, zone: &str, available: bool) -> &mut Self {
+        let pair = (instance_type.to_owned(), zone.to_owned());
+        if available {
+            self.exhausted.remove(&pair);
+        } else {
+            self.exhausted.insert(pair);
+        }
+        self
+    }
+
+    /// Sets the maximum number of live instances in the region. `None`: unlimited.
+    pub fn set_quota(&mut self, instances: Option<usize>) -> &mut Self {
+        self.quota = instances;
+        self
+    }
+
+    /// Sets whether an instance is protected from TerminateInstances.
+    pub fn protect(&mut self, id: &str, protected: bool) -> &mut Self {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.protected = protected;
+        }
+        self
+    }
+
+    /// All instances that were ever launched in the region, by id.
+    pub fn launched(&self) -> impl Iterator<Item = &LaunchedInstance> {
+        self.instances.values()
+    }
+
+    /// All changes by calls in the region, oldest first.
+    pub fn audit(&self) -> &[AuditEntry] {
+        &self.audit
+    }
+
+    /// Admits a call for a number of instances, or refuses it because of EC2's request limits.
+    pub(super) fn admit(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
+        if now < self.behaviour.throttles_all_until {
+            Err(exceeded(action))
+        } else if self.behaviour.throttling {
+            self.buckets.acquire(now, action, instances)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn record(&mut self, at: Timestamp, access_key: &str, instance_id: &str, change: Change) {
+        self.audit.push(AuditEntry {
+            at,
+            access_key: access_key.to_owned(),
+            account: self.account.clone(),
+            region: self.name.clone(),
+            instance_id: instance_id.to_owned(),
+            change,
+        });
+    }
+
+    /// The time of the state that a describe call returns.
+    pub(super) fn seen_at(&self, now: Timestamp) -> Timestamp {
+        before(now, self.behaviour.staleness)
+    }
+
+    pub(super) fn describe_instances(
+        &self,
+        seen: Timestamp,
+        query: &Query,
+    ) -> Result<Vec<capa_cloud::Instance>, CloudError> {
+        let known = self.instances.values().filter(|instance| instance.is_known(seen));
+        let things = known.map(|instance| (instance, &instance.tags));
+        let filters = &super::instances::FILTERS;
+        let found = super::filters::select("DescribeInstances", query, filters, things, |instance, filter| {
+            instance.filter_values(seen, filter)
+        })?;
+        Ok(found.into_iter().map(|instance| instance.shown(seen)).collect())
+    }
+
+    /// The number and id for the next instance.
+    pub(super) fn next_instance(&self) -> (u32, String) {
+        let number = u32::try_from(self.instances.len() + 1).unwrap_or(u32::MAX);
+        (number, format!("i-{}{number:010x}", self.place))
+    }
+}

@@ -1,0 +1,94 @@
+use super::*;
+use capa_cloud::ErrorClass;
+
+#[test]
+fn a_key_acts_in_its_account_and_sees_no_other() {
+    let mut world = Fixture::new();
+    let first = world.run(&request("token", "subnet-a")).unwrap();
+    world.ec2.issue_key("key-2", "444455556666");
+    world
+        .ec2
+        .account("444455556666")
+        .region(REGION)
+        .vpc("vpc-1", "10.0.0.0/16")
+        .subnet("subnet-a", "vpc-1", "eu-west-1a")
+        .security_group("sg-1", "vpc-1", "nodes")
+        .image("ami-1", "/dev/xvda");
+    let now = world.now;
+    let mut other = world.ec2.client("key-2", REGION);
+    assert_eq!(other.account_id().unwrap(), "444455556666");
+    assert_eq!(other.describe_instances(now, &Query::default()).unwrap(), []);
+    let refused = other.terminate_instances(now, std::slice::from_ref(&first.id));
+    assert_eq!(code(refused), "InvalidInstanceID.NotFound");
+    let second = other.run_instances(now, &request("token", "subnet-a")).unwrap();
+    assert_ne!(first.id, second.id, "ids and tokens are each account's own");
+    world.ec2.issue_key(KEY, "444455556666");
+    assert_eq!(world.describe(&Query::default())[0].id, second.id);
+}
+
+#[test]
+fn regions_are_apart_and_one_without_endpoint_does_not_answer() {
+    let mut world = Fixture::new();
+    world.run(&request("token", "subnet-a")).unwrap();
+    world.ec2.account(ACCOUNT).region("us-east-1");
+    let now = world.now;
+    let shown = world
+        .ec2
+        .client(KEY, "us-east-1")
+        .describe_instances(now, &Query::default());
+    assert_eq!(shown.unwrap(), []);
+    let error = world
+        .ec2
+        .client(KEY, "eu-west-9")
+        .describe_instances(now, &Query::default());
+    assert_eq!(error.unwrap_err().class, ErrorClass::NoAnswer);
+}
+
+#[test]
+fn a_revoked_or_unknown_key_is_refused() {
+    let mut world = Fixture::new();
+    world.ec2.revoke_key(KEY);
+    let now = world.now;
+    assert_eq!(code(world.run(&request("token", "subnet-a"))), "AuthFailure");
+    assert_eq!(code(world.client().account_id()), "InvalidClientTokenId");
+    let stranger = world
+        .ec2
+        .client("stranger", REGION)
+        .describe_vpcs(now, &Query::default());
+    assert_eq!(code(stranger), "AuthFailure");
+    world.ec2.issue_key(KEY, ACCOUNT);
+    assert_eq!(world.client().account_id().unwrap(), ACCOUNT);
+}
+
+#[test]
+fn request_limits_hold_when_they_are_switched_on() {
+    let mut world = Fixture::new();
+    for number in 0..10 {
+        world.run(&request(&format!("free-{number}"), "subnet-a")).unwrap();
+    }
+    world.behaviour().throttling = true;
+    let mut launched = 0;
+    for number in 0..10 {
+        match world.run(&request(&format!("limited-{number}"), "subnet-a")) {
+            Ok(_) => launched += 1,
+            Err(error) => assert_eq!(error.class, ErrorClass::Throttled),
+        }
+    }
+    assert_eq!(launched, 5);
+    world.pass(1);
+    world.run(&request("limited-9", "subnet-a")).unwrap();
+}
+
+#[test]
+fn equal_calls_give_equal_states() {
+    let history = || {
+        let mut world = Fixture::new();
+        let id = world.run(&request("one", "subnet-a")).unwrap().id;
+        world.pass(7);
+        world.run(&request("two", "subnet-b")).unwrap();
+        world.terminate(&[&id]).unwrap();
+        world.pass(100);
+        (world.describe(&Query::default()), format!("{:?}", world.ec2.audit()))
+    };
+    assert_eq!(history(), history());
+}

@@ -1,0 +1,129 @@
+//! Tests of the simulated EC2, one for each rule.
+
+mod accounts;
+mod describes;
+mod launches;
+mod lives;
+mod sessions;
+mod terminations;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::time::after;
+use super::{Behaviour, Client, Ec2, Region};
+use capa_cloud::{CloudError, Instance, InstanceState, LaunchOptions, LaunchRequest, MetadataOptions, Query, UserData};
+
+const ACCOUNT: &str = "111122223333";
+const REGION: &str = "eu-west-1";
+const KEY: &str = "key-1";
+
+/// One account with a VPC, subnets a and c in one zone and b in another, a group and an image.
+struct Fixture {
+    ec2: Ec2,
+    now: Timestamp,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let mut ec2 = Ec2::new();
+        ec2.issue_key(KEY, ACCOUNT);
+        ec2.account(ACCOUNT)
+            .region(REGION)
+            .vpc("vpc-1", "10.0.0.0/16")
+            .subnet("subnet-a", "vpc-1", "eu-west-1a")
+            .subnet("subnet-b", "vpc-1", "eu-west-1b")
+            .subnet("subnet-c", "vpc-1", "eu-west-1a")
+            .security_group("sg-1", "vpc-1", "nodes")
+            .image("ami-1", "/dev/xvda");
+        Self {
+            ec2,
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn region(&mut self) -> &mut Region {
+        self.ec2.account(ACCOUNT).region(REGION)
+    }
+
+    fn behaviour(&mut self) -> &mut Behaviour {
+        self.region().behaviour()
+    }
+
+    fn client(&mut self) -> Client<'_> {
+        self.ec2.client(KEY, REGION)
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now = after(self.now, Duration::from_secs(seconds));
+    }
+
+    fn run(&mut self, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        let now = self.now;
+        self.client().run_instances(now, request)
+    }
+
+    fn terminate(&mut self, ids: &[&str]) -> Result<Vec<super::StateChange>, CloudError> {
+        let now = self.now;
+        self.client().terminate_instances(now, &owned(ids))
+    }
+
+    fn describe(&mut self, query: &Query) -> Vec<Instance> {
+        let now = self.now;
+        self.client().describe_instances(now, query).unwrap()
+    }
+
+    /// The states of the instances that are shown.
+    fn states(&mut self) -> Vec<InstanceState> {
+        let shown = self.describe(&Query::default());
+        shown.into_iter().map(|instance| instance.state).collect()
+    }
+}
+
+fn owned(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
+}
+
+fn request(token: &str, subnet: &str) -> LaunchRequest {
+    LaunchRequest {
+        client_token: token.into(),
+        subnet_id: subnet.into(),
+        tags: BTreeMap::from([
+            ("MachineName".into(), "team/one".into()),
+            ("cost".into(), "high".into()),
+        ]),
+        ..plain_request()
+    }
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, CloudError>) -> String {
+    result.unwrap_err().code.unwrap()
+}
+
+/// A launch without options.
+fn plain_request() -> LaunchRequest {
+    LaunchRequest {
+        client_token: "uid-1".into(),
+        image_id: "ami-1".into(),
+        instance_type: "t3.large".into(),
+        subnet_id: "subnet-1".into(),
+        security_group_ids: vec!["sg-1".into()],
+        iam_instance_profile: None,
+        key_name: None,
+        public_ip: None,
+        root_volume: None,
+        data_volumes: vec![],
+        metadata_options: MetadataOptions {
+            http_endpoint: "enabled".into(),
+            http_tokens: "required".into(),
+            http_put_response_hop_limit: 2,
+            http_protocol_ipv6: "disabled".into(),
+            instance_metadata_tags: "disabled".into(),
+        },
+        tags: BTreeMap::new(),
+        user_data: UserData::new(b"secret".to_vec()),
+        options: LaunchOptions::default(),
+    }
+}
