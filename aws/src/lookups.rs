@@ -11,46 +11,68 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+/// For how long an answer is shared, counted from the moment at which its call began.
+#[derive(Clone, Copy)]
+pub(crate) struct Ages {
+    /// A successful answer.
+    pub(crate) fresh: Duration,
+    /// An error.
+    pub(crate) failed: Duration,
+}
+
+impl Ages {
+    /// Only callers at the same time share an answer.
+    pub(crate) const AT_ONCE: Self = Self::fresh(Duration::ZERO);
+
+    /// A successful answer is shared for this long, and an error only by callers at the same time.
+    pub(crate) const fn fresh(fresh: Duration) -> Self {
+        Self {
+            fresh,
+            failed: Duration::ZERO,
+        }
+    }
+}
+
 /// One answer per key. A caller that comes while a call is under way waits for its answer, error included. Later
-/// callers get a successful answer for `fresh`, and an error for `failed` only. A call that the request rates deferred
+/// callers get the answer as long as its [`Ages`] say. A call that the request rates deferred
 /// is an error of the caller that made it only: every other caller makes a call of its own, because its turn may come
 /// earlier.
 pub(crate) struct SharedAnswers<K, V> {
-    fresh: Duration,
-    failed: Duration,
     flights: Mutex<HashMap<K, Flight<V>>>,
 }
 
 struct Flight<V> {
     began: Instant,
+    ages: Ages,
     answer: Shared<BoxFuture<'static, Result<V, CloudError>>>,
 }
 
-impl<K: Eq + Hash + Clone, V: Clone> SharedAnswers<K, V> {
-    /// Ages count from the moment a call begins.
-    pub(crate) fn new(fresh: Duration, failed: Duration) -> Self {
+impl<K, V> Default for SharedAnswers<K, V> {
+    fn default() -> Self {
         Self {
-            fresh,
-            failed,
             flights: Mutex::default(),
         }
     }
+}
 
+impl<K: Eq + Hash + Clone, V: Clone> SharedAnswers<K, V> {
     /// The shared answer for `key`; `ask` makes the call if no answer can be shared.
     pub(crate) async fn get(
         &self,
         key: K,
+        ages: Ages,
         ask: impl Fn() -> BoxFuture<'static, Result<V, CloudError>>,
     ) -> Result<V, CloudError> {
         loop {
             let mut is_own = false;
             let answer = {
                 let mut flights = self.flights.lock();
-                flights.retain(|_, flight| self.usable(flight));
+                flights.retain(|_, flight| flight.is_usable());
                 let begin = || {
                     is_own = true;
                     Flight {
                         began: Instant::now(),
+                        ages,
                         answer: ask().shared(),
                     }
                 };
@@ -62,16 +84,18 @@ impl<K: Eq + Hash + Clone, V: Clone> SharedAnswers<K, V> {
             }
         }
     }
+}
 
-    fn usable(&self, flight: &Flight<V>) -> bool {
-        let limit = match flight.answer.peek() {
+impl<V: Clone> Flight<V> {
+    fn is_usable(&self) -> bool {
+        let limit = match self.answer.peek() {
             // A call without a waiting caller makes no progress: its caller was cancelled.
-            None => return flight.answer.strong_count() > Some(1),
+            None => return self.answer.strong_count() > Some(1),
             Some(answer) if is_deferred(answer) => return false,
-            Some(Ok(_)) => self.fresh,
-            Some(Err(_)) => self.failed,
+            Some(Ok(_)) => self.ages.fresh,
+            Some(Err(_)) => self.ages.failed,
         };
-        flight.began.elapsed() < limit
+        self.began.elapsed() < limit
     }
 }
 
@@ -120,8 +144,30 @@ mod tests {
         }
     }
 
-    fn answers(failed: u64) -> SharedAnswers<&'static str, usize> {
-        SharedAnswers::new(Duration::from_secs(60), Duration::from_secs(failed))
+    /// Answers that are shared for a minute, and errors for so many seconds.
+    struct Answers {
+        shared: SharedAnswers<&'static str, usize>,
+        ages: Ages,
+    }
+
+    fn answers(failed: u64) -> Answers {
+        Answers {
+            shared: SharedAnswers::default(),
+            ages: Ages {
+                fresh: Duration::from_secs(60),
+                failed: Duration::from_secs(failed),
+            },
+        }
+    }
+
+    impl Answers {
+        async fn get(
+            &self,
+            key: &'static str,
+            ask: impl Fn() -> BoxFuture<'static, Result<usize, CloudError>>,
+        ) -> Result<usize, CloudError> {
+            self.shared.get(key, self.ages, ask).await
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,10 +14,10 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
-    ApiLoadBalancer, CapacitySource, CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer,
-    ElasticIpCall, Host, HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud,
-    MachineKey, MetadataOptions, NetworkInterface, PresignRequest, PresignedUrl, Query, RouteTable, SecretStore,
-    SecurityGroup, StoredSecret, Subnet, TemplateCloud, Timing, Vpc,
+    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found,
+    HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud, MachineKey,
+    MetadataOptions, PresignRequest, PresignedUrl, Query, Read, RouteTable, SecretStore, SecurityGroup, StoredSecret,
+    Subnet, TemplateCloud, Timing, Vpc,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -32,7 +32,7 @@ use crate::facts::FactsGatherer;
 use crate::iam::IamCalls;
 use crate::informer::{InformerTask, SharedState, Wakes};
 use crate::kms::KmsCalls;
-use crate::lookups::SharedAnswers;
+use crate::lookups::{Ages, SharedAnswers};
 use crate::s3::S3Calls;
 use crate::sdk::call_runner::CallRunner;
 use crate::sdk::clients::{SdkClients, SecretsClients};
@@ -119,6 +119,27 @@ fn forget(owner: Option<Owner>, machine: &MachineKey) {
     }
 }
 
+/// For how long the answer to a read is shared; `None` for one that is straight from AWS for each caller.
+fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
+    match read {
+        Read::Subnets(_)
+        | Read::SecurityGroups(_)
+        | Read::Images(_)
+        | Read::LoadBalancer(_)
+        | Read::PublicParameter(_) => Some(Ages::fresh(timing.lookup_cache)),
+        Read::InstanceType(_) => Some(Ages::fresh(INSTANCE_TYPE_AGE)),
+        Read::CapacityZone(_) => Some(Ages {
+            fresh: CAPACITY_ZONE_AGE,
+            failed: OPTIONAL_FAILURE_AGE,
+        }),
+        Read::DomainName(_) => Some(Ages {
+            fresh: DOMAIN_NAME_AGE,
+            failed: OPTIONAL_FAILURE_AGE,
+        }),
+        Read::NetworkInterfaces(_) | Read::Hosts(_) | Read::ElasticIps(_) | Read::FreeAddresses(_) => None,
+    }
+}
+
 /// One identity in one region.
 pub(crate) struct Session {
     pub(crate) region: String,
@@ -131,16 +152,7 @@ pub(crate) struct Session {
     /// The calls for the account id that are under way, keyed by the number of replacements of the credentials. The
     /// session's state decides for how long their answers are valid.
     account: SharedAnswers<u64, String>,
-    subnets: SharedAnswers<Query, Vec<Subnet>>,
-    security_groups: SharedAnswers<Query, Vec<SecurityGroup>>,
-    images: SharedAnswers<Query, Vec<Image>>,
-    load_balancers: SharedAnswers<String, Option<ApiLoadBalancer>>,
-    /// The values of parameters that AWS publishes.
-    parameters: SharedAnswers<String, String>,
-    instance_types: SharedAnswers<String, InstanceType>,
-    capacity_zones: SharedAnswers<CapacitySource, String>,
-    /// The domain names of VPCs.
-    domain_names: SharedAnswers<String, Option<String>>,
+    reads: SharedAnswers<Read, Found>,
     /// The names of the zones that the account can use.
     zones: SharedAnswers<(), Vec<String>>,
     /// Made by the first machine that has secrets, or an image that a parameter names.
@@ -167,16 +179,9 @@ impl Session {
             replacements,
             state: Arc::new(state),
             informer: OnceLock::new(),
-            account: SharedAnswers::new(Duration::ZERO, Duration::ZERO),
-            subnets: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
-            security_groups: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
-            images: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
-            load_balancers: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
-            parameters: SharedAnswers::new(timing.lookup_cache, Duration::ZERO),
-            instance_types: SharedAnswers::new(INSTANCE_TYPE_AGE, Duration::ZERO),
-            capacity_zones: SharedAnswers::new(CAPACITY_ZONE_AGE, OPTIONAL_FAILURE_AGE),
-            domain_names: SharedAnswers::new(DOMAIN_NAME_AGE, OPTIONAL_FAILURE_AGE),
-            zones: SharedAnswers::new(ZONES_AGE, Duration::ZERO),
+            account: SharedAnswers::default(),
+            reads: SharedAnswers::default(),
+            zones: SharedAnswers::default(),
             secrets: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
@@ -274,20 +279,34 @@ impl ControllerSession {
         SecretsCalls::new(clients, self.calls.ec2.runner())
     }
 
-    /// The shared answer to a call of EC2.
-    async fn shared<K, V, F>(
-        &self,
-        answers: &SharedAnswers<K, V>,
-        key: &K,
-        ask: impl Fn(Ec2Calls, K) -> F,
-    ) -> Result<V, CloudError>
-    where
-        K: Eq + std::hash::Hash + Clone,
-        V: Clone,
-        F: Future<Output = Result<V, CloudError>> + Send + 'static,
-    {
-        let ask = || -> BoxFuture<'static, _> { ask(self.calls.ec2.clone(), key.clone()).boxed() };
-        answers.get(key.clone(), ask).await
+    /// Makes the call of a read.
+    fn ask(&self, read: Read) -> BoxFuture<'static, Result<Found, CloudError>> {
+        let Calls { ec2, elb, .. } = self.calls.clone();
+        match read {
+            Read::Subnets(query) => async move { ec2.subnets(&query).await.map(Found::Subnets) }.boxed(),
+            Read::SecurityGroups(query) => {
+                async move { ec2.security_groups(&query).await.map(Found::SecurityGroups) }.boxed()
+            }
+            Read::NetworkInterfaces(query) => {
+                async move { ec2.network_interfaces(&query).await.map(Found::NetworkInterfaces) }.boxed()
+            }
+            Read::Images(query) => async move { ec2.images(&query).await.map(Found::Images) }.boxed(),
+            Read::LoadBalancer(name) => async move { elb.load_balancer(&name).await.map(Found::LoadBalancer) }.boxed(),
+            Read::InstanceType(name) => async move { ec2.instance_type(&name).await.map(Found::InstanceType) }.boxed(),
+            Read::CapacityZone(source) => {
+                async move { ec2.capacity_zone(source).await.map(Found::CapacityZone) }.boxed()
+            }
+            Read::DomainName(vpc_id) => async move { ec2.domain_name(&vpc_id).await.map(Found::DomainName) }.boxed(),
+            Read::Hosts(query) => async move { ec2.hosts(&query).await.map(Found::Hosts) }.boxed(),
+            Read::ElasticIps(query) => async move { ec2.elastic_ips(&query).await.map(Found::ElasticIps) }.boxed(),
+            Read::FreeAddresses(pool) => {
+                async move { ec2.free_addresses(&pool).await.map(Found::FreeAddresses) }.boxed()
+            }
+            Read::PublicParameter(name) => {
+                let secrets = self.secrets();
+                async move { secrets.public_parameter(&name).await.map(Found::PublicParameter) }.boxed()
+            }
+        }
     }
 
     /// The calls of EC2.
@@ -302,8 +321,11 @@ impl ControllerSession {
 
     /// The names of the zones that the account can use without opting in; asked once a day.
     pub(crate) async fn zones(&self) -> Result<Vec<String>, CloudError> {
-        let ask = async |ec2: Ec2Calls, (): ()| ec2.zone_names().await;
-        self.shared(&self.session.zones, &(), ask).await
+        let ask = || {
+            let ec2 = self.calls.ec2.clone();
+            async move { ec2.zone_names().await }.boxed()
+        };
+        self.session.zones.get((), Ages::fresh(ZONES_AGE), ask).await
     }
 }
 
@@ -326,57 +348,22 @@ impl SessionDriver for ControllerSession {
             let sts = self.calls.sts.clone();
             async move { sts.account_id().await }.boxed()
         };
-        self.session.account.get(self.session.replacements.count(), ask).await
+        self.session
+            .account
+            .get(self.session.replacements.count(), Ages::AT_ONCE, ask)
+            .await
     }
 
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        let ask = async |ec2: Ec2Calls, query: Query| ec2.subnets(&query).await;
-        self.shared(&self.session.subnets, query, ask).await
-    }
-
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        let ask = async |ec2: Ec2Calls, query: Query| ec2.security_groups(&query).await;
-        self.shared(&self.session.security_groups, query, ask).await
-    }
-
-    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
-        self.calls.ec2.network_interfaces(query).await
-    }
-
-    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
-        let ask = async |ec2: Ec2Calls, query: Query| ec2.images(&query).await;
-        self.shared(&self.session.images, query, ask).await
-    }
-
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        let ask = || {
-            let (elb, name) = (self.calls.elb.clone(), name.to_owned());
-            async move { elb.load_balancer(&name).await }.boxed()
-        };
-        self.session.load_balancers.get(name.to_owned(), ask).await
-    }
-
-    async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {
-        let ask = || {
-            let (calls, name) = (self.secrets(), name.to_owned());
-            async move { calls.public_parameter(&name).await }.boxed()
-        };
-        self.session.parameters.get(name.to_owned(), ask).await
-    }
-
-    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
-        let ask = async |ec2: Ec2Calls, name: String| ec2.instance_type(&name).await;
-        self.shared(&self.session.instance_types, &name.to_owned(), ask).await
-    }
-
-    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError> {
-        let ask = async |ec2: Ec2Calls, source: CapacitySource| ec2.capacity_zone(source).await;
-        self.shared(&self.session.capacity_zones, source, ask).await
-    }
-
-    async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError> {
-        let ask = async |ec2: Ec2Calls, vpc_id: String| ec2.domain_name(&vpc_id).await;
-        self.shared(&self.session.domain_names, &vpc_id.to_owned(), ask).await
+    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
+        match shared_for(read, &self.session.shared.timing) {
+            None => self.ask(read.clone()).await,
+            Some(ages) => {
+                self.session
+                    .reads
+                    .get(read.clone(), ages, || self.ask(read.clone()))
+                    .await
+            }
+        }
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
@@ -441,24 +428,12 @@ impl SessionDriver for ControllerSession {
         self.calls.ec2.set_dns_records(machine, instance_id, records).await
     }
 
-    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
-        self.calls.ec2.hosts(query).await
-    }
-
     async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError> {
         self.calls.ec2.allocate_host(machine, request).await
     }
 
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
         self.calls.ec2.release_host(machine, host_id).await
-    }
-
-    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
-        self.calls.ec2.elastic_ips(query).await
-    }
-
-    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError> {
-        self.calls.ec2.free_addresses(pool).await
     }
 
     async fn change_elastic_ip(
@@ -526,11 +501,21 @@ impl ClusterCloud for ControllerSession {
 #[async_trait]
 impl TemplateCloud for ControllerSession {
     async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
-        SessionDriver::instance_type(self, name).await
+        let read = Read::InstanceType(name.to_owned());
+        match SessionDriver::read(self, &read).await? {
+            Found::InstanceType(found) => Ok(found),
+            _ => Err(CloudError::not_found(
+                read.action(),
+                format!("there is no instance type {name}"),
+            )),
+        }
     }
 
     async fn image(&self, id: &str) -> Result<Image, CloudError> {
-        let images = SessionDriver::images(self, &Query::filter("image-id", [id])).await?;
+        let read = Read::Images(Query::filter("image-id", [id]));
+        let Found::Images(images) = SessionDriver::read(self, &read).await? else {
+            return Err(CloudError::not_found(read.action(), format!("there is no image {id}")));
+        };
         let image = images.into_iter().find(|image| image.id == id);
         image.ok_or_else(|| CloudError::not_found("DescribeImages", format!("there is no image {id}")))
     }

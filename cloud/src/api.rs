@@ -10,10 +10,9 @@ use capa_api::common::Tags;
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host,
-    HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineKey, MetadataOptions, NetworkInterface,
-    Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity, RouteTable, SecretStore,
-    SecurityGroup, StoredSecret, Subnet, Vpc,
+    ApiLoadBalancer, CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found, HostRequest, Image, Instance,
+    InstanceType, LaunchRequest, MachineKey, MetadataOptions, Observation, PresignRequest, PresignedUrl,
+    PrimaryInterface, Query, Read, ResolvedIdentity, RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, Vpc,
 };
 
 /// The most load balancer objects whose tags one call of DescribeTags returns.
@@ -63,33 +62,9 @@ pub trait MachineCloud: Send + Sync {
     /// Makes no call. `None` if AWS was never asked or has refused the credentials since. The pass uses this account
     /// from then on.
     fn last_account_id(&self) -> Option<String>;
-    /// Subnets; equal queries within `Timing::lookup_cache` share one answer.
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
-    /// Security groups; shared like subnets.
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
-    /// Network interfaces, straight from AWS: each belongs to one machine, and its attachment changes.
-    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError>;
-    /// Images; shared like subnets.
-    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
-    /// The load balancer of this name that is no classic one; none where there is none. Shared like subnets.
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
-    /// The value of a parameter that AWS publishes in Parameter Store; shared like subnets.
-    ///
-    /// # Errors
-    /// Of class `NotFound`: the region has no such parameter.
-    async fn public_parameter(&self, name: &str) -> Result<String, CloudError>;
-    /// An instance type by its name; asked once a day.
-    ///
-    /// # Errors
-    /// Of class `NotFound`: the region has no such type.
-    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
-    /// The zone of capacity that a machine names; asked once a day.
-    ///
-    /// # Errors
-    /// Of class `NotFound`: AWS does not show the capacity.
-    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError>;
-    /// The domain name in the DHCP options of a VPC; `None` if these have none. Asked once an hour.
-    async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError>;
+    /// Reads, as data: the functions of [`MachineCloud`] for single reads, like [`MachineCloud::subnets`](dyn MachineCloud),
+    /// say what each answers and for how long answers are shared.
+    async fn read(&self, read: &Read) -> Result<Found, CloudError>;
     /// Instances by query, straight from AWS: the lookup of an unconfirmed launch, and before a deletion.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// Says that the machine will call [`MachineCloud::look_up`] in so long, when its turn to launch comes: the lookups
@@ -161,9 +136,6 @@ pub trait MachineCloud: Send + Sync {
         instance_id: &str,
         records: DnsRecords,
     ) -> Result<(), CloudError>;
-    /// Dedicated Hosts, straight from AWS: the lookup before a host is allocated for a machine, and before hosts of a
-    /// machine are released.
-    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError>;
     /// Allocates one Dedicated Host for a machine, and returns its id. A call with the same request allocates no second
     /// host.
     async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError>;
@@ -172,14 +144,6 @@ pub trait MachineCloud: Send + Sync {
     /// # Errors
     /// Of class `Invalid` where AWS does not release this host yet, with AWS's reason.
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError>;
-    /// Elastic IPs, straight from AWS: the lookup before an address is allocated for a machine, and before addresses of
-    /// a machine are released.
-    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError>;
-    /// The number of free addresses in a public IPv4 pool, straight from AWS.
-    ///
-    /// # Errors
-    /// Of class `NotFound`: the region has no such pool.
-    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError>;
     /// Allocates, associates or releases an Elastic IP of a machine.
     async fn change_elastic_ip(
         &self,

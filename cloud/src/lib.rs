@@ -15,6 +15,7 @@ pub mod limits;
 pub mod lookups;
 pub mod managed;
 mod model;
+mod reads;
 mod resource;
 pub mod session;
 pub mod targets;
@@ -25,8 +26,8 @@ pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
     ApiLoadBalancer, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer,
-    ElasticIpCall, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
-    MetadataOptions, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
+    ElasticIpCall, Found, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
+    MetadataOptions, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, Read,
     ResolvedIdentity, RouteTable, SecretActions, SecretStore, SecurityGroup, StateReason, StoredSecret, Subnet,
     UserData, Vpc, identifying_tag, zone_type,
 };

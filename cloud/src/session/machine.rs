@@ -9,10 +9,9 @@ use parking_lot::Mutex;
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CapacitySource, CloudError, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, ErrorClass,
-    Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, MachineCloud, MachineKey, MetadataOptions,
-    NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, SecretActions, SecretStore,
-    SecurityGroup, StoredSecret, Subnet,
+    CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, ErrorClass, Found, HostRequest, Instance, LaunchRequest,
+    MachineCloud, MachineKey, MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
+    Read, SecretActions, SecretStore, StoredSecret,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -39,37 +38,8 @@ pub trait SessionDriver: Send + Sync {
     /// GetCallerIdentity.
     async fn ask_account(&self) -> Result<String, CloudError>;
 
-    /// DescribeSubnets; equal queries at about the same time may share one answer.
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
-
-    /// DescribeSecurityGroups; shared like subnets.
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
-
-    /// DescribeNetworkInterfaces, never shared.
-    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError>;
-
-    /// DescribeImages; shared like subnets.
-    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError>;
-
-    /// DescribeLoadBalancers and DescribeListeners for one load balancer; shared like subnets.
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
-
-    /// GetParameter of a parameter of AWS's own; shared like subnets.
-    async fn public_parameter(&self, name: &str) -> Result<String, CloudError>;
-
-    /// DescribeInstanceTypes for one type, shared for a day.
-    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
-
-    /// DescribeCapacityReservations or DescribeHosts, shared for a day. A driver without reservations knows no zone.
-    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError> {
-        Err(CloudError::not_found("DescribeHosts", format!("{source} is not shown")))
-    }
-
-    /// DescribeVpcs and DescribeDhcpOptions for one VPC, shared for an hour. A driver without DHCP options has no
-    /// names.
-    async fn domain_name(&self, _vpc_id: &str) -> Result<Option<String>, CloudError> {
-        Ok(None)
-    }
+    /// Reads. Equal reads at about the same time may share one answer.
+    async fn read(&self, read: &Read) -> Result<Found, CloudError>;
 
     /// DescribeInstances for a machine that is to be launched or deleted, never shared.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
@@ -121,20 +91,11 @@ pub trait SessionDriver: Send + Sync {
         records: DnsRecords,
     ) -> Result<(), CloudError>;
 
-    /// DescribeHosts, never shared.
-    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError>;
-
     /// AllocateHosts for one host, never repeated. Returns the id of the host.
     async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError>;
 
     /// ReleaseHosts of one host.
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError>;
-
-    /// DescribeAddresses, never shared.
-    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError>;
-
-    /// DescribePublicIpv4Pools for one pool, never shared.
-    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError>;
 
     /// Makes the call, and never repeats it.
     async fn change_elastic_ip(
@@ -222,40 +183,13 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         Some(account)
     }
 
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.driver.subnets(query).await
-    }
-
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        self.driver.security_groups(query).await
-    }
-
-    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
-        self.driver.network_interfaces(query).await
-    }
-
-    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
-        self.driver.images(query).await
-    }
-
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        self.driver.load_balancer(name).await
-    }
-
-    async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {
-        self.driver.public_parameter(name).await
-    }
-
-    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
-        self.driver.instance_type(name).await
-    }
-
-    async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError> {
-        self.driver.capacity_zone(source).await
-    }
-
-    async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError> {
-        self.driver.domain_name(vpc_id).await
+    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
+        let found = self.driver.read(read).await?;
+        if read.precedes_a_write() {
+            // The check comes after the call, because the call itself may have fetched new credentials.
+            self.check_credentials(read.action())?;
+        }
+        Ok(found)
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
@@ -392,13 +326,6 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.set_dns_records(machine, instance_id, records).await
     }
 
-    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
-        let found = self.driver.hosts(query).await?;
-        // The check comes after the call, because the call itself may have fetched new credentials.
-        self.check_credentials("DescribeHosts")?;
-        Ok(found)
-    }
-
     async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError> {
         self.check_credentials("AllocateHosts")?;
         self.driver.allocate_host(machine, request).await
@@ -407,18 +334,6 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError> {
         self.check_credentials("ReleaseHosts")?;
         self.driver.release_host(machine, host_id).await
-    }
-
-    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
-        let found = self.driver.elastic_ips(query).await?;
-        self.check_credentials("DescribeAddresses")?;
-        Ok(found)
-    }
-
-    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError> {
-        let free = self.driver.free_addresses(pool).await?;
-        self.check_credentials("DescribePublicIpv4Pools")?;
-        Ok(free)
     }
 
     async fn change_elastic_ip(

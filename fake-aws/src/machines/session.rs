@@ -22,9 +22,9 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall, GroupRequest};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterKey, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest,
-    Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineKey, MetadataOptions, NetworkInterface,
-    PresignRequest, PresignedUrl, Query, SecretActions, SecretStore, SecurityGroup, StoredSecret, Subnet, Timing,
+    ApiLoadBalancer, CloudError, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found, HostRequest, Instance,
+    InstanceState, InstanceType, LaunchRequest, MachineKey, MetadataOptions, PresignRequest, PresignedUrl, Query, Read,
+    SecretActions, SecretStore, StoredSecret, Timing,
 };
 
 use super::client::Client;
@@ -261,6 +261,40 @@ impl<T: Transport> SimSession<T> {
         self.call(permit, true, about, effect).await
     }
 
+    /// The load balancer of this name.
+    async fn describe_load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+        let turn = CallRequest::load_balancer(&self.flow, name);
+        let permit = self.rates.acquire(&turn, self.now())?;
+        let (about, name) = (name.to_owned(), name.to_owned());
+        let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
+        self.call(permit, false, about, effect).await
+    }
+
+    /// A describe call about one thing that has this name or id.
+    async fn describe_one<A: Send + 'static>(
+        &self,
+        action: &'static str,
+        filter: &str,
+        name: &str,
+        ask: fn(&mut Client<'_>, Timestamp, &str) -> Result<A, CloudError>,
+    ) -> Result<A, CloudError> {
+        let query = Query::filter(filter, [name]);
+        let request = CallRequest::describe(action, &self.flow, &query, Priority::Describe);
+        let permit = self.rates.acquire(&request, self.now())?;
+        let (about, name) = (name.to_owned(), name.to_owned());
+        self.call(permit, false, about, move |client, now| ask(client, now, &name))
+            .await
+    }
+
+    async fn instance_type(&self, action: &'static str, name: &str) -> Result<InstanceType, CloudError> {
+        let query = Query::filter("instance-type", [name]);
+        let found = self.describe(action, &query, |client, now, query| {
+            client.describe_instance_types(now, query)
+        });
+        let found = found.await?.into_iter().next();
+        found.ok_or_else(|| CloudError::not_found(action, format!("there is no instance type {name}")))
+    }
+
     async fn describe_instances(&self, permit: Permit, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let (about, query) = (describe_query(query), query.clone());
         let effect = move |client: &mut Client<'_>, now| client.describe_instances(now, &query);
@@ -296,58 +330,62 @@ impl<T: Transport> SessionDriver for SimSession<T> {
             .await
     }
 
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.describe("DescribeSubnets", query, |client, now, query| {
-            client.describe_subnets(now, query)
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method of Client is one of its lifetime, and the call may have any"
+    )]
+    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
+        let action = read.action();
+        Ok(match read {
+            Read::Subnets(query) => Found::Subnets(
+                self.describe(action, query, |client, now, query| client.describe_subnets(now, query))
+                    .await?,
+            ),
+            Read::SecurityGroups(query) => Found::SecurityGroups(
+                self.describe(action, query, |client, now, query| {
+                    client.describe_security_groups(now, query)
+                })
+                .await?,
+            ),
+            Read::NetworkInterfaces(query) => {
+                let found = self.describe(action, query, |client, now, query| {
+                    client.describe_network_interfaces(now, query)
+                });
+                Found::NetworkInterfaces(found.await?)
+            }
+            Read::Images(query) => Found::Images(
+                self.describe(action, query, |client, now, query| client.describe_images(now, query))
+                    .await?,
+            ),
+            Read::LoadBalancer(name) => Found::LoadBalancer(self.describe_load_balancer(name).await?),
+            Read::PublicParameter(name) => {
+                let found = self.describe_one(action, "name", name, |client, now, name| {
+                    client.public_parameter(now, name)
+                });
+                Found::PublicParameter(found.await?)
+            }
+            Read::InstanceType(name) => Found::InstanceType(self.instance_type(action, name).await?),
+            Read::CapacityZone(source) => {
+                return Err(CloudError::not_found(action, format!("{source} is not shown")));
+            }
+            Read::DomainName(_) => Found::DomainName(None),
+            Read::Hosts(query) => Found::Hosts(
+                self.describe(action, query, |client, now, query| client.describe_hosts(now, query))
+                    .await?,
+            ),
+            Read::ElasticIps(query) => Found::ElasticIps(
+                self.describe(action, query, |client, now, query| {
+                    client.describe_addresses(now, query)
+                })
+                .await?,
+            ),
+            Read::FreeAddresses(pool) => {
+                let found = self.describe_one(action, "pool-id", pool, |client, now, pool| {
+                    client.free_addresses(now, pool)
+                });
+                Found::FreeAddresses(found.await?)
+            }
         })
-        .await
-    }
-
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        self.describe("DescribeSecurityGroups", query, |client, now, query| {
-            client.describe_security_groups(now, query)
-        })
-        .await
-    }
-
-    async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
-        self.describe("DescribeNetworkInterfaces", query, |client, now, query| {
-            client.describe_network_interfaces(now, query)
-        })
-        .await
-    }
-
-    async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
-        self.describe("DescribeImages", query, |client, now, query| {
-            client.describe_images(now, query)
-        })
-        .await
-    }
-
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        let turn = CallRequest::load_balancer(&self.flow, name);
-        let permit = self.rates.acquire(&turn, self.now())?;
-        let (about, name) = (name.to_owned(), name.to_owned());
-        let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
-        self.call(permit, false, about, effect).await
-    }
-
-    async fn public_parameter(&self, name: &str) -> Result<String, CloudError> {
-        let query = Query::filter("name", [name]);
-        let request = CallRequest::describe("GetParameter", &self.flow, &query, Priority::Describe);
-        let permit = self.rates.acquire(&request, self.now())?;
-        let parameter = name.to_owned();
-        let effect = move |client: &mut Client<'_>, now| client.public_parameter(now, &parameter);
-        self.call(permit, false, name.to_owned(), effect).await
-    }
-
-    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
-        let query = Query::filter("instance-type", [name]);
-        let found = self.describe("DescribeInstanceTypes", &query, |client, now, query| {
-            client.describe_instance_types(now, query)
-        });
-        let found = found.await?.into_iter().next();
-        found.ok_or_else(|| CloudError::not_found("DescribeInstanceTypes", format!("there is no instance type {name}")))
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
@@ -445,13 +483,6 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         self.update("ModifyPrivateDnsNameOptions", machine, about, effect).await
     }
 
-    async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
-        self.describe("DescribeHosts", query, |client, now, query| {
-            client.describe_hosts(now, query)
-        })
-        .await
-    }
-
     async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError> {
         let turn = CallRequest::of_machine("AllocateHosts", &self.flow, machine, Priority::Launch);
         let about = format!("token={} zone={}", request.client_token, request.availability_zone);
@@ -465,24 +496,6 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         let (about, id) = (host_id.to_owned(), host_id.to_owned());
         let effect = move |client: &mut Client<'_>, now| client.release_host(now, &id);
         self.write(turn, about, effect).await
-    }
-
-    async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
-        self.describe("DescribeAddresses", query, |client, now, query| {
-            client.describe_addresses(now, query)
-        })
-        .await
-    }
-
-    async fn free_addresses(&self, pool: &str) -> Result<u32, CloudError> {
-        let query = Query::filter("pool-id", [pool]);
-        let request = CallRequest::describe("DescribePublicIpv4Pools", &self.flow, &query, Priority::Describe);
-        let permit = self.rates.acquire(&request, self.now())?;
-        let (about, pool) = (pool.to_owned(), pool.to_owned());
-        self.call(permit, false, about, move |client, now| {
-            client.free_addresses(now, &pool)
-        })
-        .await
     }
 
     async fn change_elastic_ip(

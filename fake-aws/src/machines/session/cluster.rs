@@ -6,7 +6,7 @@ use capa_api::common::Tags;
 use super::{SimSession, Transport};
 use crate::machines::client::Client;
 use capa_cloud::limits::CallRequest;
-use capa_cloud::session::{SessionDriver, confirmed_account};
+use capa_cloud::session::confirmed_account;
 use capa_cloud::targets::TargetKind;
 use capa_cloud::{
     ApiLoadBalancer, CloudError, ClusterCloud, MOST_TAGGED, Query, RouteTable, SecurityGroup, Subnet, Vpc,
@@ -27,11 +27,17 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
     }
 
     async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        SessionDriver::subnets(self, query).await
+        self.describe("DescribeSubnets", query, |client, now, query| {
+            client.describe_subnets(now, query)
+        })
+        .await
     }
 
     async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        SessionDriver::security_groups(self, query).await
+        self.describe("DescribeSecurityGroups", query, |client, now, query| {
+            client.describe_security_groups(now, query)
+        })
+        .await
     }
 
     async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
@@ -42,7 +48,7 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
     }
 
     async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        SessionDriver::load_balancer(self, name).await
+        self.describe_load_balancer(name).await
     }
 
     async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
