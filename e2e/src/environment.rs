@@ -25,7 +25,7 @@ use crate::{
     aws_proxy::Account,
     eventually_by_polling, evidence, fleet, left_behind,
     local_world::LocalWorld,
-    manager::{Controllers, Manager, ManagerBuilder},
+    manager::{Controllers, Manager},
     objects, provider,
     supervised::Supervised,
     turn::{Turn, taken, turn},
@@ -63,7 +63,8 @@ pub struct TestEnvironment {
 }
 
 impl TestEnvironment {
-    pub(crate) async fn new(world: Arc<LocalWorld>, name: &str) -> anyhow::Result<Self> {
+    /// A namespace and an AWS account for the test or story with this name.
+    pub async fn new(world: Arc<LocalWorld>, name: &str) -> anyhow::Result<Self> {
         let account = world.aws().account();
         Self::with_account(world, named_like(name), account).await
     }
@@ -150,16 +151,6 @@ impl TestEnvironment {
     /// The AWS account: its keys, its journal, the settings of its instances.
     pub fn aws(&self) -> &Account {
         &self.account
-    }
-
-    /// A builder for a manager of this namespace.
-    pub fn new_manager(&self) -> ManagerBuilder<'_> {
-        ManagerBuilder::new(self, Controllers::OfProvider)
-    }
-
-    /// A builder for a manager that publishes the Clusters of this namespace to fleet engines.
-    pub fn new_fleet(&self) -> ManagerBuilder<'_> {
-        ManagerBuilder::new(self, Controllers::OfFleet)
     }
 
     /// The manager that was started last.

@@ -41,6 +41,7 @@ pub mod karmada;
 mod left_behind;
 mod local_world;
 mod manager;
+mod manager_builder;
 mod metrics;
 pub mod moto;
 pub mod nodes;
@@ -65,7 +66,8 @@ pub use environment::TestEnvironment;
 pub use flavor::{Brought, Flavor};
 pub use forward_proxy::ForwardProxy;
 pub use local_world::LocalWorld;
-pub use manager::{InProcessManager, Manager, ManagerBuilder};
+pub use manager::Manager;
+pub use manager_builder::{InProcessManager, ManagerBuilder};
 pub use metrics::Metrics;
 pub use programs::{
     aws_cli, capa_manifests, cloud_init, cloud_init_boot, consumer_of_profiles, kustomize, upstream_folder,

@@ -18,7 +18,6 @@ use crate::{
     cloud,
     cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider, Variables, through},
     directory::Directory,
-    environment::TestEnvironment,
     evidence, fleet,
     metrics::Metrics,
     ports::free_port,
@@ -172,11 +171,6 @@ impl LocalWorld {
         let core = CORE.start(directory, &server, manifests.await??, core_flags, &variables);
         processes.push(core.await?);
         Ok((server, processes))
-    }
-
-    /// A namespace and an AWS account for the test or story with this name.
-    pub async fn test(self: &Arc<Self>, name: &str) -> anyhow::Result<TestEnvironment> {
-        TestEnvironment::new(self.clone(), name).await
     }
 
     /// A client with all permissions. The client belongs to the runtime that creates it.

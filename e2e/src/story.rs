@@ -69,7 +69,7 @@ impl<'a> Story<'a> {
                 Arc::new(world)
             }
         };
-        let environment = Arc::new(world.test(self.name).await?);
+        let environment = Arc::new(TestEnvironment::new(world.clone(), self.name).await?);
         body(&environment).await?;
         environment.finish().await?;
         match self.world_choice {

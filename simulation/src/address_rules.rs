@@ -6,7 +6,7 @@ use capa_api::meta;
 use capa_fake_aws::machines::AllocatedAddress;
 
 use crate::aws::cluster_of_key;
-use crate::outside::ManagementCluster;
+use crate::management_cluster::ManagementCluster;
 
 /// The addresses that were looked at.
 #[derive(Default)]

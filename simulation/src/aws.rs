@@ -9,8 +9,15 @@ use capa_cloud::{CloudError, Instance, LaunchOptions, LaunchRequest, MetadataOpt
 use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::calls::View;
-use crate::outside::{ManagementCluster, after};
+use crate::management_cluster::ManagementCluster;
+use crate::time::after;
+
+/// How fresh what a read shows is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Current,
+    Stale,
+}
 
 /// The region of everything.
 pub(crate) const REGION: &str = "eu-west-1";

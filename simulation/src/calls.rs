@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::aws::View;
 use crate::outside::Outside;
 
 /// Whom a call goes to.
@@ -51,13 +52,6 @@ impl Action {
             writes,
         }
     }
-}
-
-/// How fresh what a read shows is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum View {
-    Current,
-    Stale,
 }
 
 /// The effect of a call when it reaches its service. Returns the answer.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::calls::{Action, Failure};
 use crate::manager::Manager;
-use crate::outside::since_start;
+use crate::time::since_start;
 
 impl Transport for Manager {
     async fn call<T: Send + 'static>(

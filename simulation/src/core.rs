@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
+use crate::management_cluster::ManagementCluster;
+use crate::names::{CLUSTER, CORE_FINALIZER};
 use crate::nodes;
-use crate::objects::{CLUSTER, CORE_FINALIZER};
-use crate::outside::{ManagementCluster, Outside};
+use crate::outside::Outside;
 use crate::server::Server;
 
 /// Does whatever core would do now.

@@ -10,8 +10,10 @@ use capa_cloud::Timing;
 use strum::IntoStaticStr;
 
 use crate::faults::FaultKind;
-use crate::outside::{ManagementCluster, Outside, after};
+use crate::management_cluster::ManagementCluster;
+use crate::outside::Outside;
 use crate::server::{Change, Object};
+use crate::time::after;
 
 /// Something that a history may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

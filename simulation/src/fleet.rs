@@ -11,10 +11,12 @@ use kube::ResourceExt;
 
 use crate::calls::Service;
 use crate::faults::Faults;
-use crate::objects::{self, CLUSTER, machine_name};
-use crate::outside::{ManagementCluster, START, after};
+use crate::management_cluster::ManagementCluster;
+use crate::names::{self, CLUSTER, machine_name};
+use crate::objects;
 use crate::simulation::Simulation;
-use crate::user_actions::UserAction;
+use crate::simulation::user_actions::UserAction;
+use crate::time::{START, after};
 
 /// How long a fleet may take.
 const PATIENCE: Duration = Duration::from_secs(1_800);
@@ -59,7 +61,7 @@ pub fn launch(machines: usize, weather: Weather) -> Launches {
     let began = simulation.now();
     let server = simulation.outside.server_mut(ManagementCluster::Main);
     // Control planes wait for load balancer targets besides, which are read every ten seconds.
-    let fits = |name: &String| !matches!(weather, Weather::Throttles(_)) || !objects::is_control_plane(name);
+    let fits = |name: &String| !matches!(weather, Weather::Throttles(_)) || !names::is_control_plane(name);
     for name in (0..).map(machine_name).filter(fits).take(machines) {
         objects::create_machine(server, &name, None);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::user_actions::UserAction;
+use crate::simulation::user_actions::UserAction;
 
 /// A point that a history may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use crate::calls::Service;
 use crate::coverage::Covered;
-use crate::outside::{ManagementCluster, after};
+use crate::management_cluster::ManagementCluster;
 use crate::simulation::Simulation;
-use crate::user_actions::UserAction;
+use crate::simulation::user_actions::UserAction;
+use crate::time::after;
 use pace::{allowed_a_minute, busiest_minute};
 use script::Script;
 

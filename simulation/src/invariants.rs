@@ -17,10 +17,13 @@ use crate::address_rules::AddressRules;
 use crate::aws::{ACCOUNT, OTHER_ACCOUNT, REGION, cluster_of_key, launcher_of, machine_of};
 use crate::follow_up::Occasion;
 use crate::host_rules::HostRules;
+use crate::management_cluster::ManagementCluster;
+use crate::names::{machine_key, machine_number};
 use crate::nodes::DataRules;
-use crate::objects::{NAMESPACE, machine_number};
-use crate::outside::{ManagementCluster, Outside, after};
+use crate::objects::is_planned;
+use crate::outside::Outside;
 use crate::server::{Change, Object};
+use crate::time::after;
 
 /// The observations so far, and the first violation.
 #[derive(Default)]
@@ -71,7 +74,7 @@ impl Invariants {
     /// Records the first violation.
     pub(crate) fn violate(&mut self, now: Timestamp, text: impl Into<String>) {
         if self.violation.is_none() {
-            let seconds = crate::outside::since_start(now).as_secs_f64();
+            let seconds = crate::time::since_start(now).as_secs_f64();
             self.violation = Some(format!("after {seconds:.3} s: {}", text.into()));
         }
     }
@@ -419,12 +422,6 @@ fn wanted<'a>(of: ManagementCluster, machine: &str, outside: &'a Outside) -> Opt
     found.map(|(_, object)| object.as_ref())
 }
 
-/// Whether the record of a machine says that EC2 was never asked.
-pub(crate) fn is_planned(machine: &AWSMachine) -> bool {
-    let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
-    launch == Some(&LaunchRecord::Planned)
-}
-
 /// Whether AWS could not be asked for so long that the record of a restored machine is believed, which nothing
 /// contradicts.
 fn is_unasked(of: ManagementCluster, machine: &AWSMachine, outside: &Outside) -> bool {
@@ -454,9 +451,4 @@ fn owned(instance: &LaunchedInstance) -> String {
         Some(of) => format!("{} of {machine} of {of:?}", instance.id),
         None => format!("{} of the user", instance.id),
     }
-}
-
-/// A machine as the tag of its instance names it.
-pub(crate) fn machine_key(name: &str) -> String {
-    format!("{NAMESPACE}/{name}")
 }

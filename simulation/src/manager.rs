@@ -30,8 +30,10 @@ use kube::ResourceExt;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::calls::{Action, Failure, Mailbox};
-use crate::outside::{ManagementCluster, Outside, START, since_start};
+use crate::management_cluster::ManagementCluster;
+use crate::outside::Outside;
 use crate::server::{Refusal, Stored, Watched, cluster_status_as_stored, machine_status_as_stored};
+use crate::time::{START, since_start};
 
 /// The state that the reconcilers of one process share. A clone is another handle to it.
 #[derive(Clone)]

@@ -9,7 +9,9 @@ use capa_fake_aws::machines::LaunchedInstance;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::outside::{ManagementCluster, Outside, after};
+use crate::management_cluster::ManagementCluster;
+use crate::outside::Outside;
+use crate::time::after;
 
 /// The time after its launch at which an instance fetches its bootstrap data and becomes a node.
 pub(crate) const BOOT: Duration = Duration::from_secs(180);

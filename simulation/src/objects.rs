@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capa_api::cluster::AWSCluster;
 use capa_api::common::ElasticIpPool;
 use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::{AWSMachine, DynamicHostAllocation, HostAffinity, Tenancy};
+use capa_api::machine::{AWSMachine, DynamicHostAllocation, HostAffinity, LaunchRecord, Tenancy};
 use capa_api::meta;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,46 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::aws::{BUCKET, GROUP, IMAGE, INSTANCE_TYPE, REGION, TARGET_GROUPS, VPC, ZONES};
+use crate::names::{CLUSTER, CORE_FINALIZER, NAMESPACE, is_control_plane, machine_number, secret_name};
 use crate::server::Server;
-
-/// The namespace of everything.
-pub(crate) const NAMESPACE: &str = "team-a";
-/// Where Secrets of static identities would be.
-pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";
-/// Name of the Cluster and of its AWSCluster.
-pub(crate) const CLUSTER: &str = "dev";
-/// Keeps a Machine until its infrastructure is gone.
-pub(crate) const CORE_FINALIZER: &str = "machine.cluster.x-k8s.io";
-
-/// Name of the machine with a number.
-pub(crate) fn machine_name(number: usize) -> String {
-    format!("m{number}")
-}
-
-/// The number of a machine; none for a name that is no machine's.
-pub(crate) fn machine_number(name: &str) -> Option<usize> {
-    name.strip_prefix('m')?.parse().ok()
-}
-
-/// Name of an AWSMachine that is no machine's: a copy of the one with this number, or a forged one.
-pub(crate) fn impostor_name(number: usize) -> String {
-    format!("impostor-{number}")
-}
-
-/// Whether an AWSMachine is a copied or a forged one.
-pub(crate) fn is_impostor(name: &str) -> bool {
-    name.starts_with("impostor-")
-}
-
-/// Whether a machine is of the control plane: every other one is, beginning with the first.
-pub(crate) fn is_control_plane(machine: &str) -> bool {
-    machine.ends_with(['0', '2', '4', '6', '8'])
-}
-
-/// Name of the Secret with a machine's bootstrap data.
-pub(crate) fn secret_name(machine: &str) -> String {
-    format!("boot-{machine}")
-}
 
 /// Creates the Cluster and its AWSCluster in the first `zones` zones.
 pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
@@ -204,4 +166,10 @@ pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
 #[expect(clippy::expect_used, reason = "the templates of this file are constants")]
 pub(crate) fn object<K: DeserializeOwned>(template: Value) -> K {
     serde_json::from_value(template).expect("the template fits its type")
+}
+
+/// Whether the record of a machine says that EC2 was never asked.
+pub(crate) fn is_planned(machine: &AWSMachine) -> bool {
+    let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
+    launch == Some(&LaunchRecord::Planned)
 }

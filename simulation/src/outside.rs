@@ -1,27 +1,11 @@
 //! Everything outside the processes: the API server, AWS, and the time.
 
-use std::time::Duration;
-
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::aws::Aws;
+use crate::management_cluster::ManagementCluster;
 use crate::server::Server;
-
-/// When every history begins.
-pub(crate) const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
-
-/// A management cluster: an API server, Cluster API's core, and processes of the manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ManagementCluster {
-    /// The one that a history is about.
-    Main,
-    /// Another one in the same AWS account, whose objects have the same namespace and names.
-    Neighbour,
-}
-
-impl ManagementCluster {
-    pub(crate) const ALL: [Self; 2] = [Self::Main, Self::Neighbour];
-}
+use crate::time::START;
 
 /// The services that calls have their effect on.
 pub(crate) struct Outside {
@@ -64,15 +48,4 @@ impl Outside {
             ManagementCluster::Neighbour => &mut self.neighbour,
         }
     }
-}
-
-/// Time since the beginning of the history.
-pub(crate) fn since_start(now: Timestamp) -> Duration {
-    now.duration_since(START).unsigned_abs()
-}
-
-/// `duration` later.
-pub(crate) fn after(at: Timestamp, duration: Duration) -> Timestamp {
-    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    at.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }

@@ -28,11 +28,12 @@ use capa_runtime::writes::Freshness;
 use jiff::Timestamp;
 
 use crate::calls::{Answer, Call};
+use crate::management_cluster::ManagementCluster;
 use crate::manager::Manager;
-use crate::objects::IDENTITY_NAMESPACE;
-use crate::outside::{ManagementCluster, START, after, since_start};
+use crate::names::IDENTITY_NAMESPACE;
 use crate::passes;
 use crate::server::{Change, Kind, Object, Stored};
+use crate::time::{START, after, since_start};
 use watches::Watch;
 
 /// Objects of one kind that are reconciled at once, as the runtime's default is.

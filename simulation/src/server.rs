@@ -12,8 +12,9 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Resource, ResourceExt};
 
-use crate::objects::machine_number;
-use crate::outside::{ManagementCluster, START};
+use crate::management_cluster::ManagementCluster;
+use crate::names::machine_number;
+use crate::time::START;
 
 /// An object of a watched kind.
 #[derive(Clone, Debug)]

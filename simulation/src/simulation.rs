@@ -3,6 +3,7 @@
 
 mod journeys;
 mod managers;
+pub(crate) mod user_actions;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +11,20 @@ use std::time::Duration;
 use fastrand::Rng;
 use jiff::Timestamp;
 
+use self::user_actions::UserAction;
 use crate::calls::{Answer, Service};
 use crate::core;
 use crate::coverage::{Coverage, Covered};
 use crate::faults::Faults;
 use crate::follow_up::{FollowUp, Occasion};
 use crate::invariants::Invariants;
+use crate::management_cluster::ManagementCluster;
 use crate::nodes::BOOT;
-use crate::outside::{ManagementCluster, Outside, START, after};
+use crate::outside::Outside;
 use crate::process::Process;
 use crate::server::Stored;
+use crate::time::{START, after};
 use crate::trace::Trace;
-use crate::user_actions::UserAction;
 use journeys::Journey;
 use managers::Managers;
 

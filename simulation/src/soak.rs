@@ -11,11 +11,13 @@ use serde_json::json;
 
 use crate::aws::{GROUP, IMAGE, INSTANCE_TYPE, REGION, TARGET_GROUPS, VPC, ZONES};
 use crate::faults::Faults;
-use crate::objects::{CORE_FINALIZER, NAMESPACE, object, secret_name, write_secret};
-use crate::outside::{ManagementCluster, after};
+use crate::management_cluster::ManagementCluster;
+use crate::names::{CORE_FINALIZER, NAMESPACE, secret_name};
+use crate::objects::{object, write_secret};
 use crate::process::Process;
 use crate::server::Server;
 use crate::simulation::Simulation;
+use crate::time::after;
 
 /// How long machines are there.
 const LIFE: Duration = Duration::from_secs(300);

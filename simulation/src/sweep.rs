@@ -7,10 +7,12 @@ use capa_api::machine::AWSMachineStatus;
 
 use crate::faults::{Fault, Faults};
 use crate::history::{self, Report};
+use crate::management_cluster::ManagementCluster;
+use crate::names;
 use crate::objects;
-use crate::outside::{ManagementCluster, START, after};
 use crate::simulation::Simulation;
-use crate::user_actions::{self, UserAction};
+use crate::simulation::user_actions::{self, UserAction};
+use crate::time::{START, after};
 
 /// How long the machine is left in peace before it is deleted.
 const LIFE: Duration = Duration::from_secs(240);
@@ -83,7 +85,7 @@ fn born(plan: &Plan, machine: usize, traced: bool) -> Simulation {
     let mut simulation = Simulation::new(SEED, faults, false, traced);
     let server = simulation.outside.server_mut(ManagementCluster::Main);
     objects::create_cluster(server, 2);
-    objects::create_machine(server, &objects::machine_name(machine), None);
+    objects::create_machine(server, &names::machine_name(machine), None);
     user_actions::launch_look_alike(&mut simulation, machine);
     simulation.start(ManagementCluster::Main);
     simulation

@@ -3,8 +3,9 @@
 use capa_api::machine::{AWSMachine, LaunchRecord};
 use jiff::Timestamp;
 
-use crate::outside::{ManagementCluster, since_start};
+use crate::management_cluster::ManagementCluster;
 use crate::server::{Change, Object};
+use crate::time::since_start;
 
 /// Lines with their simulated time. No line is made unless the trace is kept.
 #[derive(Default)]

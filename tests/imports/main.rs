@@ -20,7 +20,7 @@ use circles::{Circle, circles};
 use modules::Crate;
 
 /// The source folders that are looked at.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "api/src",
     "network/src",
     "cloud/src",
@@ -29,6 +29,7 @@ const SOURCES: [&str; 9] = [
     "runtime/src",
     "controllers/src",
     "fleet/src",
+    "simulation/src",
     "src",
 ];
 

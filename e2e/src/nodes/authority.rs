@@ -4,7 +4,7 @@ use anyhow::Context;
 use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyPair, PublicKeyData as _};
 use sha2::{Digest as _, Sha256};
 
-use super::user_data::Files;
+use super::keys::Files;
 use crate::pki::{self, Issued};
 
 /// A certificate authority with its key.

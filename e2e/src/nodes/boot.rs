@@ -9,8 +9,8 @@ use super::cluster::Cluster;
 use super::configuration::Configuration;
 use super::ignition;
 use super::objects::{self, NodeFacts};
-use super::simulator::NodeSimulator;
 use super::sources;
+use super::state::NodeSimulator;
 use super::user_data::{self, Bootstrap, Init, Join, NodeRegistration};
 use crate::aws_proxy::computers::Computer;
 

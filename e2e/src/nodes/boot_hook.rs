@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
 use super::multipart::{self, Part};
-use super::simulator::NodeSimulator;
+use super::state::NodeSimulator;
 use super::user_data;
 use crate::aws_proxy::computers::Computer;
 use crate::programs;

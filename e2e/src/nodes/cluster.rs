@@ -1,7 +1,7 @@
 //! The API server of a simulated cluster, and the stub of its kubelets and its etcd.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use tokio::task::AbortHandle;
 use super::addons;
 use super::authority::Authority;
 use super::etcd::Etcd;
-use super::user_data::{Files, Init};
+use super::keys::{write, write_keys};
+use super::user_data::Init;
 use crate::api_server;
 use crate::directory::Directory;
-use crate::pki::{self, Issued};
+use crate::pki;
 use crate::ports::free_port;
 use crate::programs;
 use crate::supervised::Supervised;
@@ -125,23 +126,6 @@ impl Cluster {
         }
         Ok(())
     }
-}
-
-fn write_keys(folder: &Path, files: &Files) -> anyhow::Result<()> {
-    for (name, content) in files {
-        let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        std::fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
-    }
-    Ok(())
-}
-
-/// Writes a certificate and its key, and returns their paths.
-pub(super) fn write(folder: &Path, name: &str, issued: &Issued) -> anyhow::Result<(PathBuf, PathBuf)> {
-    let (certificate, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
-    std::fs::write(&certificate, &issued.certificate)?;
-    std::fs::write(&key, &issued.key)?;
-    Ok((certificate, key))
 }
 
 fn command(folder: &Path, etcd: &str, name: &str, port: u16) -> anyhow::Result<Command> {

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::cluster::Cluster;
 use super::route::Backend;
-use super::simulator::NodeSimulator;
+use super::state::NodeSimulator;
 
 /// The pause after the system had no connection to accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);

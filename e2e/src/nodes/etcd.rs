@@ -16,8 +16,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::authority::Authority;
-use super::cluster;
-use super::user_data::Files;
+use super::keys::{self, Files};
 use crate::directory::Directory;
 use crate::pki;
 use crate::programs;
@@ -65,7 +64,7 @@ impl Etcd {
     ) -> anyhow::Result<Self> {
         let authority = Authority::read(files, "etcd/ca")?;
         let server = authority.server("etcd", pki::names())?;
-        let (certificate, key) = cluster::write(folder, "etcd-server", &server)?;
+        let (certificate, key) = keys::write(folder, "etcd-server", &server)?;
         let port_file = folder.join("etcd-stub.ports");
         let mut command = Command::new(programs::tool("etcd-stub")?);
         command

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use sha2::{Digest as _, Sha512};
 
-use super::user_data::Files;
+use super::keys::Files;
 
 /// The versions of configurations that Flatcar reads.
 const VERSIONS: [&str; 6] = ["2.3.0", "3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0"];

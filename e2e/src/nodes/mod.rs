@@ -21,11 +21,13 @@ mod configuration;
 mod connect;
 mod etcd;
 mod ignition;
+mod keys;
 mod multipart;
 mod objects;
 mod route;
 mod simulator;
 mod sources;
+mod state;
 mod user_data;
 mod write;
 

@@ -1,21 +1,16 @@
 //! Follows the computers of all accounts, and simulates the effects of their instances' state changes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use parking_lot::Mutex;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use super::Options;
 use super::boot::{self, Node};
-use super::cluster::Cluster;
-use super::computers::Computers;
 use super::connect;
-use super::route::{Backend, Routes};
+use super::state::NodeSimulator;
 use crate::aws_proxy::computers::{Boot, Computer};
-use crate::directory::Directory;
 
 /// The interval at which the computers are read.
 const LOOK: Duration = Duration::from_millis(250);
@@ -26,45 +21,9 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// The limit for any step, including the start of an API server on a busy host.
 const WITHIN: Duration = Duration::from_mins(6);
 
-/// The state that all computers share.
-#[derive(Clone)]
-pub(super) struct NodeSimulator {
-    pub(super) options: Options,
-    pub(super) directory: Arc<Directory>,
-    pub(super) computers: Computers,
-    pub(super) routes: Routes<Cluster>,
-    /// The clusters that computers have started, by instance id: a retry of a computer does not start its cluster
-    /// again.
-    started: Arc<Mutex<HashMap<String, Weak<Cluster>>>>,
-}
-
-impl NodeSimulator {
-    /// The node for a connection to this endpoint, `host:port`.
-    pub(super) async fn route(&self, endpoint: &str) -> anyhow::Result<Backend<Cluster>> {
-        let targets = self.computers.healthy_targets(endpoint).await?;
-        self.routes.to(endpoint, targets.as_deref())
-    }
-
-    pub(super) fn started(&self, instance_id: &str) -> Option<Arc<Cluster>> {
-        let started = self.started.lock();
-        started.get(instance_id)?.upgrade()
-    }
-
-    pub(super) fn has_started(&self, instance_id: &str, cluster: &Arc<Cluster>) {
-        let mut started = self.started.lock();
-        started.insert(instance_id.to_owned(), Arc::downgrade(cluster));
-    }
-}
-
 /// Simulates nodes until the runtime ends.
 pub async fn simulate(options: Options) -> anyhow::Result<()> {
-    let simulator = NodeSimulator {
-        directory: Arc::new(Directory::new()?),
-        computers: Computers::new(&options.aws),
-        routes: Routes::default(),
-        started: Arc::default(),
-        options,
-    };
+    let simulator = NodeSimulator::new(options)?;
     let connections = connect::serve(simulator.options.listen, simulator.clone());
     let local = LocalSet::new();
     tokio::try_join!(connections, local.run_until(follow(simulator)))?;

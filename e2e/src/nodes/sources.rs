@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use tokio::process::Command;
 
 use super::ignition::Transport;
-use super::simulator::NodeSimulator;
+use super::state::NodeSimulator;
 use crate::aws_proxy::computers::Computer;
 use crate::programs;
 

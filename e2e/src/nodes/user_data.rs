@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::configuration::Configuration;
 use super::ignition::{self, Fetched};
+use super::keys::Files;
 
 /// The paths of the configurations of `kubeadm init` and `kubeadm join` in the bootstrap provider's cloud-config.
 const INIT_CONFIGURATION: &str = "/run/kubeadm/kubeadm.yaml";
@@ -57,9 +58,6 @@ pub(super) struct Join {
     pub(super) registration: NodeRegistration,
     pub(super) pki: Files,
 }
-
-/// The files below the folder of kubeadm's keys, by name, e.g. `etcd/ca.crt`.
-pub(super) type Files = BTreeMap<String, String>;
 
 /// The registration of the Node by the kubelet.
 #[derive(Clone, Debug, Default)]

@@ -11,10 +11,11 @@ use super::Deletion;
 use crate::aws::{LONGEST_HIDDEN, ZONES};
 use crate::faults::{FaultKind, Faults, Mix};
 use crate::follow_up::{FollowUp, Occasion, ThenDo};
+use crate::management_cluster::ManagementCluster;
 use crate::objects;
-use crate::outside::{ManagementCluster, START, after};
 use crate::simulation::Simulation;
-use crate::user_actions::{self, Forgery, UserAction};
+use crate::simulation::user_actions::{self, Forgery, UserAction};
+use crate::time::{START, after};
 
 /// The most machines of a history.
 const MACHINES: usize = 4;

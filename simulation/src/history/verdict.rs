@@ -9,10 +9,10 @@ use kube::ResourceExt;
 use crate::address_rules::instance_of;
 use crate::aws::{OTHER_ACCOUNT, TARGET_GROUPS};
 use crate::coverage::{Covered, Situation};
-use crate::invariants::machine_key;
-use crate::objects;
-use crate::outside::{ManagementCluster, after};
+use crate::management_cluster::ManagementCluster;
+use crate::names::{self, machine_key};
 use crate::simulation::Simulation;
+use crate::time::after;
 
 /// How long the steady state is watched.
 const STEADY: Duration = Duration::from_secs(12 * 60);
@@ -43,7 +43,7 @@ fn unfinished(of: ManagementCluster, machine: &AWSMachine, simulation: &Simulati
     if machine.metadata.deletion_timestamp.is_some() {
         return Some(format!("is still being deleted: {}", said(machine)));
     }
-    if objects::is_impostor(&machine.name_any()) {
+    if names::is_impostor(&machine.name_any()) {
         return None;
     }
     let (now, key) = (simulation.now(), machine_key(&machine.name_any()));
@@ -61,7 +61,7 @@ fn unfinished(of: ManagementCluster, machine: &AWSMachine, simulation: &Simulati
     };
     match live.as_slice() {
         [id] if ready && status.provisioned() && published == Some(id) => {
-            let missing = objects::is_control_plane(&machine.name_any()) && !simulation.outside.aws.is_served(now, id);
+            let missing = names::is_control_plane(&machine.name_any()) && !simulation.outside.aws.is_served(now, id);
             missing.then(|| format!("is ready, and {id} is not in all its load balancers"))
         }
         // The credentials are of the cluster's account by now. What was launched into the other one, or may have been,

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use super::{Event, Made, Simulation};
-use crate::calls::{Answer, Call, Failure, Service, View};
+use crate::aws::View;
+use crate::calls::{Answer, Call, Failure, Service};
 use crate::coverage::{Covered, Situation};
 use crate::faults::Fault;
 use crate::follow_up::Occasion;
-use crate::outside::{ManagementCluster, after};
+use crate::management_cluster::ManagementCluster;
 use crate::process::TaskCall;
+use crate::time::after;
 
 /// How long a caller waits for an answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);

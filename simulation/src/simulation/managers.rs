@@ -6,8 +6,9 @@ use jiff::Timestamp;
 
 use super::{Event, Simulation};
 use crate::aws::{MANAGER_KEY, NEIGHBOUR_KEY};
-use crate::outside::{ManagementCluster, START, after};
+use crate::management_cluster::ManagementCluster;
 use crate::process::Process;
+use crate::time::{START, after};
 
 /// How long others wait before they take a lease that is not renewed.
 const LEASE: Duration = Duration::from_secs(15);

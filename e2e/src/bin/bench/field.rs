@@ -58,7 +58,7 @@ impl Field {
     /// Starts a world, and in it the manager and a cluster.
     pub(crate) async fn new(program: &Path, name: &str) -> anyhow::Result<Self> {
         let world = Arc::new(LocalWorld::start().await?);
-        let environment = world.test(name).await?;
+        let environment = TestEnvironment::new(world.clone(), name).await?;
         let user = User::new(environment.aws(), REGION);
         let network = user.create_network(&NetworkPlan::new(name, REGION, 3)).await?;
         world.install_provider().await?;

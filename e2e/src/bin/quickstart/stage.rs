@@ -60,7 +60,7 @@ impl<'a> Stage<'a> {
         management: &'a ManagementCluster,
         flavor: Flavor,
     ) -> anyhow::Result<Self> {
-        let environment = management.world().test("quickstart").await?;
+        let environment = TestEnvironment::new(management.world().clone(), "quickstart").await?;
         let account = environment.aws();
         account.set_pending(INSTANCE_TAKES);
         account.set_shutting_down(INSTANCE_TAKES);

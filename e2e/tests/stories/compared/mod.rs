@@ -15,7 +15,7 @@ mod long_stories {
     use capa_e2e::aws_proxy::Journal;
     use capa_e2e::inventory::Fact;
     use capa_e2e::user::NetworkPlan;
-    use capa_e2e::{LocalWorld, Story, eventually, mostly_waits};
+    use capa_e2e::{LocalWorld, Story, TestEnvironment, eventually, mostly_waits};
     use serde_json::{Value, json};
 
     use super::specs::{CLUSTER, POOL, aws_clusters};
@@ -165,7 +165,11 @@ mod long_stories {
         mostly_waits();
         tell(Story::new("compared"), async |s| {
             let world = Arc::new(LocalWorld::start_beside(s.environment.world()).await?);
-            let capa = Scenario::new(Arc::new(world.test("compared").await?), "compared").await?;
+            let capa = Scenario::new(
+                Arc::new(TestEnvironment::new(world.clone(), "compared").await?),
+                "compared",
+            )
+            .await?;
             world.start_capa(capa.aws()).await?;
             s.new_manager().start().await?;
             // One address for each of three NAT gateways, and as many for the load balancer.

@@ -8,9 +8,9 @@ use kube::ResourceExt;
 
 use super::annotate;
 use crate::aws::ACCOUNT;
-use crate::invariants::machine_key;
-use crate::objects::{self, CLUSTER, machine_name};
-use crate::outside::ManagementCluster;
+use crate::management_cluster::ManagementCluster;
+use crate::names::{self, CLUSTER, machine_key, machine_name};
+use crate::objects;
 use crate::simulation::Simulation;
 
 /// The owner that a forged AWSMachine names.
@@ -43,7 +43,7 @@ pub(super) fn create_claim(simulation: &mut Simulation, of: ManagementCluster, n
 /// Copies an AWSMachine as `kubectl get` and `kubectl create` do: metadata and spec, not the status.
 pub(super) fn copy(simulation: &mut Simulation, of: ManagementCluster, number: usize, with_ids: bool) {
     let server = simulation.outside.server_mut(of);
-    let copy = objects::impostor_name(number);
+    let copy = names::impostor_name(number);
     let original = server.get::<AWSMachine>(&machine_name(number));
     if let Some(original) = original
         && server.get::<AWSMachine>(&copy).is_none()
@@ -73,7 +73,7 @@ pub(super) fn forge(simulation: &mut Simulation, of: ManagementCluster, forgery:
         Forgery::NameOf(number) => (machine_name(number), "forged".to_owned()),
         Forgery::NameAndUidOf(number) => (machine_name(number), uid_of(number)),
     };
-    let mut machine = objects::aws_machine(&objects::impostor_name(9), &owner, &uid);
+    let mut machine = objects::aws_machine(&names::impostor_name(9), &owner, &uid);
     machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
     if server.get::<AWSMachine>(&machine.name_any()).is_none() {
         server.create(machine);
@@ -84,7 +84,7 @@ pub(super) fn delete_impostors(simulation: &mut Simulation, of: ManagementCluste
     let now = simulation.now();
     let server = simulation.outside.server_mut(of);
     let names: Vec<String> = server.stored.aws_machines.keys().cloned().collect();
-    for name in names.into_iter().filter(|name| objects::is_impostor(name)) {
+    for name in names.into_iter().filter(|name| names::is_impostor(name)) {
         server.delete::<AWSMachine>(&name, now);
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn resolve_conflicts(simulation: &mut Simulation, of: ManagementClust
     let machines = simulation.outside.server(of).stored.aws_machines.values();
     let machines: Vec<_> = machines.cloned().collect();
     for machine in machines {
-        if objects::is_impostor(&machine.name_any()) {
+        if names::is_impostor(&machine.name_any()) {
             continue;
         }
         let status = machine.status.clone().unwrap_or_default();

@@ -7,9 +7,9 @@ use capa_api::meta;
 use super::{UserAction, next_generation};
 use crate::aws::{GROUP, IMAGE, OTHER_GROUP, VPC};
 use crate::coverage::Situation;
-use crate::invariants::machine_key;
-use crate::objects::{self, CLUSTER, machine_name};
-use crate::outside::ManagementCluster;
+use crate::management_cluster::ManagementCluster;
+use crate::names::{CLUSTER, machine_key, machine_name};
+use crate::objects;
 use crate::simulation::Simulation;
 
 /// Changes something that goes into a launch.

@@ -15,9 +15,9 @@ use kube::ResourceExt;
 use super::annotate;
 use crate::aws::{ACCOUNT, launcher_of, machine_of};
 use crate::coverage::Situation;
-use crate::invariants::{is_planned, machine_key};
-use crate::objects::{CLUSTER, machine_name};
-use crate::outside::ManagementCluster;
+use crate::management_cluster::ManagementCluster;
+use crate::names::{CLUSTER, machine_key, machine_name};
+use crate::objects::is_planned;
 use crate::server::Server;
 use crate::simulation::Simulation;
 

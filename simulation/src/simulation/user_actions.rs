@@ -16,10 +16,11 @@ use strum::IntoStaticStr;
 
 use crate::aws::{INSTANCE_TYPE, MANAGER_KEY, MISTAKEN_KEY, ZONES};
 use crate::coverage::Situation;
-use crate::invariants::machine_key;
-use crate::objects::{self, CLUSTER, machine_name};
-use crate::outside::{ManagementCluster, after};
+use crate::management_cluster::ManagementCluster;
+use crate::names::{CLUSTER, machine_key, machine_name};
+use crate::objects;
 use crate::simulation::Simulation;
+use crate::time::after;
 pub(crate) use infrastructure::launch_look_alike;
 pub(crate) use ownership::Forgery;
 
