@@ -51,15 +51,18 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Runs [`tell`](Self::tell) from a test that is not async.
+    /// Runs [`run_async`](Self::run_async) from a test that is not async.
     pub fn run(self, body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        block_on(self.tell(body))
+        block_on(self.run_async(body))
     }
 
     /// Creates the environment, runs the body in it, stops every manager that the body has started, and
     /// [finishes](TestEnvironment::finish) the environment. Every manager must end with success. When the body fails or
     /// panics, the environment is dropped unfinished: it keeps its evidence in a folder and prints the folder's name.
-    pub async fn tell(self, body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub async fn run_async(
+        self,
+        body: impl AsyncFnOnce(&Arc<TestEnvironment>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let world = match self.world_choice {
             WorldChoice::Shared => LocalWorld::shared().await?,
             WorldChoice::Given(world) => world.clone(),

@@ -57,7 +57,7 @@ impl Scene {
         self.kubernetes.identity_object(ROLE, name, &spec);
     }
 
-    async fn says(&self, kind: &str, name: &str) -> Said {
+    async fn reported(&self, kind: &str, name: &str) -> Said {
         let reference = read(&format!("{{kind: {kind}, name: {name}}}"));
         match self.kubernetes.identity(&reference).unwrap() {
             Identity::Controller(identity) => self.pass(identity.as_ref().clone()).await,
@@ -103,18 +103,18 @@ fn timing() -> Timing {
 #[tokio::test]
 async fn a_static_identity_is_ready_with_a_whole_secret() {
     let scene = Scene::with_key();
-    let missing = scene.says(STATIC, "key").await;
+    let missing = scene.reported(STATIC, "key").await;
     assert_eq!((missing.ready.as_str(), missing.next), ("False/NotFound", Next::Retry));
     assert!(missing.message.contains("capa-rs-system/keys"), "{}", missing.message);
     assert_eq!(missing.events, 1);
 
     scene.kubernetes.put_secret(NAMESPACE, "keys", &KEYS[..1]);
-    let half = scene.says(STATIC, "key").await;
+    let half = scene.reported(STATIC, "key").await;
     assert_eq!(half.ready, "False/CredentialsFailed");
     assert!(half.message.contains("SecretAccessKey"), "{}", half.message);
 
     scene.kubernetes.put_secret(NAMESPACE, "keys", &KEYS);
-    let whole = scene.says(STATIC, "key").await;
+    let whole = scene.reported(STATIC, "key").await;
     let expected = Said {
         ready: "True/Ready".into(),
         message: String::new(),
@@ -126,14 +126,14 @@ async fn a_static_identity_is_ready_with_a_whole_secret() {
     scene
         .kubernetes
         .refuse_secret(NAMESPACE, "keys", Some((403, "Forbidden")));
-    assert_eq!(scene.says(STATIC, "key").await.ready, "Unknown/Failed");
+    assert_eq!(scene.reported(STATIC, "key").await.ready, "Unknown/Failed");
 }
 
 #[tokio::test]
 async fn a_role_is_ready_with_its_whole_chain() {
     let scene = Scene::new();
     scene.role("leaf", "{kind: AWSClusterRoleIdentity, name: hub}");
-    let missing = scene.says(ROLE, "leaf").await;
+    let missing = scene.reported(ROLE, "leaf").await;
     assert_eq!(missing.ready, "False/NotFound");
     assert!(
         missing.message.contains("AWSClusterRoleIdentity/hub"),
@@ -141,19 +141,19 @@ async fn a_role_is_ready_with_its_whole_chain() {
         missing.message
     );
     scene.role("hub", "{kind: AWSClusterRoleIdentity, name: leaf}");
-    let circle = scene.says(ROLE, "leaf").await;
+    let circle = scene.reported(ROLE, "leaf").await;
     assert!(circle.message.contains("cycle"), "{}", circle.message);
     scene.role("hub", "{kind: AWSClusterControllerIdentity, name: default}");
-    let whole = scene.says(ROLE, "leaf").await;
+    let whole = scene.reported(ROLE, "leaf").await;
     assert_eq!((whole.ready.as_str(), whole.next), ("True/Ready", Next::AwaitChange));
 }
 
 #[tokio::test]
 async fn an_identity_without_namespaces_says_that_nobody_may_use_it() {
     let scene = Scene::new();
-    assert_eq!(scene.says(CONTROLLER, "default").await.message, "");
+    assert_eq!(scene.reported(CONTROLLER, "default").await.message, "");
     scene.kubernetes.identity_object(CONTROLLER, "default", "");
-    let said = scene.says(CONTROLLER, "default").await;
+    let said = scene.reported(CONTROLLER, "default").await;
     assert_eq!(said.ready, "True/Ready");
     assert!(said.message.contains("no namespace may use"), "{}", said.message);
 }
@@ -164,12 +164,12 @@ async fn an_identity_that_aws_refuses_to_a_cluster_is_not_ready() {
     scene.kubernetes.put_secret(NAMESPACE, "keys", &KEYS);
     scene.cluster_says("second", "CredentialsFailed", "");
     scene.cluster_says("first", "CredentialsFailed", "");
-    let said = scene.says(STATIC, "key").await;
+    let said = scene.reported(STATIC, "key").await;
     assert_eq!(said.ready, "False/CredentialsFailed");
     assert_eq!(said.message, format!("AWSCluster team-a/first reports: {REFUSED}"));
     assert_eq!(said.next, Next::Requeue(timing().source_retry_cap));
     assert_eq!(
-        scene.says(CONTROLLER, "default").await.ready,
+        scene.reported(CONTROLLER, "default").await.ready,
         "True/Ready",
         "another identity"
     );
@@ -186,7 +186,7 @@ async fn an_identity_that_aws_refuses_to_a_machine_is_not_ready() {
         condition("IdentityReady", "False", "CredentialsFailed", REFUSED)
     ));
     scene.kubernetes.put_aws_machine(machine);
-    let said = scene.says(STATIC, "key").await;
+    let said = scene.reported(STATIC, "key").await;
     assert_eq!(said.message, format!("AWSMachine team-a/m reports: {REFUSED}"));
 }
 
@@ -197,7 +197,7 @@ async fn other_troubles_and_paused_clusters_leave_an_identity_ready() {
     scene.cluster_says("withdrawn", "NotAllowed", "");
     let paused = format!(", {}", condition("Paused", "True", "Paused", ""));
     scene.cluster_says("paused", "CredentialsFailed", &paused);
-    assert_eq!(scene.says(STATIC, "key").await.ready, "True/Ready");
+    assert_eq!(scene.reported(STATIC, "key").await.ready, "True/Ready");
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn a_manager_of_one_namespace_does_not_judge_by_its_clusters() {
     scene.kubernetes.put_secret(NAMESPACE, "keys", &KEYS);
     scene.cluster_says("dev", "CredentialsFailed", "");
     scene.context.reconciles_everything = false;
-    assert_eq!(scene.says(STATIC, "key").await.ready, "True/Ready");
+    assert_eq!(scene.reported(STATIC, "key").await.ready, "True/Ready");
 }
 
 #[test]

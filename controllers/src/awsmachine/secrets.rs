@@ -236,7 +236,7 @@ async fn delete(
     context: &MachineContext,
 ) -> Result<(), CloudError> {
     if is_elsewhere(kept, &location.account_id) {
-        tell_left(scope, kept, Left::Elsewhere);
+        report_left(scope, kept, Left::Elsewhere);
         kept.forget(&mut scope.status);
         return Ok(());
     }
@@ -244,12 +244,12 @@ async fn delete(
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
         Ok(()) => {}
         Err(error) if error.is_denial() && need_not_succeed(scope, kept, context).await => {
-            tell_left(scope, kept, Left::NotAllowed);
+            report_left(scope, kept, Left::NotAllowed);
             kept.forget(&mut scope.status);
             return Ok(());
         }
         Err(error) if error.is_denial() && context.memory.has_stored_nothing(scope.uid()) => {
-            tell_left(scope, kept, Left::NeverStored);
+            report_left(scope, kept, Left::NeverStored);
             kept.forget(&mut scope.status);
             return Ok(());
         }
@@ -287,7 +287,7 @@ pub(super) async fn record(
 ) -> Result<(), FlowError> {
     let mut record = of_launch.record.clone();
     match record.recorded_like(&scope.status) {
-        Some(earlier) if is_elsewhere(&earlier, &location.account_id) => tell_left(scope, &earlier, Left::Elsewhere),
+        Some(earlier) if is_elsewhere(&earlier, &location.account_id) => report_left(scope, &earlier, Left::Elsewhere),
         Some(earlier) if !record.takes_in(&earlier) => delete_earlier(scope, &earlier, context).await?,
         _ => {}
     }
@@ -311,7 +311,7 @@ async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &Mac
     let cloud = location.cloud.clone();
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
         Ok(()) => {}
-        Err(error) if error.is_denial() => tell_left(scope, kept, Left::Replaced),
+        Err(error) if error.is_denial() => report_left(scope, kept, Left::Replaced),
         Err(error) => {
             let message = not_deleted(kept, &error);
             return Err(Blocked::by_call(ConditionType::BootstrapDataReady, message, &error).into());
@@ -328,7 +328,7 @@ fn is_elsewhere(kept: &KeptData, account_id: &str) -> bool {
 
 /// Tells by an event of data that is left. The machine does not wait for credentials of another account, or for a
 /// permission, which may never come.
-fn tell_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
+fn report_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
     let (shown, account) = (kept.shown(), kept.account_id().unwrap_or_default());
     let message = match why {
         Left::Elsewhere => format!(

@@ -44,7 +44,7 @@ fn an_awscluster_that_is_deleted_first_waits_for_its_machines() -> anyhow::Resul
         s.machine("dev-w0", "dev", INLINE).await?;
         let ready = s.machine_ready("dev-w0").await?;
         s.delete_of("dev", (OURS, "AWSCluster", "")).await?;
-        let message = s.says("dev", "Ready", "True", "DeletionBlocked").await?;
+        let message = s.await_condition("dev", "Ready", "True", "DeletionBlocked").await?;
         assert!(message.contains("until they are gone: dev-w0;"), "{message}");
         s.looked_again("dev-w0").await?;
         let state = s.state_of(text(&ready, "/spec/instanceID")).await?;

@@ -30,7 +30,7 @@ fn a_node_reads_its_data_from_secrets_manager_and_deletes_it() -> anyhow::Result
 }
 
 fn a_node_reads_its_data(backend: SecretsBackend, padding: usize, count: usize) -> anyhow::Result<()> {
-    tell("boot-hook", async |delivery| {
+    run_delivery("boot-hook", async |delivery| {
         let stored = delivery.store(backend, padding).await?;
         ensure!(stored.count() == count, "{stored:?}");
         let id = delivery.launch(&stored).await?;
@@ -85,7 +85,7 @@ runcmd:
 
     #[test]
     fn each_version_of_cloud_init_boots_from_a_secret() -> anyhow::Result<()> {
-        tell("cloud-init", async |delivery| {
+        run_delivery("cloud-init", async |delivery| {
             let folder = cloud_init()?;
             let python = folder.join("python/bin/python");
             let versions = std::fs::read_to_string(folder.join("versions"))?;
@@ -145,7 +145,7 @@ runcmd:
 
     #[test]
     fn a_throttled_node_boots_though_it_may_delete_nothing() -> anyhow::Result<()> {
-        tell("boot-hook-faults", async |delivery| {
+        run_delivery("boot-hook-faults", async |delivery| {
             let account = delivery.environment.aws();
             // One more than the AWS CLI itself tries.
             let throttle = Fault::on("GetSecretValue").error("RequestLimitExceeded").times(6);
@@ -171,7 +171,7 @@ runcmd:
 
     #[test]
     fn a_node_whose_data_is_not_there_says_so_and_does_not_boot() -> anyhow::Result<()> {
-        tell("boot-hook-absent", async |delivery| {
+        run_delivery("boot-hook-absent", async |delivery| {
             let stored = delivery.stored(SecretsBackend::SsmParameterStore, 0);
             let id = delivery.launch(&stored).await?;
             let world = delivery.environment.world();
@@ -207,7 +207,7 @@ struct Delivery<'a> {
     network: Network,
 }
 
-fn tell(name: &str, body: impl AsyncFnOnce(Delivery<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn run_delivery(name: &str, body: impl AsyncFnOnce(Delivery<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
     Story::new(name).run(async |environment| {
         environment.world().start_kubeadm().await?;
         let user = User::new(environment.aws(), REGION);

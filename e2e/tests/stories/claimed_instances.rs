@@ -5,11 +5,11 @@ use aws_sdk_ec2::types::InstanceType;
 use capa_e2e::{Story, moto};
 
 use super::machines::{INLINE, text};
-use super::scenario::{CORE, OURS, Scenario, story, tell};
+use super::scenario::{CORE, OURS, Scenario, run_story, story};
 
 #[test]
 fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result<()> {
-    tell(Story::new("claimed"), async |s| {
+    run_story(Story::new("claimed"), async |s| {
         let id = launch_by_hand(s).await?;
         s.start_manager().await?;
         s.cluster("dev").await?;

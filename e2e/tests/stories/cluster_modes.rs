@@ -6,7 +6,7 @@ use capa_e2e::{Story, eventually, fixtures, objects};
 use serde_json::{Value, json};
 
 use super::machines::{INLINE, text};
-use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, run_story, story};
 
 /// The finalizer of a managed cluster.
 const FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
@@ -16,7 +16,7 @@ fn a_managed_cluster_waits_and_is_released_once_unmanaged() -> anyhow::Result<()
     story("not-managed-yet", async |s| {
         let before = s.user.dump().await?;
         s.owned("dev", &managed(s)).await?;
-        let message = s.says("dev", "Ready", "False", "NotManagedYet").await?;
+        let message = s.await_condition("dev", "Ready", "False", "NotManagedYet").await?;
         assert!(message.contains("spec.unmanaged: true"), "{message}");
         s.reconciles_without_a_write("dev", 10).await?;
         let cluster = s.aws_cluster("dev").await?;
@@ -49,7 +49,7 @@ fn managed(scenario: &Scenario) -> String {
 
 #[test]
 fn a_cluster_of_another_controller_only_loses_our_finalizer() -> anyhow::Result<()> {
-    tell(Story::new("managed-by"), async |s| {
+    run_story(Story::new("managed-by"), async |s| {
         let foreign = s.unmanaged("dev", "").replace(
             "{name: dev}",
             "{name: dev, annotations: {cluster.x-k8s.io/managed-by: another}}",
@@ -135,7 +135,9 @@ spec:
 fn a_cluster_waits_for_its_owner_and_knows_any_reference_to_it() -> anyhow::Result<()> {
     story("owner", async |s| {
         s.apply(&s.unmanaged("dev", "")).await?;
-        let message = s.says("dev", "Ready", "False", "WaitingForOwnerCluster").await?;
+        let message = s
+            .await_condition("dev", "Ready", "False", "WaitingForOwnerCluster")
+            .await?;
         assert!(message.contains("spec.infrastructureRef"), "{message}");
         s.reconciles_without_a_write("dev", 5).await?;
         assert!(s.calls().is_empty());
@@ -153,7 +155,7 @@ fn a_cluster_waits_for_its_owner_and_knows_any_reference_to_it() -> anyhow::Resu
         });
         s.change("dev", json!({"metadata": {"ownerReferences": [reference]}}))
             .await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
+        s.await_condition("dev", "Ready", "True", "Ready").await?;
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["network"]["clusterTag"], "owner");
         Ok(())
@@ -170,7 +172,7 @@ fn the_copy_that_is_deleted_for_a_move_is_left_alone() -> anyhow::Result<()> {
              clusterctl.cluster.x-k8s.io/delete-for-move: \"\"}}",
         );
         s.apply(&moved).await?;
-        s.says("dev", "Paused", "True", "Paused").await?;
+        s.await_condition("dev", "Paused", "True", "Paused").await?;
         let paused = s.aws_cluster("dev").await?.data["status"].take();
         s.begin_deletion(OURS, "AWSCluster", "dev").await?;
         s.change(
@@ -191,7 +193,7 @@ fn an_awscluster_is_left_alone_while_its_cluster_is_paused() -> anyhow::Result<(
         s.cluster("dev").await?;
         let pause = |paused: bool| json!({"spec": {"paused": paused}});
         s.patch(CORE, "Cluster", "dev", pause(true)).await?;
-        let message = s.says("dev", "Paused", "True", "Paused").await?;
+        let message = s.await_condition("dev", "Paused", "True", "Paused").await?;
         assert_eq!(message, "Cluster spec.paused is set to true");
         changes_wait(s, async || s.patch(CORE, "Cluster", "dev", pause(false)).await).await?;
         Ok(())
@@ -202,7 +204,7 @@ fn an_awscluster_is_left_alone_while_its_cluster_is_paused() -> anyhow::Result<(
 /// `resume`. The change also adds the provider's finalizer, which the manager removes from an unmanaged cluster that is
 /// not paused.
 async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    scenario.says("dev", "Paused", "True", "Paused").await?;
+    scenario.await_condition("dev", "Paused", "True", "Paused").await?;
     let before = scenario.aws_cluster("dev").await?;
     let calls = scenario.calls();
     let mut spec = before.data["spec"].clone();
@@ -238,7 +240,7 @@ async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow:
     assert_eq!(scenario.calls(), calls);
 
     resume().await?;
-    scenario.says("dev", "Paused", "False", "NotPaused").await?;
+    scenario.await_condition("dev", "Paused", "False", "NotPaused").await?;
     eventually(WITHIN, "the change to have its effect", async || {
         let network = scenario.aws_cluster("dev").await?.data["status"]["network"].take();
         ensure!(
@@ -260,7 +262,7 @@ mod long_stories {
         story("taken-over", async |s| {
             let network = s.user.dump().await?;
             s.owned("dev", &managed(s)).await?;
-            s.says("dev", "Ready", "False", "NotManagedYet").await?;
+            s.await_condition("dev", "Ready", "False", "NotManagedYet").await?;
             let before = s.aws_cluster("dev").await?;
             assert_eq!(before.metadata.finalizers, Some(vec![FINALIZER.to_owned()]));
 
@@ -296,7 +298,7 @@ mod long_stories {
                 "{name: dev, annotations: {cluster.x-k8s.io/paused: \"\"}}",
             );
             s.owned("dev", &paused).await?;
-            let message = s.says("dev", "Paused", "True", "Paused").await?;
+            let message = s.await_condition("dev", "Paused", "True", "Paused").await?;
             assert_eq!(message, "AWSCluster has the cluster.x-k8s.io/paused annotation");
             let cluster = s.aws_cluster("dev").await?;
             let status = cluster.data["status"].as_object().cloned().unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::api::kubectl;
 use super::machines::{INLINE, machine};
-use super::scenario::{CORE, FASTER, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, FASTER, Scenario, WITHIN, run_story, story};
 
 impl Scenario {
     /// Waits until these cells are in the row of an object.
@@ -86,7 +86,7 @@ mod long_stories {
     /// a world of its own.
     #[test]
     fn kubectl_get_shows_that_aws_refuses_an_identity() -> anyhow::Result<()> {
-        tell(Story::new("refused-identity").in_its_own_world(&[]), async |s| {
+        run_story(Story::new("refused-identity").in_its_own_world(&[]), async |s| {
             s.new_manager().flag(FASTER).flag("--namespace=").start().await?;
             let (valid, revoked) = (s.aws().another_key(), s.aws().another_key());
             s.aws().revoke(&revoked.access_key_id);

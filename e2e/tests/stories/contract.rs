@@ -6,7 +6,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::machines::INLINE;
-use super::scenario::{CORE, OURS, Scenario, WITHIN, story, tell, template};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story, story, template};
 
 const FINALIZER: &str = "awsmachine.infrastructure.cluster.x-k8s.io";
 
@@ -29,7 +29,7 @@ async fn dry_run(scenario: &Scenario, kind: &str, yaml: &str) -> anyhow::Result<
 
 #[test]
 fn defaults_are_the_same_in_every_dry_run() -> anyhow::Result<()> {
-    tell(Story::new("dry-run"), async |s| {
+    run_story(Story::new("dry-run"), async |s| {
         let cluster_template = format!(
             "apiVersion: {OURS}\nkind: AWSClusterTemplate\nmetadata: {{name: dev}}\n\
          spec: {{template: {{spec: {{region: eu-west-1, unmanaged: true, bastion: {{enabled: false}}}}}}}}"
@@ -93,7 +93,7 @@ fn a_hook_before_termination_keeps_the_instance_alive() -> anyhow::Result<()> {
 
 #[test]
 fn a_failure_domain_is_named_once() -> anyhow::Result<()> {
-    tell(Story::new("failure-domains"), async |s| {
+    run_story(Story::new("failure-domains"), async |s| {
         s.apply(&s.unmanaged("dev", "")).await?;
         let api = s.api(OURS, "AWSCluster").await?;
         let domains = |names: &[&str]| {

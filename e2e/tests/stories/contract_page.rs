@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 
 use super::machines::{INLINE, text};
-use super::scenario::{REGION, Scenario, tell};
+use super::scenario::{REGION, Scenario, run_story};
 
 const PAGE: &str = include_str!("../../../docs/network-contract.md");
 /// The heading above the example.
@@ -69,7 +69,7 @@ mod long_stories {
 
     #[test]
     fn the_example_of_the_contract_page_launches_a_machine() -> anyhow::Result<()> {
-        tell(Story::new("contract-page"), async |s| {
+        run_story(Story::new("contract-page"), async |s| {
             // The periods are those of a release: the time until the launch is the subject.
             s.new_manager().start().await?;
             let [kind, object, cluster] = example(s)?;

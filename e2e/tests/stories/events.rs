@@ -22,10 +22,10 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
             .unmanaged("dev", "")
             .replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
         s.owned("dev", &misspelt).await?;
-        s.says("dev", "NetworkReady", "False", "NotFound").await?;
+        s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
         let vpc = json!({"spec": {"network": {"vpc": {"id": s.network.vpc_id}}}});
         s.change("dev", vpc).await?;
-        s.says("dev", "NetworkReady", "True", "Ready").await?;
+        s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
         s.infrastructure_provisioned("dev").await?;
 
         let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
@@ -45,7 +45,7 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
         }
         s.gone(OURS, "AWSMachine", &["first", "second"]).await?;
         s.apply(&managed("other")).await?;
-        s.says("other", "Ready", "False", "NotManagedYet").await?;
+        s.await_condition("other", "Ready", "False", "NotManagedYet").await?;
 
         let expected: BTreeSet<Published> = [
             ("AWSCluster", "dev", "Warning", "NotFound"),

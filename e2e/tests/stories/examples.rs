@@ -51,10 +51,10 @@ fn the_example_is_run_as_it_is_written() -> anyhow::Result<()> {
         s.owned("prod", &on_network(s, &cluster)?).await?;
         s.infrastructure_provisioned("prod").await?;
         for condition in ["Ready", "IdentityReady", "NetworkReady", "ControlPlaneEndpointReady"] {
-            s.says("prod", condition, "True", "Ready").await?;
+            s.await_condition("prod", condition, "True", "Ready").await?;
         }
         // Nobody resolves the host of the example's endpoint, and the example skips S7.
-        let warnings = s.says("prod", "PreflightPassed", "True", "Ready").await?;
+        let warnings = s.await_condition("prod", "PreflightPassed", "True", "Ready").await?;
         assert!(warnings.contains("E3") && !warnings.contains("S7"), "{warnings}");
 
         s.machine_deployment("workers", "prod", 2).await?;

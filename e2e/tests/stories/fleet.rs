@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::machines::{at, condition_of, passes};
-use super::scenario::{CORE, OURS, Scenario, WITHIN, settled, tell};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story, settled};
 
 /// The changes of the cluster's condition.
 const FLIPS: u32 = 10;
@@ -25,7 +25,7 @@ mod long_stories {
 
 fn flips_wake_no_machine() -> anyhow::Result<()> {
     let count = MACHINES as usize;
-    tell(Story::new("fleet"), async |s| {
+    run_story(Story::new("fleet"), async |s| {
         // Real periods without the periodic listing: every call has a cause, and no cause is left once all machines
         // run.
         let manager = s.new_manager().flag("--instance-poll-interval=1h").start().await?;

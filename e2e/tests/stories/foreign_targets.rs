@@ -5,7 +5,7 @@ use aws_sdk_elasticloadbalancing::types::Tag;
 use capa_e2e::{Story, eventually, mostly_waits};
 
 use super::machines::text;
-use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, run_story, story};
 
 const TAG: &str = "infrastructure.cluster.x-k8s.io/control-plane";
 
@@ -57,7 +57,7 @@ mod long_stories {
     #[test]
     fn a_tagged_target_serves_and_what_is_registered_stays() -> anyhow::Result<()> {
         mostly_waits();
-        tell(Story::new("tagged-target"), async |s| {
+        run_story(Story::new("tagged-target"), async |s| {
             let (group, user) = (s.balancer().await?.target_group_arn, &s.user);
             let start = || s.new_manager().flag(FASTER).flag("--control-plane-targets=Tagged");
             let first = start().start().await?;

@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::machines::at;
-use super::scenario::{CORE, OURS, Scenario, tell};
+use super::scenario::{CORE, OURS, Scenario, run_story};
 
 /// The number of objects of each kind, of a hundred.
 const OBJECTS: [(&str, usize); 7] = [
@@ -67,7 +67,7 @@ mod long_stories {
 fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
     // A separate world: without the policies every field reaches the manager, like one of an object from before the
     // policies.
-    tell(Story::new("hostile").in_its_own_world(&[]), async |s| {
+    run_story(Story::new("hostile").in_its_own_world(&[]), async |s| {
         s.forgo_policies().await?;
         let began = Instant::now();
         let manager = s.new_manager().start().await?;

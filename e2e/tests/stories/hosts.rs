@@ -6,7 +6,7 @@ use capa_e2e::aws_proxy::Fault;
 use capa_e2e::{Story, eventually, objects};
 
 use super::machines::{INLINE, at, text};
-use super::scenario::{CORE, OURS, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story, story};
 
 /// The options of a machine with a host of its own.
 const ALLOCATES: &str = "tenancy: host, hostAffinity: host, dynamicHostAllocation: {tags: {licence: windows}}";
@@ -73,7 +73,7 @@ mod long_stories {
     #[test]
     fn without_the_permission_a_zone_is_found_by_trying() -> anyhow::Result<()> {
         // With the usual periods: the lack of capacity in one zone has to be remembered until all others are tried.
-        tell(Story::new("zone-by-trying"), async |s| {
+        run_story(Story::new("zone-by-trying"), async |s| {
             s.new_manager().start().await?;
             s.cluster("dev").await?;
             s.aws()

@@ -138,7 +138,7 @@ mod long_stories {
 fn all_for(window: Duration) -> anyhow::Result<()> {
     mostly_waits();
     block_on(try_join_all(TROUBLES.map(|trouble| {
-        Story::new(trouble.name).tell(async move |environment| {
+        Story::new(trouble.name).run_async(async move |environment| {
             bounded(
                 trouble,
                 window,

@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, run_story, story};
 
 /// The kind of the manager's own identity.
 const DEFAULT_KIND: &str = "AWSClusterControllerIdentity";
@@ -93,7 +93,7 @@ impl Scenario {
     /// Waits until the cluster is complete: provisioned, with all lookups done.
     async fn is_whole(&self) -> anyhow::Result<()> {
         for condition in ["IdentityReady", "NetworkReady", "Ready"] {
-            self.says("dev", condition, "True", "Ready").await?;
+            self.await_condition("dev", condition, "True", "Ready").await?;
         }
         self.infrastructure_provisioned("dev").await?;
         let status = self.aws_cluster("dev").await?.data["status"].take();
@@ -116,8 +116,8 @@ fn a_static_identity_is_mended_with_its_secret_and_its_key() -> anyhow::Result<(
         aws.revoke(&revoked.access_key_id);
         s.cluster_with_identity("AWSClusterStaticIdentity", "key").await?;
         s.identity_trouble("NotFound", &[&s.identity_name("key")]).await?;
-        s.says("dev", "Ready", "False", "NotFound").await?;
-        s.says("dev", "NetworkReady", "Unknown", "NotReady").await?;
+        s.await_condition("dev", "Ready", "False", "NotFound").await?;
+        s.await_condition("dev", "NetworkReady", "Unknown", "NotReady").await?;
         assert_eq!(s.initialization().await?, Value::Null);
 
         let spec = format!("{{secretRef: {}, allowedNamespaces: {{}}}}", s.identity_name("key"));
@@ -155,7 +155,7 @@ fn an_identity_serves_only_namespaces_that_it_allows() -> anyhow::Result<()> {
         s.cluster_with_identity("AWSClusterStaticIdentity", "key").await?;
         let parts = [reference.as_str(), s.namespace(), "allowedNamespaces"];
         s.identity_trouble("NotAllowed", &parts).await?;
-        s.says("dev", "Ready", "False", "NotAllowed").await?;
+        s.await_condition("dev", "Ready", "False", "NotAllowed").await?;
         assert_eq!(s.initialization().await?, Value::Null);
         assert!(s.calls().is_empty());
         allow(&format!("{{list: [another, {}]}}", s.namespace())).await?;
@@ -164,7 +164,7 @@ fn an_identity_serves_only_namespaces_that_it_allows() -> anyhow::Result<()> {
         let before = s.aws_cluster("dev").await?.data["status"].take();
         allow("{list: [], selector: {matchLabels: {team: a}}}").await?;
         s.identity_trouble("NotAllowed", &parts).await?;
-        s.says("dev", "Ready", "False", "NotAllowed").await?;
+        s.await_condition("dev", "Ready", "False", "NotAllowed").await?;
         let after = s.aws_cluster("dev").await?.data["status"].take();
         for field in ["initialization", "failureDomains", "network"] {
             assert_eq!(after[field], before[field], "{field} stays");
@@ -200,7 +200,7 @@ fn a_lost_identity_or_secret_is_told_by_its_clusters_and_an_event() -> anyhow::R
         secrets.delete(&name, &DeleteParams::default()).await?;
         s.identity_trouble("NotFound", &[&format!("Secret {IDENTITY_NAMESPACE}/{name}")])
             .await?;
-        s.says("dev", "Ready", "False", "NotFound").await?;
+        s.await_condition("dev", "Ready", "False", "NotFound").await?;
         s.warned_of_loss("key", &["its Secret", &user]).await?;
         s.own_secret("key", &key).await?;
         s.is_whole().await?;
@@ -316,17 +316,17 @@ mod long_stories {
     #[test]
     fn the_controllers_own_identity_is_created_behind_its_gate_only() -> anyhow::Result<()> {
         // A separate world: in the shared world every manager creates the identity.
-        tell(Story::new("gate").in_its_own_world(&[]), async |s| {
+        run_story(Story::new("gate").in_its_own_world(&[]), async |s| {
             let identities = s.api(OURS, DEFAULT_KIND).await?;
             let gate_off = "--feature-gates=AutoControllerIdentityCreator=false";
             let without = s.new_manager().flag(FASTER).flag(gate_off).start().await?;
             s.owned("dev", &s.unmanaged("dev", "")).await?;
-            s.says("dev", "IdentityReady", "False", "NotFound").await?;
+            s.await_condition("dev", "IdentityReady", "False", "NotFound").await?;
             assert!(identities.get_opt("default").await?.is_none());
             without.stop().await?;
 
             let with = s.start_manager().await?;
-            s.says("dev", "IdentityReady", "True", "Ready").await?;
+            s.await_condition("dev", "IdentityReady", "True", "Ready").await?;
             s.infrastructure_provisioned("dev").await?;
             let created = identities.get("default").await?;
             assert_eq!(created.data["spec"], json!({"allowedNamespaces": {}}));
@@ -339,7 +339,8 @@ mod long_stories {
             let kept = identities.get("default").await?;
             let beside = s.start_manager().await?;
             s.owned("other", &s.unmanaged("other", "")).await?;
-            s.says("other", "IdentityReady", "False", "NotAllowed").await?;
+            s.await_condition("other", "IdentityReady", "False", "NotAllowed")
+                .await?;
             let left = identities.get("default").await?;
             assert_eq!((left.uid(), &left.data["spec"]), (kept.uid(), &kept.data["spec"]));
             beside.stop().await?;
@@ -364,7 +365,7 @@ async fn a_deleted_identity_stays_deleted(s: &Scenario) -> anyhow::Result<()> {
     first.stop().await?;
     let again = s.new_manager().leader_election().flag(FASTER).start().await?;
     s.owned("late", &s.unmanaged("late", "")).await?;
-    s.says("late", "IdentityReady", "False", "NotFound").await?;
+    s.await_condition("late", "IdentityReady", "False", "NotFound").await?;
     eventually_by_polling(WITHIN, "the manager to recall the identity", async || {
         ensure!(again.log()?.contains("it is not created again"), "not yet");
         Ok(())

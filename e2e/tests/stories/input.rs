@@ -74,7 +74,7 @@ fn a_mark_that_a_move_left_behind_is_named_and_freezes_nothing() -> anyhow::Resu
         s.cluster("dev").await?;
         let mark = |value: Value| json!({"metadata": {"annotations": {MARK: value}}});
         s.change("dev", mark("".into())).await?;
-        s.says("dev", "Paused", "False", "MoveInterrupted").await?;
+        s.await_condition("dev", "Paused", "False", "MoveInterrupted").await?;
         s.machine("one", "dev", INLINE).await?;
         s.patch(OURS, "AWSMachine", "one", mark("".into())).await?;
         let ready = s.machine_ready("one").await?;
@@ -191,7 +191,7 @@ mod long_stories {
                 let name = format!("nowhere-{number}");
                 let yaml = s.unmanaged(&name, "").replace("eu-west-1", &format!("\"{region}\""));
                 s.owned(&name, &yaml).await?;
-                let message = s.says(&name, "NetworkReady", "False", "InvalidSpec").await?;
+                let message = s.await_condition(&name, "NetworkReady", "False", "InvalidSpec").await?;
                 ensure!(message.contains("spec.region"), "{message}");
             }
             assert!(s.calls().is_empty());

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::machines::{INLINE, at, machine, text};
 use super::ownership::MANAGEMENT_CLUSTER;
-use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, run_story, story};
 
 const USER_DATA: &str = "#cloud-config\n# a join token\n";
 /// Longer than any story.
@@ -104,7 +104,7 @@ fn a_plain_machine_gets_safe_defaults_and_records_its_launch() -> anyhow::Result
 
 #[test]
 fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
-    tell(Story::new("recorded"), async |s| {
+    run_story(Story::new("recorded"), async |s| {
         let aws = s.aws();
         let held = aws.fault(Fault::on("RunInstances").delay(HOUR));
         s.start_manager().await?;

@@ -8,7 +8,7 @@ use capa_e2e::{Story, eventually};
 use serde_json::json;
 
 use super::chaos::report;
-use super::scenario::{CORE, Scenario, WITHIN, tell};
+use super::scenario::{CORE, Scenario, WITHIN, run_story};
 
 const MACHINES: usize = 40;
 /// The divisor of the periods of the manager and of AWS's buckets. It is 1, because a busy host suspends the manager
@@ -22,7 +22,7 @@ mod timed_stories {
 
     #[test]
     fn forty_machines_come_and_go_within_the_published_rates() -> anyhow::Result<()> {
-        tell(Story::new("rates"), async |s| {
+        run_story(Story::new("rates"), async |s| {
             let aws = s.aws();
             aws.throttle(FASTER);
             let builder = s.new_manager().flag(format!("--timing-divisor={FASTER}"));
@@ -68,7 +68,7 @@ mod timed_stories {
 
     #[test]
     fn fifty_machines_launch_at_once_after_a_throttled_minute() -> anyhow::Result<()> {
-        tell(Story::new("minute"), async |s| {
+        run_story(Story::new("minute"), async |s| {
             let (aws, machines) = (s.aws(), 50);
             let manager = s.new_manager().flag(format!("--timing-divisor={FASTER}"));
             manager.start().await?;
@@ -104,7 +104,7 @@ mod timed_stories {
 
     #[test]
     fn a_hundred_machines_cost_little_more_than_their_launches() -> anyhow::Result<()> {
-        tell(Story::new("hundred"), async |s| {
+        run_story(Story::new("hundred"), async |s| {
             let aws = s.aws();
             aws.throttle(FASTER);
             aws.set_pending(Duration::from_secs(15));

@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use serde_json::{Value, json};
 
 use super::machines::INLINE;
-use super::scenario::{CORE, OURS, Scenario, WITHIN, tell};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story};
 
 const CLUSTERS: &str = "awsclusters.infrastructure.cluster.x-k8s.io";
 const MACHINES: &str = "awsmachines.infrastructure.cluster.x-k8s.io";
@@ -19,7 +19,7 @@ mod long_stories {
 
     #[test]
     fn an_unreadable_machine_keeps_its_instance_and_stops_no_other() -> anyhow::Result<()> {
-        tell(Story::new("malformed-machines").in_its_own_world(&[]), async |s| {
+        run_story(Story::new("malformed-machines").in_its_own_world(&[]), async |s| {
             s.environment.world().install_provider().await?;
             let manager = s.start_manager().await?;
             s.cluster("dev").await?;
@@ -106,7 +106,7 @@ mod long_stories {
     #[test]
     fn an_unreadable_object_stops_no_other_and_a_status_is_healed() -> anyhow::Result<()> {
         // A separate world, because all tests of a world share its schemas.
-        tell(Story::new("malformed").in_its_own_world(&[]), async |s| {
+        run_story(Story::new("malformed").in_its_own_world(&[]), async |s| {
             s.environment.world().install_provider().await?;
             let ours = replace_schema(s, CLUSTERS, anything()).await?;
             wait_until_text_for_a_network_is(s, true).await?;
@@ -127,7 +127,7 @@ mod long_stories {
             let manager = s.start_manager().await?;
             for name in ["fine", "foreign"] {
                 s.infrastructure_provisioned(name).await?;
-                s.says(name, "Ready", "True", "Ready").await?;
+                s.await_condition(name, "Ready", "True", "Ready").await?;
             }
             let healed = s.aws_cluster("foreign").await?.data["status"].take();
             assert_eq!(healed["failureDomains"].as_array().map(Vec::len), Some(3), "{healed}");

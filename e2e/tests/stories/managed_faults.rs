@@ -10,7 +10,7 @@ mod long_stories {
     use capa_e2e::{ManagerBuilder, Story, eventually, mostly_waits};
 
     use crate::stories::managed_network::{is_complete, managed};
-    use crate::stories::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, tell};
+    use crate::stories::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, run_story};
 
     /// How long an answer is held back that the manager does not live to see.
     const HELD: Duration = Duration::from_mins(1);
@@ -66,7 +66,7 @@ mod long_stories {
     /// The cluster becomes the same, and leaves as little, if the calls of each action meet this fault.
     fn survives(story: &'static str, trouble: Trouble, fault: impl Fn(&str) -> Fault) -> anyhow::Result<()> {
         mostly_waits();
-        tell(Story::new(story), async |s| {
+        run_story(Story::new(story), async |s| {
             let builder = s.new_manager().flag(FASTER);
             builder.start().await?;
             let undisturbed = life(s).await?;

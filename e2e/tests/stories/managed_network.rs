@@ -132,7 +132,7 @@ pub(super) async fn is_complete(s: &Scenario) -> anyhow::Result<()> {
         "ControlPlaneEndpointReady",
         "Ready",
     ] {
-        s.says("dev", condition, "True", "Ready").await?;
+        s.await_condition("dev", condition, "True", "Ready").await?;
     }
     Ok(())
 }
@@ -275,7 +275,7 @@ fn clusters_in_one_vpc_of_the_user_leave_each_other_alone() -> anyhow::Result<()
             s.owned(name, &in_network_of_user(s, name, of_type)).await?;
         }
         for name in ["one", "one-2"] {
-            s.says(name, "Ready", "True", "Ready").await?;
+            s.await_condition(name, "Ready", "True", "Ready").await?;
             s.infrastructure_provisioned(name).await?;
         }
         let own = async || -> anyhow::Result<Vec<String>> {
@@ -296,7 +296,7 @@ fn clusters_in_one_vpc_of_the_user_leave_each_other_alone() -> anyhow::Result<()
             left.len() == 4 && left.iter().all(|name| name.starts_with("one-2-")),
             "{left:?}"
         );
-        s.says("one-2", "LoadBalancerReady", "True", "Ready").await?;
+        s.await_condition("one-2", "LoadBalancerReady", "True", "Ready").await?;
         s.delete(CORE, "Cluster", "one-2").await?;
         s.gone(OURS, "AWSCluster", &["one-2"]).await?;
         assert_eq!(s.user.dump().await?, before);
@@ -355,7 +355,7 @@ mod long_stories {
             // CAPA leaves an AWSCluster with its finalizer, and without the status of this provider.
             let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
             s.change("dev", paused).await?;
-            s.says("dev", "Paused", "True", "Paused").await?;
+            s.await_condition("dev", "Paused", "True", "Paused").await?;
             s.change("dev", json!({"metadata": {"finalizers": null}})).await?;
             s.delete(OURS, "AWSCluster", "dev").await?;
             let writes = s.aws().manager_journal().mutating().len();

@@ -9,7 +9,7 @@ use capa_e2e::{Manager, Story, eventually};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::scenario::tell;
+use super::scenario::run_story;
 
 const WITHIN: Duration = Duration::from_mins(3);
 
@@ -88,7 +88,7 @@ fn a_manager_with_invalid_flags_ends_with_the_reason() -> anyhow::Result<()> {
 
 #[test]
 fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
-    tell(Story::new("logs"), async |s| {
+    run_story(Story::new("logs"), async |s| {
         let manager = s.new_manager();
         let manager = manager.flag("--logging-format=json").flag("-v=5").start().await?;
         s.cluster("dev").await?;
@@ -121,7 +121,7 @@ mod long_stories {
 
     #[test]
     fn a_manager_beside_definitions_of_another_release_does_not_start() -> anyhow::Result<()> {
-        tell(Story::new("definitions").in_its_own_world(&[]), async |s| {
+        run_story(Story::new("definitions").in_its_own_world(&[]), async |s| {
             for (api_version, kind, name) in [
                 (
                     "apiextensions.k8s.io/v1",

@@ -11,7 +11,7 @@ use kube::config::AuthInfo;
 use kube::{Api, Client, Config};
 
 use super::machines::INLINE;
-use super::scenario::{FASTER, OURS, Scenario, WITHIN, tell};
+use super::scenario::{FASTER, OURS, Scenario, WITHIN, run_story};
 
 const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
 
@@ -23,7 +23,7 @@ type Families = BTreeMap<String, (String, BTreeSet<String>)>;
 
 #[test]
 fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<()> {
-    tell(Story::new("metrics"), async |s| {
+    run_story(Story::new("metrics"), async |s| {
         let manager = s.new_manager().leader_election().flag(FASTER);
         let manager = manager.start().await?;
         s.cluster("dev").await?;
@@ -64,7 +64,7 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
 
 #[test]
 fn metrics_are_served_with_tls_to_authorized_readers_only() -> anyhow::Result<()> {
-    tell(Story::new("scrape"), async |s| {
+    run_story(Story::new("scrape"), async |s| {
         let environment = &s.environment;
         let manager = environment
             .new_manager()

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::claimed_instances::launch_by_hand;
 use super::deletion::remove_by_force;
 use super::machines::{INLINE, text};
-use super::scenario::{CORE, OURS, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story, story};
 
 const ADOPT: &str = "infrastructure.cluster.x-k8s.io/adopt-instance";
 const FINALIZER: &str = "awsmachine.infrastructure.cluster.x-k8s.io";
@@ -298,7 +298,7 @@ mod long_stories {
 
     #[test]
     fn an_instance_of_capa_beside_us_is_adopted_only_on_request() -> anyhow::Result<()> {
-        tell(Story::new("capa-beside"), async |s| {
+        run_story(Story::new("capa-beside"), async |s| {
             let (wanted, unwanted) = (launch_by_hand(s).await?, launch_by_hand(s).await?);
             let lost = launch_by_hand(s).await?;
             for (id, name) in [(&wanted, "wanted"), (&unwanted, "unwanted"), (&lost, "lost")] {

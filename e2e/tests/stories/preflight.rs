@@ -12,7 +12,7 @@ use capa_preflight::{ShownBy, rules};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, REGION, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, REGION, Scenario, WITHIN, run_story, story};
 
 /// The most calls of the checks of a network.
 const MOST_CALLS: usize = 15;
@@ -29,9 +29,11 @@ fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Resu
         names(false).await?;
         s.owned("dev", &s.unmanaged("dev", "  preflight: {mode: Require}"))
             .await?;
-        let said = s.says("dev", "PreflightPassed", "False", "RulesFailing").await?;
+        let said = s
+            .await_condition("dev", "PreflightPassed", "False", "RulesFailing")
+            .await?;
         assert!(said.contains("V3"), "{said}");
-        s.says("dev", "Ready", "False", "RulesFailing").await?;
+        s.await_condition("dev", "Ready", "False", "RulesFailing").await?;
         let calls = s.aws().checks_journal().distinct();
         assert!(!calls.is_empty() && calls.len() <= MOST_CALLS, "{calls}");
 
@@ -84,7 +86,7 @@ pub(super) fn provider(
 
 #[test]
 fn the_command_checks_a_cluster_and_the_sources_of_its_machines() -> anyhow::Result<()> {
-    tell(Story::new("check-cluster"), async |s| {
+    run_story(Story::new("check-cluster"), async |s| {
         s.apply(&fixtures::cluster("dev", None)).await?;
         let template = "
 apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
@@ -446,7 +448,7 @@ mod long_stories {
 
     #[test]
     fn the_command_finds_every_rule_that_moto_can_show() -> anyhow::Result<()> {
-        tell(Story::new("check"), async |s| {
+        run_story(Story::new("check"), async |s| {
             let mut shown = found(&nothing_is_right(s).await?);
             shown.extend(found(&nothing_is_there(s)?));
             let stranger = check(s, &plain(s), Some("AKIASTRANGER"))?;

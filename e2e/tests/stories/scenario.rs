@@ -38,14 +38,17 @@ pub(crate) struct Scenario {
 
 /// Runs a story in a [`Scenario`] with a running manager with shortened periods. All managers are stopped at the end.
 pub(crate) fn story(name: &str, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    tell(Story::new(name), async |s| {
+    run_story(Story::new(name), async |s| {
         s.start_manager().await?;
         body(s).await
     })
 }
 
 /// Runs a story in a [`Scenario`] that has no manager yet.
-pub(crate) fn tell(story: Story<'_>, body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) fn run_story(
+    story: Story<'_>,
+    body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let name = story.name();
     story.run(async |environment| body(&Scenario::new(environment.clone(), name).await?).await)
 }
@@ -273,7 +276,13 @@ impl Scenario {
     }
 
     /// Waits for a condition of an AWSCluster and gives its message.
-    pub(crate) async fn says(&self, name: &str, condition: &str, status: &str, reason: &str) -> anyhow::Result<String> {
+    pub(crate) async fn await_condition(
+        &self,
+        name: &str,
+        condition: &str,
+        status: &str,
+        reason: &str,
+    ) -> anyhow::Result<String> {
         let condition = self.condition("AWSCluster", name, condition, status, reason).await?;
         Ok(condition.message)
     }

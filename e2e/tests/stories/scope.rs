@@ -5,11 +5,11 @@ use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::machines::{INLINE, at};
-use super::scenario::{FASTER, OURS, Scenario, tell};
+use super::scenario::{FASTER, OURS, Scenario, run_story};
 
 #[test]
 fn objects_outside_filter_and_namespace_are_not_touched() -> anyhow::Result<()> {
-    tell(Story::new("scope"), async |s| {
+    run_story(Story::new("scope"), async |s| {
         let elsewhere = s.environment.stranger("elsewhere").await?;
         let elsewhere = Scenario::new(elsewhere, "elsewhere").await?;
         let blue = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "blue"}}});

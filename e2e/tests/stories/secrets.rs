@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::machines::{INLINE, condition_of, machine};
-use super::scenario::{FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, tell};
+use super::scenario::{FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, run_story};
 
 /// The external id of the story's role. Only users who may read the identity may know it.
 const EXTERNAL_ID: &str = "planted.external.id.8d1f52c07ab94e36";
@@ -41,7 +41,7 @@ fn nothing_shows_a_secret(
     name: &str,
     talkative: impl for<'a> FnOnce(ManagerBuilder<'a>) -> ManagerBuilder<'a>,
 ) -> anyhow::Result<()> {
-    tell(Story::new(name), async |s| {
+    run_story(Story::new(name), async |s| {
         talkative(s.new_manager().flag(FASTER)).start().await?;
         identities(s).await?;
         s.owned_with_identity("dev", "AWSClusterRoleIdentity", s.namespace())

@@ -14,7 +14,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::machines::INLINE;
-use super::scenario::{CORE, OURS, Scenario, tell};
+use super::scenario::{CORE, OURS, Scenario, run_story};
 
 /// The label that `--watch-filter` selects by.
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
@@ -200,7 +200,7 @@ mod long_stories {
     #[test]
     fn two_shards_touch_their_own_and_no_other_object() -> anyhow::Result<()> {
         mostly_waits();
-        tell(Story::new("shards"), async |s| {
+        run_story(Story::new("shards"), async |s| {
             let (blue, green) = tokio::try_join!(Shard::start(s, "blue"), Shard::start(s, "green"))?;
             let shards = [&blue, &green];
             try_join_all(shards.map(|shard| shard.cluster(s))).await?;

@@ -8,7 +8,7 @@ use capa_e2e::{Story, eventually, eventually_by_polling};
 use serde_json::json;
 
 use super::machines::{INLINE, text};
-use super::scenario::{CORE, FASTER, OURS, REGION, WITHIN, story, tell};
+use super::scenario::{CORE, FASTER, OURS, REGION, WITHIN, run_story, story};
 
 mod long_stories {
     use super::*;
@@ -23,7 +23,7 @@ mod long_stories {
     #[test]
     fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> {
         // A separate world, because the outage would break other tests.
-        tell(Story::new("api-server").in_its_own_world(&[]), async |s| {
+        run_story(Story::new("api-server").in_its_own_world(&[]), async |s| {
             // The Lease outlives the outage on a busy computer.
             let manager = s.new_manager().leader_election().flag(FASTER);
             let manager = manager
@@ -80,7 +80,7 @@ mod long_stories {
 
     #[test]
     fn a_rotated_secret_replaces_the_old_key_at_the_next_pass() -> anyhow::Result<()> {
-        tell(Story::new("rotation"), async |s| {
+        run_story(Story::new("rotation"), async |s| {
             let aws = s.aws();
             let (old, new) = (aws.another_key(), aws.another_key());
             let name = s.namespace();

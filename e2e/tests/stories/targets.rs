@@ -11,7 +11,7 @@ use capa_e2e::{Story, eventually, mostly_waits};
 use serde_json::{Value, json};
 
 use super::machines::{INLINE, at, counts, machine, text};
-use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, story, tell};
+use super::scenario::{CORE, FASTER, OURS, Scenario, WITHIN, run_story, story};
 
 /// Longer than any story.
 const HOUR: Duration = Duration::from_hours(1);
@@ -84,7 +84,7 @@ const DRAINS: Duration = Duration::from_secs(2);
 #[test]
 fn an_instance_is_a_target_while_it_runs_until_it_is_drained() -> anyhow::Result<()> {
     mostly_waits();
-    tell(Story::new("targets"), async |s| {
+    run_story(Story::new("targets"), async |s| {
         let (user, network) = (&s.user, &s.network);
         let balancer = s.balancer().await?;
         let addresses = user
@@ -172,7 +172,7 @@ impl Life<'_> {
 
 #[test]
 fn the_health_of_a_target_shows_and_holds_no_bootstrap_back() -> anyhow::Result<()> {
-    tell(Story::new("health"), async |s| {
+    run_story(Story::new("health"), async |s| {
         let aws = s.aws();
         aws.set_nodes_report(true);
         let balancer = s.balancer().await?;
@@ -210,13 +210,13 @@ mod long_stories {
             let named = "  controlPlaneLoadBalancer: {loadBalancerType: nlb, name: api}";
             let aws_cluster = s.unmanaged("dev", named);
             s.owned("dev", &aws_cluster).await?;
-            let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+            let message = s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
             assert!(message.contains("load balancer api does not exist"), "{message}");
-            s.says("dev", "Ready", "False", "NotFound").await?;
+            s.await_condition("dev", "Ready", "False", "NotFound").await?;
             s.infrastructure_provisioned("dev").await?;
             let balancer = s.balancer().await?;
-            s.says("dev", "NetworkReady", "True", "Ready").await?;
-            s.says("dev", "Ready", "True", "Ready").await?;
+            s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
+            s.await_condition("dev", "Ready", "True", "Ready").await?;
             let cluster = s.aws_cluster("dev").await?;
             let arn = &balancer.target_group_arn;
             let published = at(&cluster, "/status/network/controlPlaneTargets");
@@ -237,7 +237,7 @@ mod long_stories {
         // DRAINING, divided as all periods of the stories.
         const LIMIT: Duration = Duration::from_secs(20);
         mostly_waits();
-        tell(Story::new("stuck-draining"), async |s| {
+        run_story(Story::new("stuck-draining"), async |s| {
             s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
             let aws = s.aws();
             aws.set_stuck_draining(true);
@@ -265,7 +265,7 @@ mod long_stories {
     #[test]
     fn a_refusing_or_missing_target_is_named_and_strands_nothing() -> anyhow::Result<()> {
         mostly_waits();
-        tell(Story::new("refused-target"), async |s| {
+        run_story(Story::new("refused-target"), async |s| {
             let (user, aws) = (&s.user, s.aws());
             let balancer = s.balancer().await?;
             let group = &balancer.target_group_arn;
@@ -274,7 +274,7 @@ mod long_stories {
                 .await?;
             let missing = "[{classicLoadBalancerName: nowhere}]";
             s.cluster_with_targets("lost", missing).await?;
-            let message = s.says("lost", "Ready", "False", "NotFound").await?;
+            let message = s.await_condition("lost", "Ready", "False", "NotFound").await?;
             assert!(
                 message.contains("classic load balancer nowhere does not exist"),
                 "{message}"
@@ -359,7 +359,7 @@ mod long_stories {
 
     #[test]
     fn a_lost_registration_is_restored_by_the_shared_lookup() -> anyhow::Result<()> {
-        tell(Story::new("lost-target"), async |s| {
+        run_story(Story::new("lost-target"), async |s| {
             let (user, aws) = (&s.user, s.aws());
             let group = s.balancer().await?.target_group_arn;
             s.new_manager().flag(FASTER).flag("--sync-period=4s").start().await?;
@@ -399,7 +399,7 @@ mod long_stories {
 
     #[test]
     fn machines_without_targets_call_no_load_balancer() -> anyhow::Result<()> {
-        tell(Story::new("no-targets"), async |s| {
+        run_story(Story::new("no-targets"), async |s| {
             let balancer = s.balancer().await?;
             s.start_manager().await?;
             let targets = format!("[{{targetGroupARN: '{}'}}]", balancer.target_group_arn);

@@ -7,11 +7,11 @@ use capa_e2e::{Story, eventually, eventually_by_polling, fixtures, moto, objects
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::scenario::{OURS, REGION, Scenario, WITHIN, story, tell};
+use super::scenario::{OURS, REGION, Scenario, WITHIN, run_story, story};
 
 #[test]
 fn machines_are_made_as_their_template_says() -> anyhow::Result<()> {
-    tell(Story::new("machine-template"), async |s| {
+    run_story(Story::new("machine-template"), async |s| {
         s.owned("dev", &s.unmanaged("dev", "")).await?;
         let template = parsed(
             "
@@ -45,7 +45,7 @@ spec:
 
 #[test]
 fn a_cluster_is_made_as_its_template_says() -> anyhow::Result<()> {
-    tell(Story::new("cluster-template"), async |s| {
+    run_story(Story::new("cluster-template"), async |s| {
         let template = parsed(&format!(
             "
 kind: AWSClusterTemplate

@@ -23,7 +23,7 @@ fn an_unmanaged_cluster_lives_and_dies_without_a_write_to_aws() -> anyhow::Resul
     story("unmanaged", async |s| {
         let before = s.user.dump().await?;
         s.cluster("dev").await?;
-        s.says("dev", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint")
+        s.await_condition("dev", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint")
             .await?;
         let cluster = s.aws_cluster("dev").await?;
         assert_published(s, &cluster.data["status"]);
@@ -82,7 +82,7 @@ fn with_preflight_disabled_aws_is_never_called() -> anyhow::Result<()> {
         let disabled = s.unmanaged("dev", "  preflight: {mode: Disabled}");
         s.owned("dev", &disabled).await?;
         s.infrastructure_provisioned("dev").await?;
-        let message = s.says("dev", "NetworkReady", "True", "Ready").await?;
+        let message = s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
         for subnet in s.network.private_subnet_ids() {
             assert!(message.contains(subnet), "{subnet} has no zone: {message}");
         }
@@ -105,7 +105,7 @@ fn with_preflight_disabled_aws_is_never_called() -> anyhow::Result<()> {
             Ok(())
         })
         .await?;
-        assert_eq!(s.says("dev", "NetworkReady", "True", "Ready").await?, "");
+        assert_eq!(s.await_condition("dev", "NetworkReady", "True", "Ready").await?, "");
         s.reconciles_without_a_write("dev", 20).await?;
         s.delete(CORE, "Cluster", "dev").await?;
         let journal = s.aws().manager_journal();
@@ -124,12 +124,13 @@ fn the_endpoint_is_adopted_from_cluster_or_spec() -> anyhow::Result<()> {
         ] {
             s.cluster(name).await?;
             let message = s
-                .says(name, "ControlPlaneEndpointReady", "False", "WaitingForEndpoint")
+                .await_condition(name, "ControlPlaneEndpointReady", "False", "WaitingForEndpoint")
                 .await?;
             assert!(message.contains("spec.controlPlaneEndpoint"), "{message}");
-            s.says(name, "Ready", "True", "Ready").await?;
+            s.await_condition(name, "Ready", "True", "Ready").await?;
             s.patch(api_version, kind, name, endpoint.clone()).await?;
-            s.says(name, "ControlPlaneEndpointReady", "True", "Ready").await?;
+            s.await_condition(name, "ControlPlaneEndpointReady", "True", "Ready")
+                .await?;
         }
         let spec = s.aws_cluster("by-cluster").await?.data["spec"].take();
         assert_eq!(spec["controlPlaneEndpoint"], Value::Null, "the spec is the user's");

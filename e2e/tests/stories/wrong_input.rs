@@ -4,7 +4,7 @@ use capa_e2e::user::NetworkPlan;
 use capa_e2e::{Story, objects};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, REGION, story, tell, template};
+use super::scenario::{CORE, OURS, REGION, run_story, story, template};
 
 /// Ids of the right form that no account has.
 const NO_SUBNET: &str = "subnet-00000000000000bad";
@@ -21,7 +21,7 @@ struct Wrong {
 
 #[test]
 fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Result<()> {
-    tell(Story::new("wrong-network"), async |s| {
+    run_story(Story::new("wrong-network"), async |s| {
         let elsewhere = s.user.create_network(&NetworkPlan::new("elsewhere", REGION, 1)).await?;
         s.start_manager().await?;
         s.cluster("dev").await?;
@@ -97,12 +97,12 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
         ];
         for wrong in wrong {
             s.change("dev", json!({"spec": {"network": wrong.patch}})).await?;
-            let message = s.says("dev", "NetworkReady", "False", wrong.reason).await?;
+            let message = s.await_condition("dev", "NetworkReady", "False", wrong.reason).await?;
             for part in &wrong.says {
                 assert!(message.contains(part.as_str()), "{part} is not in: {message}");
             }
             let ready = if wrong.usable { "True" } else { "False" };
-            s.says("dev", "Ready", ready, wrong.reason).await?;
+            s.await_condition("dev", "Ready", ready, wrong.reason).await?;
             let status = s.aws_cluster("dev").await?.data["status"].take();
             assert_eq!(status["initialization"]["provisioned"], true, "never taken back");
             let published = status["network"].to_string();
@@ -114,8 +114,8 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
             }
             let mended = json!({"spec": {"network": right["spec"]["network"]}});
             s.change("dev", mended).await?;
-            s.says("dev", "NetworkReady", "True", "Ready").await?;
-            s.says("dev", "Ready", "True", "Ready").await?;
+            s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
+            s.await_condition("dev", "Ready", "True", "Ready").await?;
         }
         s.event("AWSCluster", "dev", "NotFound").await?;
         let status = s.aws_cluster("dev").await?.data["status"].take();
@@ -136,11 +136,12 @@ fn a_template_with_a_network_makes_a_bare_cluster_ready() -> anyhow::Result<()> 
         );
         s.owned("dev", &bare).await?;
         s.infrastructure_provisioned("dev").await?;
-        let message = s.says("dev", "Ready", "False", "NothingDeclared").await?;
+        let message = s.await_condition("dev", "Ready", "False", "NothingDeclared").await?;
         for part in ["declares no subnet", "declares no security group"] {
             assert!(message.contains(part), "{message}");
         }
-        s.says("dev", "NetworkReady", "True", "NothingDeclared").await?;
+        s.await_condition("dev", "NetworkReady", "True", "NothingDeclared")
+            .await?;
 
         // Cluster API makes the Cluster an owner of the templates of its machines.
         let cluster = s.get(CORE, "Cluster", "dev").await?.metadata.uid;
@@ -152,7 +153,7 @@ fn a_template_with_a_network_makes_a_bare_cluster_ready() -> anyhow::Result<()> 
         let owner = json!({"apiVersion": CORE, "kind": "Cluster", "name": "dev", "uid": cluster});
         workers.metadata.owner_references = Some(vec![serde_json::from_value(owner)?]);
         s.apply(&serde_json::to_string(&workers)?).await?;
-        s.says("dev", "Ready", "True", "Ready").await?;
+        s.await_condition("dev", "Ready", "True", "Ready").await?;
         Ok(())
     })
 }
@@ -166,13 +167,16 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
         s.aws().revoke(key);
         s.manager().kill().await?;
         s.start_manager().await?;
-        let message = s.says("dev", "IdentityReady", "False", "CredentialsFailed").await?;
+        let message = s
+            .await_condition("dev", "IdentityReady", "False", "CredentialsFailed")
+            .await?;
         assert!(message.contains("InvalidClientTokenId"), "{message}");
-        s.says("dev", "NetworkReady", "True", "Ready").await?;
+        s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
 
         let tags = json!({"spec": {"additionalTags": {"cost-centre": "42"}}});
         s.change("dev", tags).await?;
-        s.says("dev", "NetworkReady", "False", "Unauthorized").await?;
+        s.await_condition("dev", "NetworkReady", "False", "Unauthorized")
+            .await?;
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["network"]["additionalTags"], json!({"cost-centre": "42"}));
         for field in [
@@ -183,11 +187,11 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
         ] {
             assert_eq!(status.pointer(field), known.pointer(field), "{field}");
         }
-        s.says("dev", "Ready", "True", "CredentialsFailed").await?;
+        s.await_condition("dev", "Ready", "True", "CredentialsFailed").await?;
 
         s.aws().restore(key);
         for condition in ["IdentityReady", "NetworkReady"] {
-            s.says("dev", condition, "True", "Ready").await?;
+            s.await_condition("dev", condition, "True", "Ready").await?;
         }
         Ok(())
     })
@@ -203,10 +207,10 @@ mod long_stories {
             cluster.data["spec"]["network"]["subnets"] = json!([{"id": NO_SUBNET}]);
             s.owned("dev", &serde_json::to_string(&cluster)?).await?;
             s.infrastructure_provisioned("dev").await?;
-            let message = s.says("dev", "Ready", "False", "NotFound").await?;
+            let message = s.await_condition("dev", "Ready", "False", "NotFound").await?;
             assert!(message.contains(NO_SUBNET), "{message}");
             s.apply(&s.unmanaged("dev", "")).await?;
-            s.says("dev", "Ready", "True", "Ready").await?;
+            s.await_condition("dev", "Ready", "True", "Ready").await?;
             Ok(())
         })
     }
@@ -216,35 +220,36 @@ mod long_stories {
         story("no-region", async |s| {
             let nowhere = s.unmanaged("dev", "").replace("  region: eu-west-1\n", "");
             s.owned("dev", &nowhere).await?;
-            let message = s.says("dev", "Ready", "False", "InvalidSpec").await?;
+            let message = s.await_condition("dev", "Ready", "False", "InvalidSpec").await?;
             assert!(message.contains("spec.region"), "{message}");
             assert!(s.calls().is_empty());
             s.change("dev", json!({"spec": {"region": REGION}})).await?;
-            s.says("dev", "Ready", "True", "Ready").await?;
+            s.await_condition("dev", "Ready", "True", "Ready").await?;
             s.infrastructure_provisioned("dev").await
         })
     }
 
     #[test]
     fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()> {
-        tell(Story::new("grace"), async |s| {
+        run_story(Story::new("grace"), async |s| {
             s.new_manager().flag("--timing-divisor=3").start().await?;
             let key = &s.aws().key().access_key_id;
             s.aws().revoke(key);
             s.owned("dev", &s.unmanaged("dev", "")).await?;
-            let message = s.says("dev", "Ready", "False", "CredentialsFailed").await?;
+            let message = s.await_condition("dev", "Ready", "False", "CredentialsFailed").await?;
             assert!(message.contains("AWS refuses the credentials"), "{message}");
             let status = s.aws_cluster("dev").await?.data["status"].take();
             assert_eq!(status["initialization"], Value::Null, "held back at first");
             s.infrastructure_provisioned("dev").await?;
-            s.says("dev", "Ready", "False", "CredentialsFailed").await?;
-            s.says("dev", "IdentityReady", "False", "CredentialsFailed").await?;
+            s.await_condition("dev", "Ready", "False", "CredentialsFailed").await?;
+            s.await_condition("dev", "IdentityReady", "False", "CredentialsFailed")
+                .await?;
             let status = s.aws_cluster("dev").await?.data["status"].take();
             assert_eq!(status["failureDomains"], Value::Null, "the spec gives no zones");
 
             s.aws().restore(key);
-            s.says("dev", "IdentityReady", "True", "Ready").await?;
-            s.says("dev", "Ready", "True", "Ready").await?;
+            s.await_condition("dev", "IdentityReady", "True", "Ready").await?;
+            s.await_condition("dev", "Ready", "True", "Ready").await?;
             let status = s.aws_cluster("dev").await?.data["status"].take();
             assert_eq!(status["failureDomains"].as_array().map_or(0, Vec::len), 3, "{status}");
             Ok(())
@@ -253,7 +258,7 @@ mod long_stories {
 
     #[test]
     fn a_cluster_created_with_a_wrong_part_is_not_ready() -> anyhow::Result<()> {
-        tell(Story::new("wrong-from-birth"), async |s| {
+        run_story(Story::new("wrong-from-birth"), async |s| {
             let elsewhere = s.user.create_network(&NetworkPlan::new("elsewhere", REGION, 1)).await?;
             s.start_manager().await?;
             let own = &s.network.control_plane_security_group_id;
@@ -279,13 +284,13 @@ mod long_stories {
                     spec["network"]["securityGroupOverrides"] = part;
                 }
                 s.owned(name, &serde_json::to_string(&cluster)?).await?;
-                let message = s.says(name, "Ready", "False", reason).await?;
+                let message = s.await_condition(name, "Ready", "False", reason).await?;
                 assert!(message.contains(says), "{name}: {message}");
                 s.infrastructure_provisioned(name).await?;
-                s.says(name, "Ready", "False", reason).await?;
+                s.await_condition(name, "Ready", "False", reason).await?;
 
                 s.apply(&s.unmanaged(name, "")).await?;
-                let message = s.says(name, "Ready", "True", "Ready").await?;
+                let message = s.await_condition(name, "Ready", "True", "Ready").await?;
                 assert_eq!(message, "", "{name}");
             }
             Ok(())

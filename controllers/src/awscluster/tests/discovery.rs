@@ -102,12 +102,12 @@ async fn everything_is_found_in_one_vpc_and_published() {
     ];
     assert_eq!(pass.calls, expected);
     assert_eq!(
-        pass.says(NETWORK_READY),
+        pass.condition(NETWORK_READY),
         "True/Ready",
         "{}",
         pass.message(NETWORK_READY)
     );
-    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.condition(READY), "True/Ready");
     assert!(pass.status().provisioned());
     assert_eq!(network(&pass).vpc.as_ref().unwrap().id, "vpc-00000001");
     assert_eq!(pass.subnet_ids(), ["subnet-0000000a", "subnet-0000000b"]);
@@ -215,7 +215,7 @@ async fn named_parts_win_and_are_not_searched_for() {
         .tagged_target_group(&mine, "vpc-00000001", TargetKind::Address, &[]);
     let pass = scene.pass(&aws_cluster(&format!("{}, {named}", whole()))).await;
     assert_eq!(
-        pass.says(NETWORK_READY),
+        pass.condition(NETWORK_READY),
         "True/Ready",
         "{}",
         pass.message(NETWORK_READY)
@@ -232,7 +232,7 @@ async fn a_subnet_in_another_vpc_than_the_found_one_is_refused() {
     let scene = tagged();
     let named = "network: {subnets: [{id: subnet-0000000c}]}";
     let pass = scene.pass(&aws_cluster(&format!("{}, {named}", spec(&[VPC])))).await;
-    assert_eq!(pass.says(NETWORK_READY), "False/Conflict");
+    assert_eq!(pass.condition(NETWORK_READY), "False/Conflict");
     let said = pass.message(NETWORK_READY);
     let expected = "subnet subnet-0000000c lies in vpc-00000002, but spec.discovery.vpc matches vpc-00000001";
     assert!(said.starts_with(expected), "{said}");
@@ -292,10 +292,10 @@ async fn each_problem_names_its_part_and_the_candidates() {
     ];
     for (parts, condition, message) in table {
         let pass = tagged().pass(&aws_cluster(&spec(&parts))).await;
-        assert_eq!(pass.says(NETWORK_READY), condition, "{parts:?}");
+        assert_eq!(pass.condition(NETWORK_READY), condition, "{parts:?}");
         assert_eq!(pass.message(NETWORK_READY), message, "{parts:?}");
         assert!(pass.status().provisioned(), "the search was answered");
-        assert_eq!(pass.says(READY), condition, "{parts:?}");
+        assert_eq!(pass.condition(READY), condition, "{parts:?}");
         assert_eq!(pass.next, Next::Requeue(Duration::from_secs(5)), "{parts:?}");
         assert_eq!(targets(&pass), [""; 0]);
         let pending = network(&pass).pending_control_plane_targets.as_deref();
@@ -332,7 +332,7 @@ async fn more_matches_than_a_machine_can_have_are_a_conflict() {
                 .tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[("role", "many")]);
         }
         let pass = scene.pass(&aws_cluster(&spec(&[VPC, part]))).await;
-        assert_eq!(pass.says(NETWORK_READY), "False/Conflict");
+        assert_eq!(pass.condition(NETWORK_READY), "False/Conflict");
         let said = pass.message(NETWORK_READY);
         assert!(
             said.starts_with(message) && said.ends_with(" and more: narrow it"),
@@ -353,7 +353,7 @@ async fn a_vpc_with_very_many_target_groups_is_not_searched() {
             .tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[]);
     }
     let pass = scene.pass(&aws_cluster(&whole())).await;
-    assert_eq!(pass.says(NETWORK_READY), "False/InvalidSpec");
+    assert_eq!(pass.condition(NETWORK_READY), "False/InvalidSpec");
     let said = pass.message(NETWORK_READY);
     assert!(
         said.starts_with("vpc-00000001 has more than 400 target groups, too many to search"),
@@ -400,7 +400,7 @@ async fn a_subnet_is_for_the_roles_of_all_entries_it_matches() {
         scene.aws.tag("subnet-0000000b", "tier", "workers");
         let subnets = format!("subnets: [{}]", entries.join(", "));
         let pass = scene.pass(&aws_cluster(&spec(&[VPC, &subnets, GROUPS]))).await;
-        assert_eq!(pass.says(NETWORK_READY), "True/Ready", "{subnets}");
+        assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{subnets}");
         let subnets = network(&pass).subnets.iter().zip(&pass.status().failure_domains);
         let found: Vec<_> = subnets
             .map(|(subnet, zone)| (subnet.roles.as_slice(), zone.control_plane.unwrap()))
@@ -459,7 +459,7 @@ async fn a_request_that_fails_is_repeated_and_keeps_the_network() {
         .fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
     let mut pass = requested(&scene, &first, "now").await;
     for action in ["DescribeVpcs", "DescribeSubnets", "DescribeTargetGroups"] {
-        assert_eq!(pass.says(READY), "True/Failed");
+        assert_eq!(pass.condition(READY), "True/Failed");
         assert_eq!(network(&pass), network(&first));
         assert_eq!(pass.zones(), first.zones());
         assert_eq!(pass.status().discovery, None);
@@ -471,7 +471,7 @@ async fn a_request_that_fails_is_repeated_and_keeps_the_network() {
     }
     assert_eq!(targets(&pass), [ARN], "those of before");
     let mended = scene.after(&pass, Duration::from_secs(300)).await;
-    assert_eq!(mended.says(NETWORK_READY), "True/Ready");
+    assert_eq!(mended.condition(NETWORK_READY), "True/Ready");
     assert_eq!(mended.status().discovery.as_ref().unwrap().observed_request, "now");
 }
 
@@ -489,14 +489,14 @@ async fn ids_found_for_another_spec_are_not_kept_but_zones_are() {
         .edited(&fine, &format!("{}, additionalTags: {{team: a}}", whole()))
         .await;
     for _ in 0..2 {
-        assert_eq!(pass.says(NETWORK_READY), "False/Throttled");
+        assert_eq!(pass.condition(NETWORK_READY), "False/Throttled");
         assert_eq!(pass.subnet_ids(), [""; 0]);
         assert_eq!(network(&pass).vpc, None);
         assert_eq!(groups(&pass), NetworkSecurityGroups::default());
         let pending = network(&pass).pending_control_plane_targets.as_deref();
         assert_eq!(pending, Some("target groups of spec.discovery.controlPlaneTargets"));
         assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
-        assert_eq!(pass.says(READY), "True/Throttled");
+        assert_eq!(pass.condition(READY), "True/Throttled");
         throttle();
         pass = scene.after(&pass, Duration::from_secs(10)).await;
     }
@@ -519,7 +519,7 @@ async fn a_failed_search_delays_provisioned_by_the_grace_period() {
     let mut pass = scene.pass(&aws_cluster(&whole())).await;
     let mut waited = Duration::ZERO;
     while !pass.status().provisioned() {
-        assert_eq!(pass.says(READY), "False/Unauthorized");
+        assert_eq!(pass.condition(READY), "False/Unauthorized");
         let Next::Requeue(delay) = pass.next else {
             panic!("the search is not repeated");
         };

@@ -113,7 +113,7 @@ async fn the_endpoint_needs_host_and_port() {
     ] {
         let pass = pass(&format!("{NETWORK}, controlPlaneEndpoint: {half}")).await;
         let endpoint = ConditionType::ControlPlaneEndpointReady;
-        assert_eq!(pass.says(endpoint), "False/MissingField", "{half}");
+        assert_eq!(pass.condition(endpoint), "False/MissingField", "{half}");
         let message = format!("spec.controlPlaneEndpoint {says}");
         assert!(
             pass.message(endpoint).starts_with(&message),
@@ -222,20 +222,20 @@ async fn a_refused_tag_makes_ready_false_and_keeps_provisioned() {
     let reserved = format!("{NETWORK}, additionalTags: {{team: a, MachineName: mine}}");
     let fresh = scene.pass(&aws_cluster(&reserved)).await;
     let before = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(before.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(before.condition(ConditionType::Ready), "True/Ready");
     let edited = scene.edited(&before, &reserved).await;
     for pass in [&fresh, &edited] {
         assert!(pass.status().provisioned());
         assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
         for condition in [ConditionType::NetworkReady, ConditionType::Ready] {
-            assert_eq!(pass.says(condition), "False/Conflict");
+            assert_eq!(pass.condition(condition), "False/Conflict");
             let message = pass.message(condition);
             assert!(message.starts_with("spec.additionalTags: MachineName is"), "{message}");
         }
     }
     let mended = scene.edited(&edited, NETWORK).await;
-    assert_eq!(mended.says(ConditionType::NetworkReady), "True/Ready");
-    assert_eq!(mended.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(mended.condition(ConditionType::NetworkReady), "True/Ready");
+    assert_eq!(mended.condition(ConditionType::Ready), "True/Ready");
 }
 
 #[tokio::test]
@@ -461,7 +461,7 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
     assert_eq!(without.message(ConditionType::Ready), "");
     for (field, set) in set {
         let with = pass(&laid_over(&whole, &set)).await;
-        assert_eq!(with.says(ConditionType::Ready), "True/Ready", "{set}");
+        assert_eq!(with.condition(ConditionType::Ready), "True/Ready", "{set}");
         let message = with.message(ConditionType::Ready);
         let names = message.strip_prefix("of managed clusters only, ignored here: ");
         assert!(names.is_some_and(|names| names.starts_with(&field)), "{set}: {message}");
@@ -469,7 +469,7 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
         assert_eq!(with.calls, LOOKUP, "{set}");
         let offered_later = "unmanaged: false, network: {vpc: {ipv6: {}}}";
         let managed = pass(&laid_over(&laid_over(NETWORK, &set), offered_later)).await;
-        assert_eq!(managed.says(ConditionType::Ready), "False/NotManagedYet", "{set}");
+        assert_eq!(managed.condition(ConditionType::Ready), "False/NotManagedYet", "{set}");
         assert_eq!(managed.calls, [""; 0], "{set}");
     }
 }
@@ -481,8 +481,8 @@ async fn security_groups_of_non_machine_roles_are_named_and_ignored() {
     for role in ["apiserver-lb", "bastion", "node-eks-additional"] {
         let set = format!("network: {{securityGroupOverrides: {{{role}: sg-0000000c}}}}");
         let with = pass(&laid_over(&whole, &set)).await;
-        assert_eq!(with.says(ConditionType::NetworkReady), "True/Ready", "{role}");
-        assert_eq!(with.says(ConditionType::Ready), "True/Ready", "{role}");
+        assert_eq!(with.condition(ConditionType::NetworkReady), "True/Ready", "{role}");
+        assert_eq!(with.condition(ConditionType::Ready), "True/Ready", "{role}");
         assert_eq!(
             with.message(ConditionType::Ready),
             format!("of managed clusters only, ignored here: network.securityGroupOverrides.{role}")

@@ -23,8 +23,8 @@ fn static_identity() -> capa_api::cluster::AWSCluster {
 
 /// Asserts that the cluster is not provisioned and not looked up, and that no output contains a secret.
 fn assert_held_back(pass: &Pass, condition: &str) {
-    assert_eq!(pass.says(IDENTITY_READY), condition);
-    assert_eq!(pass.says(READY), condition, "Ready repeats the culprit");
+    assert_eq!(pass.condition(IDENTITY_READY), condition);
+    assert_eq!(pass.condition(READY), condition, "Ready repeats the culprit");
     assert_eq!(pass.calls, [""; 0]);
     assert!(!pass.status().provisioned());
     let shown = format!("{:?} {:?}", pass.status(), pass.events);
@@ -35,7 +35,7 @@ fn assert_held_back(pass: &Pass, condition: &str) {
 async fn the_default_identity_must_allow_the_namespace() {
     let scene = Scene::new();
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(pass.says(IDENTITY_READY), "True/Ready");
+    assert_eq!(pass.condition(IDENTITY_READY), "True/Ready");
     for spec in ["", "allowedNamespaces: {list: [team-b]}"] {
         scene
             .kubernetes
@@ -56,7 +56,7 @@ async fn a_namespace_is_allowed_by_its_labels() {
     assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
     scene.kubernetes.label_namespace("team-a", "stage", "prod");
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(pass.says(IDENTITY_READY), "True/Ready");
+    assert_eq!(pass.condition(IDENTITY_READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn an_incomplete_secret_is_named_and_a_complete_one_recovers() {
 
     scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
     let complete = scene.after(&incomplete, Duration::from_secs(5)).await;
-    assert_eq!(complete.says(IDENTITY_READY), "True/Ready");
+    assert_eq!(complete.condition(IDENTITY_READY), "True/Ready");
     assert!(complete.status().provisioned());
 }
 
@@ -129,7 +129,7 @@ async fn the_network_is_looked_up_as_soon_as_the_identity_can_be_used() {
     let scene = Scene::new();
     let without = scene.pass(&static_identity()).await;
     assert_held_back(&without, "False/NotFound");
-    assert_eq!(without.says(ConditionType::NetworkReady), "Unknown/NotReady");
+    assert_eq!(without.condition(ConditionType::NetworkReady), "Unknown/NotReady");
     assert!(matches!(without.next, Next::Requeue(_)), "its Secret is not watched");
 
     let spec = "secretRef: keys, allowedNamespaces: {}";
@@ -139,7 +139,7 @@ async fn the_network_is_looked_up_as_soon_as_the_identity_can_be_used() {
     scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
     let mended = scene.after(&without, Duration::from_secs(5)).await;
     assert_eq!(mended.calls, LOOKUP);
-    assert_eq!(mended.says(ConditionType::NetworkReady), "True/Ready");
+    assert_eq!(mended.condition(ConditionType::NetworkReady), "True/Ready");
     assert_eq!(mended.zones(), ["eu-west-1a", "eu-west-1b"]);
 }
 
@@ -151,7 +151,7 @@ async fn a_lost_identity_makes_ready_false_and_keeps_the_network() {
         .kubernetes
         .remove_identity(&IdentityReference::controller_default());
     let lost = scene.after(&before, Duration::from_secs(600)).await;
-    assert_eq!(lost.says(READY), "False/NotFound");
+    assert_eq!(lost.condition(READY), "False/NotFound");
     assert!(lost.status().provisioned());
     assert_eq!(lost.status().network, before.status().network);
     assert_eq!(lost.zones(), before.zones());
@@ -160,8 +160,8 @@ async fn a_lost_identity_makes_ready_false_and_keeps_the_network() {
         .kubernetes
         .identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
     let found = scene.after(&lost, Duration::from_secs(5)).await;
-    assert_eq!(found.says(READY), "True/Ready");
-    assert_eq!(found.says(ConditionType::NetworkReady), "True/Ready");
+    assert_eq!(found.condition(READY), "True/Ready");
+    assert_eq!(found.condition(ConditionType::NetworkReady), "True/Ready");
 }
 
 #[tokio::test]
@@ -174,13 +174,13 @@ async fn refused_credentials_delay_provisioned_and_hold_ready_back() {
     let first = scene.pass(&aws_cluster(NETWORK)).await;
     let after_grace = scene.after(&first, Duration::from_secs(60)).await;
     for (refused, provisioned) in [(&first, false), (&after_grace, true)] {
-        assert_eq!(refused.says(IDENTITY_READY), "False/CredentialsFailed");
-        assert_eq!(refused.says(READY), "False/CredentialsFailed");
+        assert_eq!(refused.condition(IDENTITY_READY), "False/CredentialsFailed");
+        assert_eq!(refused.condition(READY), "False/CredentialsFailed");
         assert_eq!(refused.status().provisioned(), provisioned);
     }
     let mended = scene.after(&after_grace, Duration::from_secs(60)).await;
-    assert_eq!(mended.says(IDENTITY_READY), "True/Ready");
-    assert_eq!(mended.says(READY), "True/Ready");
+    assert_eq!(mended.condition(IDENTITY_READY), "True/Ready");
+    assert_eq!(mended.condition(READY), "True/Ready");
     assert!(mended.status().provisioned());
     assert_eq!(mended.zones(), ["eu-west-1a", "eu-west-1b"]);
 }
@@ -238,7 +238,7 @@ async fn an_unread_secret_is_named_and_keeps_a_cluster_ready() {
     assert!(read.status().provisioned());
     refuse();
     let again = scene.after(&read, Duration::from_secs(600)).await;
-    assert_eq!(again.says(IDENTITY_READY), "False/Failed");
-    assert_eq!(again.says(READY), "True/Failed", "the failure may be temporary");
+    assert_eq!(again.condition(IDENTITY_READY), "False/Failed");
+    assert_eq!(again.condition(READY), "True/Failed", "the failure may be temporary");
     assert_eq!(again.status().network, read.status().network);
 }

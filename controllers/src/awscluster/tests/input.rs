@@ -12,9 +12,9 @@ async fn an_invalid_region_creates_no_client() {
         let scene = Scene::new();
         let spec = NETWORK.replace("region: eu-west-1", &format!("region: '{region}'"));
         let pass = scene.pass(&aws_cluster(&spec)).await;
-        assert_eq!(pass.says(NETWORK_READY), "False/InvalidSpec", "{region}");
+        assert_eq!(pass.condition(NETWORK_READY), "False/InvalidSpec", "{region}");
         assert_eq!(
-            pass.says(ConditionType::Ready),
+            pass.condition(ConditionType::Ready),
             "False/InvalidSpec",
             "nothing can be launched"
         );
@@ -34,7 +34,7 @@ async fn an_id_that_is_a_pattern_is_named_and_not_asked_for() {
         let scene = Scene::new();
         let spec = NETWORK.replace(id, &format!("'{pattern}'"));
         let pass = scene.pass(&aws_cluster(&spec)).await;
-        assert_eq!(pass.says(NETWORK_READY), "False/InvalidSpec", "{pattern}");
+        assert_eq!(pass.condition(NETWORK_READY), "False/InvalidSpec", "{pattern}");
         assert!(
             pass.message(NETWORK_READY).contains(pattern),
             "{}",

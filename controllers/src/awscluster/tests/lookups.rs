@@ -43,8 +43,8 @@ async fn a_complete_lookup_sets_provisioned_and_publishes_the_network() {
     assert_eq!(pass.calls, LOOKUP);
     assert!(pass.status().provisioned());
     assert_eq!(pass.status().ready, Some(true));
-    assert_eq!(pass.says(READY), "True/Ready");
-    assert_eq!(pass.says(NETWORK_READY), "True/Ready");
+    assert_eq!(pass.condition(READY), "True/Ready");
+    assert_eq!(pass.condition(NETWORK_READY), "True/Ready");
     assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
     assert!(
         pass.status()
@@ -98,8 +98,8 @@ async fn unchecked_credentials_keep_the_looked_up_network() {
         let after = restarted.pass(&before.cluster).await;
         assert_eq!(published(&after), published(&before));
         assert_eq!(after.zones(), before.zones());
-        assert_eq!(after.says(NETWORK_READY), "True/Ready");
-        assert_eq!(after.says(READY), ready);
+        assert_eq!(after.condition(NETWORK_READY), "True/Ready");
+        assert_eq!(after.condition(READY), ready);
     }
 }
 
@@ -179,7 +179,7 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
         scene.aws.subnet("subnet-0000000c", "vpc-00000002", "eu-west-1c");
         scene.aws.security_group("sg-0000000c", "vpc-00000002");
         let pass = scene.pass(&aws_cluster(&network(spec))).await;
-        assert_eq!(pass.says(NETWORK_READY), condition, "{spec}");
+        assert_eq!(pass.condition(NETWORK_READY), condition, "{spec}");
         let said = pass.message(NETWORK_READY);
         assert!(said.contains(message), "{spec}: {said}");
         assert_eq!(pass.subnet_ids(), subnets, "{spec}");
@@ -187,7 +187,7 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
             pass.status().provisioned(),
             "{spec}: rules and wrong parts hold nothing back"
         );
-        assert_eq!(pass.says(READY), ready, "{spec}");
+        assert_eq!(pass.condition(READY), ready, "{spec}");
         assert!(pass.message(READY).contains(message), "{spec}: {}", pass.message(READY));
         assert_eq!(delay(&pass), 5, "{spec}");
         assert_eq!(pass.events.len(), 1, "{spec}");
@@ -211,7 +211,7 @@ async fn what_the_user_mends_in_aws_is_seen_at_the_next_lookup() {
     let broken = scene.pass(&aws_cluster(&spec)).await;
     scene.aws.subnet("subnet-0000000f", "vpc-00000001", "eu-west-1c");
     let mended = scene.after(&broken, Duration::from_secs(5)).await;
-    assert_eq!(mended.says(NETWORK_READY), "True/Ready");
+    assert_eq!(mended.condition(NETWORK_READY), "True/Ready");
     assert_eq!(mended.zones(), ["eu-west-1c"]);
     assert_eq!(mended.next, Next::AwaitChange);
 }
@@ -228,7 +228,7 @@ async fn passes_in_between_cost_no_look_but_a_request_does() {
         "{:?}",
         touched.calls
     );
-    assert_eq!(touched.says(NETWORK_READY), "False/NotFound");
+    assert_eq!(touched.condition(NETWORK_READY), "False/NotFound");
 
     let mut asking = touched.cluster.clone();
     let annotation = (PREFLIGHT_REQUESTED_ANNOTATION.to_owned(), "now".to_owned());
@@ -251,11 +251,11 @@ async fn ready_falls_only_when_no_subnet_is_left() {
             &network("subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]"),
         )
         .await;
-    assert_eq!(one_lost.says(READY), "True/NotFound");
+    assert_eq!(one_lost.condition(READY), "True/NotFound");
     let all_lost = scene
         .edited(&one_lost, &network("subnets: [{id: subnet-0000000f}]"))
         .await;
-    assert_eq!(all_lost.says(READY), "False/NotFound");
+    assert_eq!(all_lost.condition(READY), "False/NotFound");
     assert!(
         all_lost.status().provisioned(),
         "what Cluster API has once seen is never taken back"
@@ -272,12 +272,12 @@ async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
     let throttled = scene
         .edited(&fine, &format!("{NETWORK}, additionalTags: {{team: a}}"))
         .await;
-    assert_eq!(throttled.says(NETWORK_READY), "False/Throttled");
+    assert_eq!(throttled.condition(NETWORK_READY), "False/Throttled");
     assert_eq!(throttled.zones(), ["eu-west-1a", "eu-west-1b"], "what was known stays");
-    assert_eq!(throttled.says(READY), "True/Throttled");
+    assert_eq!(throttled.condition(READY), "True/Throttled");
     assert!(throttled.status().provisioned());
     let recovered = scene.after(&throttled, Duration::from_secs(5)).await;
-    assert_eq!(recovered.says(NETWORK_READY), "True/Ready");
+    assert_eq!(recovered.condition(NETWORK_READY), "True/Ready");
     assert_eq!(recovered.zones(), ["eu-west-1a", "eu-west-1b"]);
 }
 
@@ -289,10 +289,10 @@ async fn a_rate_limited_lookup_is_made_at_its_reserved_time() {
         .aws
         .fail_next("DescribeSubnets", CloudError::deferred("DescribeSubnets", turn));
     let deferred = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(deferred.says(NETWORK_READY), "False/Throttled");
+    assert_eq!(deferred.condition(NETWORK_READY), "False/Throttled");
     assert_eq!(deferred.next, Next::Requeue(turn));
     let looked_up = scene.after(&deferred, turn).await;
-    assert_eq!(looked_up.says(NETWORK_READY), "True/Ready");
+    assert_eq!(looked_up.condition(NETWORK_READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -321,14 +321,14 @@ async fn a_failing_lookup_delays_provisioned_by_the_grace_period() {
     let mut pass = scene.pass(&aws_cluster(&spec)).await;
     let mut waited = 0;
     while !pass.status().provisioned() {
-        assert_eq!(pass.says(READY), "False/Unauthorized");
+        assert_eq!(pass.condition(READY), "False/Unauthorized");
         waited += delay(&pass);
         assert!(waited <= 60, "held back for longer than the grace");
         pass = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
     }
     assert_eq!(waited, Timing::default().resolve_grace.as_secs());
-    assert_eq!(pass.says(READY), "False/Unauthorized");
-    assert_eq!(pass.says(NETWORK_READY), "False/Unauthorized");
+    assert_eq!(pass.condition(READY), "False/Unauthorized");
+    assert_eq!(pass.condition(NETWORK_READY), "False/Unauthorized");
     assert_eq!(pass.zones(), ["eu-west-1a"], "the zones that the spec gives");
 }
 
@@ -349,7 +349,7 @@ async fn what_ailed_before_does_not_shorten_the_grace_of_a_lookup() {
         .aws
         .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
     let throttled = scene.after(&without_identity, Duration::from_secs(3600)).await;
-    assert_eq!(throttled.says(NETWORK_READY), "False/Throttled");
+    assert_eq!(throttled.condition(NETWORK_READY), "False/Throttled");
     assert!(!throttled.status().provisioned());
     assert_eq!(delay(&throttled), 5);
 }
@@ -369,9 +369,9 @@ async fn disabled_lookups_mean_no_call_and_unknown_zones_are_named() {
     assert!(pass.status().provisioned());
     assert_eq!(pass.zones(), ["eu-west-1a"]);
     assert_eq!(pass.subnet_ids(), ["subnet-0000000a", "subnet-0000000b"]);
-    assert_eq!(pass.says(NETWORK_READY), "True/Ready");
+    assert_eq!(pass.condition(NETWORK_READY), "True/Ready");
     assert!(pass.message(NETWORK_READY).contains("subnet-0000000b"));
-    assert_eq!(pass.says(ConditionType::IdentityReady), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "True/Ready");
 }
 
 #[tokio::test]
@@ -423,13 +423,13 @@ async fn an_unreadable_load_balancer_delays_control_planes_only() {
     let pass = scene.pass(&aws_cluster(&spec("api"))).await;
     assert!(pass.status().provisioned(), "workers go on");
     assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
-    assert_eq!(pass.says(NETWORK_READY), "False/Unauthorized");
+    assert_eq!(pass.condition(NETWORK_READY), "False/Unauthorized");
     assert!(pass.message(NETWORK_READY).contains("load balancer api could not be"));
     let pending = Some("load balancer api".to_owned());
     assert_eq!(published(&pass).pending_control_plane_targets, pending);
 
     let found = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
-    assert_eq!(found.says(NETWORK_READY), "True/Ready");
+    assert_eq!(found.condition(NETWORK_READY), "True/Ready");
     assert_eq!(published(&found).pending_control_plane_targets, None);
     assert_eq!(
         published(&found).control_plane_targets[0].target_group_arn.as_deref(),

@@ -146,7 +146,7 @@ impl Pass {
     }
 
     /// Status and reason of a condition, for example `False/NotFound`.
-    fn says(&self, condition: ConditionType) -> String {
+    fn condition(&self, condition: ConditionType) -> String {
         match find(&self.status().conditions, condition) {
             Some(condition) => format!("{}/{}", condition.status, condition.reason),
             None => "absent".to_owned(),

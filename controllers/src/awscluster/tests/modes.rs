@@ -23,7 +23,7 @@ async fn a_cluster_without_owner_waits_and_makes_no_aws_call() {
     };
     for cluster in [orphan, gone] {
         let pass = scene.pass(&cluster).await;
-        assert_eq!(pass.says(ConditionType::Ready), "False/WaitingForOwnerCluster");
+        assert_eq!(pass.condition(ConditionType::Ready), "False/WaitingForOwnerCluster");
         assert_eq!(pass.calls, [""; 0]);
         assert!(!pass.status().provisioned());
     }
@@ -44,7 +44,7 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
         "Cluster spec.paused is set to true",
     ];
     for (paused, by_whom) in [by_annotation, by_cluster].into_iter().zip(by_whom) {
-        assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        assert_eq!(paused.condition(ConditionType::Paused), "True/Paused");
         assert_eq!(paused.message(ConditionType::Paused), by_whom);
         assert_eq!(paused.calls, [""; 0]);
         let mut status = paused.status().clone();
@@ -57,7 +57,7 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
     }
     scene.kubernetes.put_cluster(owner("{}"));
     let resumed = scene.pass(&before.cluster).await;
-    assert_eq!(resumed.says(ConditionType::Paused), "False/NotPaused");
+    assert_eq!(resumed.condition(ConditionType::Paused), "False/NotPaused");
     assert_eq!(resumed.message(ConditionType::Paused), "");
 }
 
@@ -124,7 +124,7 @@ async fn a_cluster_that_cannot_be_managed_yet_keeps_its_finalizer() {
     let mut cluster = aws_cluster("region: eu-west-1, network: {vpc: {ipv6: {}}}");
     cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
     let pass = scene.pass(&cluster).await;
-    assert_eq!(pass.says(ConditionType::Ready), "False/NotManagedYet");
+    assert_eq!(pass.condition(ConditionType::Ready), "False/NotManagedYet");
     assert!(
         pass.message(ConditionType::Ready).contains("spec.unmanaged: true"),
         "names what helps"
@@ -164,7 +164,7 @@ async fn a_cluster_with_machines_is_held_until_they_are_gone() {
     let mut deleted = held.cluster.clone();
     deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let waiting = scene.pass(&deleted).await;
-    assert_eq!(waiting.says(ConditionType::Ready), "True/DeletionBlocked");
+    assert_eq!(waiting.condition(ConditionType::Ready), "True/DeletionBlocked");
     let message = waiting.message(ConditionType::Ready);
     assert!(message.contains("until they are gone: m;"), "{message}");
     assert_eq!(waiting.calls, [""; 0]);
@@ -219,15 +219,18 @@ async fn a_mark_that_a_move_left_behind_freezes_no_cluster() {
     annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
     let pass = scene.pass(&marked).await;
     assert!(pass.status().provisioned());
-    assert_eq!(pass.says(ConditionType::Paused), "False/MoveInterrupted");
-    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::Paused), "False/MoveInterrupted");
+    assert_eq!(pass.condition(ConditionType::Ready), "True/Ready");
     assert!(
         pass.events
             .iter()
             .any(|event| event.warning && event.reason == "MoveInterrupted")
     );
     scene.kubernetes.put_cluster(owner("{paused: true}"));
-    assert_eq!(scene.pass(&marked).await.says(ConditionType::Paused), "True/Paused");
+    assert_eq!(
+        scene.pass(&marked).await.condition(ConditionType::Paused),
+        "True/Paused"
+    );
 }
 
 #[tokio::test]
@@ -237,7 +240,7 @@ async fn the_mark_of_a_move_keeps_the_status_of_another_controller() {
     let annotations = marked.annotations_mut();
     annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
     let pass = scene.pass(&marked).await;
-    assert_eq!(pass.says(ConditionType::Paused), "False/MoveInterrupted");
+    assert_eq!(pass.condition(ConditionType::Paused), "False/MoveInterrupted");
     let types = pass
         .status()
         .conditions
@@ -251,18 +254,18 @@ async fn the_endpoint_is_adopted_and_never_waited_for() {
     let scene = Scene::new();
     let endpoint = ConditionType::ControlPlaneEndpointReady;
     let without = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(without.says(endpoint), "False/WaitingForEndpoint");
-    assert_eq!(without.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(without.condition(endpoint), "False/WaitingForEndpoint");
+    assert_eq!(without.condition(ConditionType::Ready), "True/Ready");
     assert!(without.status().provisioned());
     assert_eq!(without.status().control_plane_endpoint, None);
 
     let own = format!("{NETWORK}, controlPlaneEndpoint: {{host: api, port: 6443}}");
-    assert_eq!(scene.pass(&aws_cluster(&own)).await.says(endpoint), "True/Ready");
+    assert_eq!(scene.pass(&aws_cluster(&own)).await.condition(endpoint), "True/Ready");
 
     let of_the_cluster = owner("{controlPlaneEndpoint: {host: api, port: 6443}}");
     scene.kubernetes.put_cluster(of_the_cluster);
     let adopted = scene.pass(&without.cluster).await;
-    assert_eq!(adopted.says(endpoint), "True/Ready");
+    assert_eq!(adopted.condition(endpoint), "True/Ready");
     let published = adopted.status().control_plane_endpoint.clone().unwrap();
     assert_eq!((published.host.as_str(), published.port), ("api", 6443));
     assert_eq!(
@@ -276,11 +279,11 @@ async fn ready_that_is_true_names_the_condition_in_trouble() {
     let scene = Scene::new();
     let waiting = scene.pass(&aws_cluster(NETWORK)).await;
     assert_eq!(
-        waiting.says(ConditionType::ControlPlaneEndpointReady),
+        waiting.condition(ConditionType::ControlPlaneEndpointReady),
         "False/WaitingForEndpoint"
     );
     let ready = (
-        waiting.says(ConditionType::Ready),
+        waiting.condition(ConditionType::Ready),
         waiting.message(ConditionType::Ready),
     );
     assert_eq!(ready, ("True/Ready".to_owned(), ""), "waiting is no trouble");
@@ -295,7 +298,7 @@ async fn ready_that_is_true_names_the_condition_in_trouble() {
         (ignored, "; of managed clusters only, ignored here: bastion"),
     ] {
         let pass = scene.edited(&waiting, &spec).await;
-        assert_eq!(pass.says(ConditionType::Ready), "True/NotFound");
+        assert_eq!(pass.condition(ConditionType::Ready), "True/NotFound");
         let message = pass.message(ConditionType::Ready);
         let named = "NetworkReady is False (NotFound): subnet subnet-0000000f does not exist";
         assert!(message.starts_with(named) && message.ends_with(end), "{message}");

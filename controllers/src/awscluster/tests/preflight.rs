@@ -46,7 +46,7 @@ fn checked_at(pass: &Pass) -> jiff::Timestamp {
 async fn findings_are_reported_and_hold_nothing_back() {
     let scene = with(bad_facts());
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(pass.says(PASSED), "False/RulesFailing");
+    assert_eq!(pass.condition(PASSED), "False/RulesFailing");
     let expected = "blocking: V2; warnings: S9; see status.preflight.findings";
     assert_eq!(pass.message(PASSED), expected);
     assert_eq!(rules(&pass), ["V2", "S9"], "blocking ones first");
@@ -54,7 +54,7 @@ async fn findings_are_reported_and_hold_nothing_back() {
     assert_eq!(finding.object, "vpc-0000000a");
     assert_eq!(finding.fix, "set enableDnsSupport of the VPC");
     assert!(pass.status().provisioned());
-    assert_eq!(pass.says(ConditionType::Ready), "True/RulesFailing");
+    assert_eq!(pass.condition(ConditionType::Ready), "True/RulesFailing");
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn warnings_alone_pass_and_are_named() {
     let mut facts = bad_facts();
     facts.vpc_dns = good_facts().vpc_dns;
     let pass = with(facts).pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(pass.says(PASSED), "True/Ready");
+    assert_eq!(pass.condition(PASSED), "True/Ready");
     assert_eq!(pass.message(PASSED), "warnings: S9; see status.preflight.findings");
 }
 
@@ -71,7 +71,7 @@ async fn rules_that_could_not_be_checked_are_named() {
     let mut facts = good_facts();
     facts.nat_gateways = Answer::NotAsked;
     let pass = with(facts).pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(pass.says(PASSED), "True/Ready");
+    assert_eq!(pass.condition(PASSED), "True/Ready");
     assert_eq!(pass.message(PASSED), "not checked: S5, S7");
 }
 
@@ -79,7 +79,7 @@ async fn rules_that_could_not_be_checked_are_named() {
 async fn skipped_rules_find_nothing() {
     let spec = format!("{NETWORK}, preflight: {{skipRules: [V2, S9]}}");
     let pass = with(bad_facts()).pass(&aws_cluster(&spec)).await;
-    assert_eq!(pass.says(PASSED), "True/Ready");
+    assert_eq!(pass.condition(PASSED), "True/Ready");
     assert_eq!(rules(&pass), [""; 0], "preflight.skipRules[]");
 }
 
@@ -89,19 +89,19 @@ async fn required_checks_hold_provisioned_back_until_they_pass_and_never_take_it
     let spec = format!("{NETWORK}, preflight: {{mode: Require}}");
     let held = scene.pass(&aws_cluster(&spec)).await;
     assert!(!held.status().provisioned());
-    assert_eq!(held.says(ConditionType::Ready), "False/RulesFailing");
+    assert_eq!(held.condition(ConditionType::Ready), "False/RulesFailing");
     assert_eq!(held.message(ConditionType::Ready), held.message(PASSED));
 
     scene.context.facts = saved_facts(good_facts());
     let mended = scene.after(&held, HOUR).await;
     assert!(mended.status().provisioned());
-    assert_eq!(mended.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(mended.condition(ConditionType::Ready), "True/Ready");
 
     scene.context.facts = saved_facts(bad_facts());
     let later = scene.after(&mended, HOUR * 24).await;
-    assert_eq!(later.says(PASSED), "False/RulesFailing");
+    assert_eq!(later.condition(PASSED), "False/RulesFailing");
     assert!(later.status().provisioned());
-    assert_eq!(later.says(ConditionType::Ready), "True/RulesFailing");
+    assert_eq!(later.condition(ConditionType::Ready), "True/RulesFailing");
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn disabled_checks_leave_no_trace() {
     let scene = with(bad_facts());
     let spec = format!("{NETWORK}, preflight: {{mode: Disabled}}");
     let pass = scene.edited(&scene.pass(&aws_cluster(NETWORK)).await, &spec).await;
-    assert_eq!(pass.says(PASSED), "absent");
+    assert_eq!(pass.condition(PASSED), "absent");
     assert_eq!(pass.status().preflight, None);
 }
 
@@ -125,7 +125,7 @@ async fn checks_are_repeated_hourly_while_rules_are_broken_and_daily_otherwise()
         let early = scene.after(&first, period / 2).await;
         assert!(!early.wrote);
         let due = scene.after(&early, period / 2).await;
-        assert_ne!(due.says(PASSED), first.says(PASSED));
+        assert_ne!(due.condition(PASSED), first.condition(PASSED));
         assert!(checked_at(&due) > checked_at(&first));
     }
 }
@@ -144,7 +144,7 @@ async fn repeated_checks_with_the_same_result_write_nothing() {
         let early = scene.after(&same, period / 2).await;
         assert!(!early.wrote, "the checks have been repeated half a period ago");
         let due = scene.after(&early, period / 2).await;
-        assert_ne!(due.says(PASSED), first.says(PASSED));
+        assert_ne!(due.condition(PASSED), first.condition(PASSED));
     }
 }
 
@@ -175,5 +175,5 @@ async fn the_pod_network_of_the_spec_is_checked() {
     let demand = super::super::demand(&with_cni, &owner, &MachineNetwork::default(), vec![]);
     let cilium = capa_api::cluster::preflight::PodNetwork::Cilium;
     assert_eq!(demand.cni, Some(cilium), "preflight.cni");
-    assert_eq!(scene.pass(&with_cni).await.says(PASSED), "True/Ready");
+    assert_eq!(scene.pass(&with_cni).await.condition(PASSED), "True/Ready");
 }

@@ -21,8 +21,8 @@ fn put_machine(scene: &Scene, spec: &str) {
     scene.kubernetes.put_aws_machine(read(&machine));
 }
 
-fn says(pass: &Pass, ready: &str, part: &str) {
-    assert_eq!(pass.says(READY), ready, "{}", pass.message(READY));
+fn assert_ready(pass: &Pass, ready: &str, part: &str) {
+    assert_eq!(pass.condition(READY), ready, "{}", pass.message(READY));
     assert!(pass.message(READY).contains(part), "{part}: {}", pass.message(READY));
 }
 
@@ -43,13 +43,16 @@ async fn a_cluster_is_not_ready_before_a_lookup_has_succeeded() {
         let mut pass = scene.pass(&aws_cluster(&format!("{NETWORK}, {ENDPOINT}"))).await;
         assert!(!pass.status().provisioned(), "the zones are not known");
         for _ in 0..4 {
-            says(&pass, reason, "could not be looked up in eu-west-1");
+            assert_ready(&pass, reason, "could not be looked up in eu-west-1");
             pass = scene.after(&pass, HOUR).await;
             assert!(pass.status().provisioned(), "a failing lookup only delays it");
         }
-        says(&pass, reason, "could not be looked up in eu-west-1");
+        assert_ready(&pass, reason, "could not be looked up in eu-west-1");
         let mended = scene.after(&pass, HOUR).await;
-        assert_eq!((mended.says(READY).as_str(), mended.message(READY)), ("True/Ready", ""));
+        assert_eq!(
+            (mended.condition(READY).as_str(), mended.message(READY)),
+            ("True/Ready", "")
+        );
         assert!(mended.status().provisioned());
     }
 }
@@ -70,18 +73,18 @@ async fn a_region_without_answer_keeps_ready_false() {
     assert!(after_grace.status().provisioned());
     let later = scene.after(&after_grace, HOUR).await;
     for pass in [&first, &after_grace, &later] {
-        says(pass, "False/Failed", "correct spec.region if it is no region of AWS");
+        assert_ready(pass, "False/Failed", "correct spec.region if it is no region of AWS");
     }
     let corrected = spec("eu-west-1").replace("eu-west-9a", "eu-west-1a");
     let mended = scene.edited(&later, &corrected).await;
-    assert_eq!(mended.says(READY), "True/Ready");
+    assert_eq!(mended.condition(READY), "True/Ready");
 }
 
 #[tokio::test]
 async fn a_cluster_without_region_is_neither_ready_nor_provisioned() {
     let scene = Scene::new();
     let pass = scene.pass(&aws_cluster("unmanaged: true")).await;
-    says(&pass, "False/InvalidSpec", "spec.region is empty: set it");
+    assert_ready(&pass, "False/InvalidSpec", "spec.region is empty: set it");
     assert!(!pass.status().provisioned());
 }
 
@@ -95,12 +98,12 @@ async fn a_changed_region_without_answer_makes_ready_false() {
     let elsewhere = scene.edited(&before, &NETWORK.replace("eu-west-1", "eu-west-9")).await;
     let later = scene.after(&elsewhere, HOUR).await;
     for pass in [&elsewhere, &later] {
-        says(pass, "False/Failed", "correct spec.region if it is no region of AWS");
+        assert_ready(pass, "False/Failed", "correct spec.region if it is no region of AWS");
         assert!(pass.status().provisioned(), "never taken back");
         assert_eq!(pass.zones(), [""; 0], "they were those of the other region");
     }
     let mended = scene.edited(&later, NETWORK).await;
-    assert_eq!(mended.says(READY), "True/Ready");
+    assert_eq!(mended.condition(READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -109,14 +112,14 @@ async fn a_lookup_that_fails_from_the_first_one_takes_no_ready_away() {
     let before = scene
         .pass(&aws_cluster(&format!("{NETWORK}, preflight: {{mode: Disabled}}")))
         .await;
-    assert_eq!(before.says(READY), "True/Ready");
+    assert_eq!(before.condition(READY), "True/Ready");
     for _ in 0..2 {
         let error = refused("DescribeSubnets", "RequestLimitExceeded");
         scene.aws.fail_next("DescribeSubnets", error);
     }
     let looks = scene.edited(&before, NETWORK).await;
-    says(&looks, "True/Throttled", "could not be looked up");
-    says(
+    assert_ready(&looks, "True/Throttled", "could not be looked up");
+    assert_ready(
         &scene.after(&looks, HOUR).await,
         "True/Throttled",
         "could not be looked up",
@@ -131,7 +134,7 @@ async fn subnets_in_edge_zones_alone_launch_no_machine() {
     let spec =
         format!("region: eu-west-1, unmanaged: true, preflight: {{mode: Disabled}}, network: {{{edge}, {groups}}}");
     let pass = scene.pass(&aws_cluster(&spec)).await;
-    says(&pass, "False/NothingDeclared", "outside of edge zones");
+    assert_ready(&pass, "False/NothingDeclared", "outside of edge zones");
 }
 
 #[tokio::test]
@@ -139,10 +142,10 @@ async fn a_cluster_and_machines_without_network_are_not_ready() {
     let scene = Scene::new();
     let declares_nothing = aws_cluster("region: eu-west-1, unmanaged: true");
     let bare = scene.pass(&declares_nothing).await;
-    assert_eq!(bare.says(NETWORK_READY), "True/NothingDeclared");
+    assert_eq!(bare.condition(NETWORK_READY), "True/NothingDeclared");
     assert_eq!(bare.calls, ["GetCallerIdentity"]);
-    says(&bare, "False/NothingDeclared", "declares no subnet for machines");
-    says(
+    assert_ready(&bare, "False/NothingDeclared", "declares no subnet for machines");
+    assert_ready(
         &bare,
         "False/NothingDeclared",
         "declares no security group for machines",
@@ -151,7 +154,7 @@ async fn a_cluster_and_machines_without_network_are_not_ready() {
 
     put_machine(&scene, "subnet: {id: subnet-0000000a}");
     let half = scene.pass(&bare.cluster).await;
-    says(
+    assert_ready(
         &half,
         "False/NothingDeclared",
         "declares no security group for machines",
@@ -165,8 +168,8 @@ async fn a_cluster_and_machines_without_network_are_not_ready() {
     let groups = "additionalSecurityGroups: [{id: sg-0000000a}]";
     put_machine(&scene, &format!("subnet: {{id: subnet-0000000a}}, {groups}"));
     let whole = scene.pass(&half.cluster).await;
-    assert_eq!(whole.says(READY), "True/Ready");
-    assert_eq!(whole.says(NETWORK_READY), "True/NothingDeclared");
+    assert_eq!(whole.condition(READY), "True/Ready");
+    assert_eq!(whole.condition(NETWORK_READY), "True/NothingDeclared");
 }
 
 #[tokio::test]
@@ -174,10 +177,10 @@ async fn machines_may_replace_what_is_wrong_in_the_cluster() {
     let wrong = NETWORK.replace("sg-0000000a", "sg-0000000f");
     let scene = Scene::new();
     let pass = scene.pass(&aws_cluster(&wrong)).await;
-    says(&pass, "False/NotFound", "security group sg-0000000f does not exist");
+    assert_ready(&pass, "False/NotFound", "security group sg-0000000f does not exist");
     put_machine(&scene, "additionalSecurityGroups: [{id: sg-0000000a}]");
     let replaced = scene.pass(&pass.cluster).await;
-    says(
+    assert_ready(
         &replaced,
         "True/NotFound",
         "NetworkReady is False (NotFound): security group sg-0000000f",
@@ -214,7 +217,7 @@ async fn a_role_without_security_group_makes_ready_false() {
         ("controlplane: sg-0000000b", "True/Ready", ""),
     ] {
         let pass = Scene::new().pass(&aws_cluster(&groups(declared))).await;
-        says(&pass, ready, part);
+        assert_ready(&pass, ready, part);
     }
 }
 
@@ -241,17 +244,17 @@ async fn a_missing_balancer_or_target_keeps_ready_false() {
     ] {
         let scene = Scene::new();
         let missing = scene.pass(&aws_cluster(&format!("{NETWORK}, {extra}"))).await;
-        says(&missing, "False/NotFound", part);
-        assert_eq!(missing.says(NETWORK_READY), "False/NotFound", "{extra}");
+        assert_ready(&missing, "False/NotFound", part);
+        assert_eq!(missing.condition(NETWORK_READY), "False/NotFound", "{extra}");
         assert_eq!(missing.calls.last().map(String::as_str), Some(call), "{extra}");
         assert!(missing.status().provisioned(), "workers go on");
         let without = scene.edited(&missing, NETWORK).await;
-        assert_eq!(without.says(READY), "True/Ready");
+        assert_eq!(without.condition(READY), "True/Ready");
 
         let unreadable = Scene::new();
         unreadable.aws.fail_next(call, refused(call, "AccessDenied"));
         let pass = unreadable.pass(&aws_cluster(&format!("{NETWORK}, {extra}"))).await;
-        says(&pass, "False/Unauthorized", "could not be looked up");
+        assert_ready(&pass, "False/Unauthorized", "could not be looked up");
     }
 }
 
@@ -269,11 +272,11 @@ async fn ready_stays_true_while_some_machines_can_be_launched() {
     ] {
         let scene = Scene::new();
         let before = scene.pass(&aws_cluster(NETWORK)).await;
-        assert_eq!(before.says(READY), "True/Ready");
+        assert_eq!(before.condition(READY), "True/Ready");
         let edited = scene.edited(&before, &spec).await;
         let later = scene.after(&edited, HOUR).await;
         for pass in [&edited, &later] {
-            says(pass, "True/NotFound", part);
+            assert_ready(pass, "True/NotFound", part);
         }
     }
 }
@@ -300,12 +303,12 @@ async fn ready_falls_when_no_machine_can_be_launched() {
     ] {
         let scene = Scene::new();
         let before = scene.pass(&aws_cluster(NETWORK)).await;
-        assert_eq!(before.says(READY), "True/Ready");
+        assert_eq!(before.condition(READY), "True/Ready");
         let edited = scene.edited(&before, spec).await;
-        says(&edited, ready, part);
+        assert_ready(&edited, ready, part);
         assert!(edited.status().provisioned(), "never taken back");
         let mended = scene.edited(&edited, NETWORK).await;
-        assert_eq!(mended.says(READY), "True/Ready");
+        assert_eq!(mended.condition(READY), "True/Ready");
     }
 }
 
@@ -317,13 +320,13 @@ async fn a_target_group_that_appears_makes_the_cluster_ready() {
     let spec = format!("{NETWORK}, controlPlaneTargets: [{{targetGroupARN: '{arn}'}}]");
     let scene = Scene::new();
     let missing = scene.pass(&aws_cluster(&spec)).await;
-    assert_eq!(missing.says(READY), "False/NotFound");
+    assert_eq!(missing.condition(READY), "False/NotFound");
     scene
         .aws
         .group(&Group::TargetGroup(arn.to_owned()), TargetKind::Instance);
     let found = scene.after(&missing, Duration::from_secs(5)).await;
-    assert_eq!(found.says(READY), "True/Ready");
-    assert_eq!(found.says(NETWORK_READY), "True/Ready");
+    assert_eq!(found.condition(READY), "True/Ready");
+    assert_eq!(found.condition(NETWORK_READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -331,10 +334,13 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
     let scene = Scene::new();
     let whole = format!("{NETWORK}, {ENDPOINT}");
     let fine = scene.pass(&aws_cluster(&whole)).await;
-    assert_eq!((fine.says(READY).as_str(), fine.message(READY)), ("True/Ready", ""));
+    assert_eq!(
+        (fine.condition(READY).as_str(), fine.message(READY)),
+        ("True/Ready", "")
+    );
     let half = NETWORK.to_owned() + ", controlPlaneEndpoint: {host: api}";
     let half = scene.pass(&aws_cluster(&half)).await;
-    says(
+    assert_ready(
         &half,
         "True/MissingField",
         "ControlPlaneEndpointReady is False (MissingField): spec.controlPlaneEndpoint has the host api and no port",
@@ -346,7 +352,7 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
     let throttled = scene
         .edited(&fine, &format!("{whole}, additionalTags: {{team: a}}"))
         .await;
-    says(
+    assert_ready(
         &throttled,
         "True/Throttled",
         "NetworkReady is False (Throttled): the declared network could not be looked up",
@@ -355,11 +361,14 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
         .aws
         .fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
     let refused = scene.after(&fine, HOUR).await;
-    says(
+    assert_ready(
         &refused,
         "True/CredentialsFailed",
         "IdentityReady is False (CredentialsFailed): AWS refuses the credentials",
     );
     let mended = scene.after(&refused, HOUR).await;
-    assert_eq!((mended.says(READY).as_str(), mended.message(READY)), ("True/Ready", ""));
+    assert_eq!(
+        (mended.condition(READY).as_str(), mended.message(READY)),
+        ("True/Ready", "")
+    );
 }

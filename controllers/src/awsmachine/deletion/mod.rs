@@ -56,7 +56,7 @@ pub(super) async fn end_instance(
     let step = plan_deletion(observation, known);
     let mut blocked = match step {
         DeletionStep::Release => {
-            tell_termination(scope, id);
+            report_termination(scope, id);
             return Ended::Gone;
         }
         DeletionStep::Terminate => match terminate(scope, location, id, context).await {
@@ -145,7 +145,7 @@ async fn terminate(
 }
 
 /// Tells by an event that a termination of ours has taken effect.
-fn tell_termination(scope: &mut MachineScope, id: &str) {
+fn report_termination(scope: &mut MachineScope, id: &str) {
     let before = scope.status.submitted_terminations.len();
     scope.status.submitted_terminations.retain(|submitted| submitted != id);
     if scope.status.submitted_terminations.len() < before {

@@ -56,7 +56,7 @@ async fn a_mismatched_value_is_named_and_the_deletion_goes_on() {
     scene.delete();
     annotate(&scene, "i-0000000000000000b");
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Terminating");
     let message = pass.message(INSTANCE_READY);
     assert!(
         message.contains("\"i-0000000000000000b\"") && message.contains(&format!("not {FIRST}")),
@@ -89,7 +89,7 @@ async fn the_annotation_acts_only_on_a_deleted_machine() {
 /// Asserts that the deletion is blocked, names the annotation with the search token, and ends by it.
 async fn assert_ended_by_search_token(scene: &Scene) {
     let blocked = scene.pass().await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     let said = blocked.message(INSTANCE_READY);
     let way_out = format!("annotation {}: uid-m-0", meta::ABANDON_INSTANCE_ANNOTATION);
     assert!(said.contains(&way_out), "{said}");
@@ -129,7 +129,7 @@ async fn a_deletion_without_its_source_goes_on_from_the_spec() {
         scene.edit(|machine| machine.status = None);
         scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
         assert_eq!(
-            scene.pass().await.says(ConditionType::NetworkReady),
+            scene.pass().await.condition(ConditionType::NetworkReady),
             "False/NotFound",
             "a living machine needs its sources"
         );
@@ -149,7 +149,7 @@ async fn a_deletion_waits_for_a_source_that_exists() {
     scene.delete();
     let blocked = scene.pass().await;
     assert_eq!(
-        blocked.says(INSTANCE_READY),
+        blocked.condition(INSTANCE_READY),
         "False/DeletionBlocked",
         "it may publish the tag of the cluster"
     );

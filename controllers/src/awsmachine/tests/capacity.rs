@@ -22,13 +22,13 @@ fn subnets(scene: &Scene) -> Vec<String> {
 async fn a_refusal_for_capacity_leads_to_the_next_zone() {
     let scene = Scene::new();
     let refused = scene.refused_with(SHORT).await;
-    assert_eq!(refused.says(INSTANCE_READY), "False/InsufficientCapacity");
+    assert_eq!(refused.condition(INSTANCE_READY), "False/InsufficientCapacity");
     let message = refused.message(INSTANCE_READY);
     assert!(message.contains("t3.large in eu-west-1a"), "{message}");
     let launched = scene.pass().await;
     assert_eq!(subnets(&scene), ["subnet-0000000a", "subnet-0000000b"]);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"], "a token keeps its zone");
-    assert_eq!(launched.says(INSTANCE_READY), "False/Pending");
+    assert_eq!(launched.condition(INSTANCE_READY), "False/Pending");
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_full_reservation_or_host_is_named_with_the_code() {
     ] {
         let scene = Scene::with_spec(&format!("{SPEC}, {field}"));
         let refused = scene.refused_with(code).await;
-        assert_eq!(refused.says(INSTANCE_READY), "False/InsufficientCapacity");
+        assert_eq!(refused.condition(INSTANCE_READY), "False/InsufficientCapacity");
         let message = refused.message(INSTANCE_READY);
         assert!(message.contains(names) && message.contains(code), "{message}");
         scene.refused_with(code).await;
@@ -72,8 +72,8 @@ async fn a_machine_without_a_usable_zone_waits_with_a_reason() {
     scene.refused_with(SHORT).await;
     scene.refused_with(SHORT).await;
     let exhausted = scene.pass().await;
-    assert_eq!(exhausted.says(INSTANCE_READY), "False/InsufficientCapacity");
-    assert_eq!(exhausted.says(ConditionType::NetworkReady), "True/Ready");
+    assert_eq!(exhausted.condition(INSTANCE_READY), "False/InsufficientCapacity");
+    assert_eq!(exhausted.condition(ConditionType::NetworkReady), "True/Ready");
     let message = exhausted.message(INSTANCE_READY);
     assert!(
         message.contains("eu-west-1a, eu-west-1b for instance type t3.large"),
@@ -98,7 +98,11 @@ async fn a_machine_with_its_own_zone_or_subnet_stays_there() {
         scene.aws.fail_next("RunInstances", refused("RunInstances", SHORT));
         scene.pass_over("n").await.unwrap();
         let waiting = scene.pass_over("n").await.unwrap();
-        assert_eq!(waiting.says(INSTANCE_READY), "False/InsufficientCapacity", "{spec}");
+        assert_eq!(
+            waiting.condition(INSTANCE_READY),
+            "False/InsufficientCapacity",
+            "{spec}"
+        );
         assert_eq!(subnets(&scene), ["subnet-0000000a"]);
         scene.kubernetes.advance(Duration::from_secs(60));
         scene.pass_over("n").await.unwrap();
@@ -134,7 +138,7 @@ async fn capacity_found_by_one_machine_ends_all_waits() {
     scene.kubernetes.advance(Duration::from_secs(60));
     scene.pass_over("n").await.unwrap();
     let launched = scene.pass_over("o").await.unwrap();
-    assert_eq!(launched.says(INSTANCE_READY), "False/Pending");
+    assert_eq!(launched.condition(INSTANCE_READY), "False/Pending");
 }
 
 #[tokio::test]

@@ -14,10 +14,13 @@ async fn a_clock_that_is_set_ahead_proves_no_absence() {
     // The attempt cannot be repeated unchanged, so its instance is looked up.
     scene.edit_attempt(|attempt| attempt.request.parameters_hash = Some("changed".into()));
     let looked = scene.pass().await;
-    assert_eq!(looked.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
+    assert_eq!(
+        looked.condition(ConditionType::InstanceReady),
+        "False/LaunchUnconfirmed"
+    );
     scene.kubernetes.set_clock(tomorrow());
     let pass = scene.after(Timing::default().lookup_spacing).await;
-    assert_eq!(pass.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
+    assert_eq!(pass.condition(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
     assert_eq!(
         pass.launch().attempt_number(),
         1,
@@ -34,7 +37,7 @@ async fn a_clock_that_is_set_ahead_proves_no_absence_to_a_deletion() {
     scene.pass().await;
     scene.kubernetes.set_clock(tomorrow());
     let pass = scene.after(Timing::default().lookup_spacing).await;
-    assert_eq!(pass.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
+    assert_eq!(pass.condition(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
     assert!(scene.after(Timing::default().launch_lookup_age).await.machine.is_none());
 }
 
@@ -58,7 +61,7 @@ async fn a_clock_that_is_set_back_delays_no_refused_call() {
     scene.aws.fail_next("TerminateInstances", error);
     scene.pass().await;
     assert_eq!(
-        scene.pass().await.says(ConditionType::InstanceReady),
+        scene.pass().await.condition(ConditionType::InstanceReady),
         "False/Unauthorized"
     );
     scene.kubernetes.set_clock(Timestamp::UNIX_EPOCH);
@@ -96,7 +99,7 @@ async fn an_unrecorded_answer_to_an_old_attempt_is_young() {
     scene.aws.remove_instance(FIRST);
     scene.delete();
     let young = scene.pass().await;
-    assert_eq!(young.says(ConditionType::InstanceReady), "False/Terminating");
+    assert_eq!(young.condition(ConditionType::InstanceReady), "False/Terminating");
     let message = young.message(ConditionType::InstanceReady);
     assert!(message.contains("this young"), "{message}");
     assert!(scene.after(Timing::default().visibility_age).await.machine.is_some());

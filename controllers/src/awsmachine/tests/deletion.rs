@@ -108,7 +108,7 @@ async fn a_deletion_waits_for_the_turn_of_its_lookup() {
         .aws
         .fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
     let deferred = scene.pass().await;
-    assert_eq!(deferred.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(deferred.condition(INSTANCE_READY), "False/DeletionBlocked");
     assert_eq!(deferred.next, Next::Deferred(turn));
     let pass = scene.after(turn).await;
     assert_released(&scene, &pass);
@@ -120,7 +120,7 @@ async fn a_throttled_lookup_of_a_deletion_is_repeated() {
         let scene = never_launched().await;
         scene.aws.fail_next(call, refused(call, "RequestLimitExceeded"));
         let throttled = scene.pass().await;
-        assert_eq!(throttled.says(INSTANCE_READY), "False/DeletionBlocked", "{call}");
+        assert_eq!(throttled.condition(INSTANCE_READY), "False/DeletionBlocked", "{call}");
         let pass = scene.after(Timing::default().resolve_retry).await;
         assert_released(&scene, &pass);
     }
@@ -137,7 +137,7 @@ async fn a_stored_refusal_counts_only_together_with_a_lookup() {
         .aws
         .fail_next("DescribeInstances", unanswered("DescribeInstances"));
     let blocked = scene.pass().await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     let pass = scene.pass().await;
     assert_released(&scene, &pass);
 }
@@ -148,12 +148,12 @@ async fn an_unreadable_termination_shows_the_error() {
     scene.aws.set_instance_state(FIRST, InstanceState::ShuttingDown);
     scene.delete();
     let awaited = scene.pass().await;
-    assert_eq!(awaited.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(awaited.condition(INSTANCE_READY), "False/Terminating");
     scene
         .aws
         .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
     let blocked = scene.pass().await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = blocked.message(INSTANCE_READY);
     assert!(
         message.contains(FIRST) && message.contains("UnauthorizedOperation"),
@@ -205,11 +205,11 @@ async fn a_restored_machine_is_released_once_its_absence_is_proven() {
         refused("DescribeInstances", "UnauthorizedOperation"),
     );
     let blocked = scene.pass().await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert_eq!(blocked.says(ConditionType::Ready), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(ConditionType::Ready), "False/DeletionBlocked");
     assert_eq!(blocked.next, Next::Requeue(RETRY));
     let empty = scene.after(RETRY).await;
-    assert_eq!(empty.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(empty.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let said = empty.message(INSTANCE_READY);
     assert!(
         said.contains("without a readable launch record") && said.ends_with("before the AWSMachine is released"),
@@ -224,7 +224,7 @@ async fn a_restored_machine_is_released_once_its_absence_is_proven() {
 async fn an_unanswered_launch_is_looked_up_until_absence_is_proven() {
     let scene = unanswered_launch().await;
     let young = scene.pass().await;
-    assert_eq!(young.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(young.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(matches!(young.next, Next::Requeue(_)));
     let said = young.message(INSTANCE_READY);
     assert!(
@@ -287,7 +287,7 @@ async fn a_later_call_restarts_the_wait_of_a_deletion() {
     scene.delete();
     scene.pass().await;
     let early = scene.after(Duration::from_secs(599)).await;
-    assert_eq!(early.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(early.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_released(&scene, &scene.after(Duration::from_secs(1)).await);
 }
 
@@ -297,7 +297,7 @@ async fn a_new_process_looks_for_an_open_attempt_for_its_full_time() {
     scene.kubernetes.advance(Duration::from_secs(3600));
     scene.restart();
     let first = scene.pass().await;
-    assert_eq!(first.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(first.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(scene.after(Duration::from_secs(599)).await.machine.is_some());
     assert_released(&scene, &scene.after(Duration::from_secs(1)).await);
 }
@@ -315,7 +315,7 @@ async fn a_known_instance_is_terminated_in_every_living_state() {
         scene.delete();
         let pass = scene.pass().await;
         assert_eq!(pass.calls, ["write_status", "TerminateInstances"], "{state}");
-        assert_eq!(pass.says(INSTANCE_READY), "False/Terminating", "{state}");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/Terminating", "{state}");
         assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
         assert_eq!(pass.events, [], "{state}: nothing has happened yet");
         let waiting = scene.pass().await;
@@ -336,7 +336,7 @@ async fn a_refused_termination_is_a_condition_and_is_tried_again() {
     scene.aws.fail_next("TerminateInstances", error);
     assert!(terminated(&scene.pass().await));
     let refused = scene.pass().await;
-    assert_eq!(refused.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(refused.condition(INSTANCE_READY), "False/Unauthorized");
     assert_eq!(refused.next, Next::Requeue(RETRY));
     assert!(terminated(&scene.after(RETRY).await));
 }
@@ -347,7 +347,7 @@ async fn an_absent_instance_releases_its_machine_once_old_enough() {
     scene.aws.remove_instance(FIRST);
     scene.delete();
     let young = scene.after(Duration::from_secs(100)).await;
-    assert_eq!(young.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(young.condition(INSTANCE_READY), "False/Terminating");
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
     assert_eq!(
         scene.aws.forgotten().len(),
@@ -380,7 +380,7 @@ async fn a_foreign_instance_in_the_spec_is_never_terminated() {
         .instance("i-0000000000000000a", InstanceState::Running, "team-a/other");
     assert!(!terminated(&scene.pass().await));
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/NotOwned");
     assert!(!terminated(&pass));
     assert!(pass.machine.is_some());
 }
@@ -393,7 +393,7 @@ async fn a_blocked_deletion_names_its_problem_until_solved() {
         .remove_identity(&IdentityReference::controller_default());
     scene.delete();
     let blocked = scene.pass().await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = blocked.message(INSTANCE_READY);
     assert!(message.contains("AWSClusterControllerIdentity/default"), "{message}");
     assert_eq!(blocked.next, Next::Retry);
@@ -403,7 +403,7 @@ async fn a_blocked_deletion_names_its_problem_until_solved() {
         .kubernetes
         .identity_object("AWSClusterControllerIdentity", "default", spec);
     let mended = scene.pass().await;
-    assert_eq!(mended.says(ConditionType::IdentityReady), "True/Ready");
+    assert_eq!(mended.condition(ConditionType::IdentityReady), "True/Ready");
     assert!(
         terminated(&scene.pass().await),
         "the session of the new identity has looked"
@@ -417,8 +417,8 @@ async fn credentials_of_another_account_terminate_and_release_nothing() {
     scene.aws.remove_instance(FIRST);
     scene.delete();
     let pass = scene.after(Duration::from_secs(3600)).await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "False/AccountMismatch");
     assert!(pass.machine.is_some());
 }
 
@@ -455,8 +455,8 @@ async fn an_unreadable_source_is_named_by_a_deletion_without_status() {
     scene.kubernetes.put_source("dev", unreadable());
     scene.delete();
     let blocked = scene.pass().await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert_eq!(blocked.says(ConditionType::NetworkReady), "False/Failed");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(ConditionType::NetworkReady), "False/Failed");
     let said = blocked.message(INSTANCE_READY);
     assert!(said.contains("AWSCluster/dev") && said.contains("no webhook"), "{said}");
     scene.kubernetes.publish_network("dev", NETWORK);
@@ -473,7 +473,7 @@ async fn a_refused_listing_is_named_by_the_deletion() {
     scene.delete();
     scene.pass().await;
     let deleted = scene.pass().await;
-    assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(deleted.condition(INSTANCE_READY), "False/DeletionBlocked");
     assert!(
         deleted
             .message(INSTANCE_READY)

@@ -57,7 +57,7 @@ async fn an_address_is_recorded_allocated_and_associated_once_the_instance_runs(
     assert_eq!(record.effective_phase(), ElasticIpPhase::Associated);
     assert_eq!(record.allocation_id.as_ref(), Some(&address.id));
     assert_eq!(record.public_ip.as_ref(), Some(&address.public_ip));
-    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.condition(READY), "True/Ready");
     for (key, value) in [
         ("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned".to_owned()),
         ("sigs.k8s.io/cluster-api-provider-aws/role", format!("ec2-{FIRST}")),
@@ -93,11 +93,11 @@ async fn the_record_is_stored_before_the_call() {
     assert_eq!(recorded(&pass).effective_phase(), ElasticIpPhase::Requested);
     assert_eq!(recorded(&pass).holder.as_deref(), Some("one"));
     assert_eq!(
-        pass.says(INSTANCE_READY),
+        pass.condition(INSTANCE_READY),
         "True/Ready",
         "the instance runs all the same"
     );
-    assert!(pass.says(READY).starts_with("False/"), "{}", pass.says(READY));
+    assert!(pass.condition(READY).starts_with("False/"), "{}", pass.condition(READY));
     let soon = scene.after(Duration::from_secs(60)).await;
     assert_eq!(
         order(&soon, "AllocateAddress"),
@@ -127,7 +127,7 @@ async fn a_lost_answer_allocates_no_second_address() {
         }
         assert_eq!(scene.aws.addresses().len(), 1, "restarts: {restarts}");
         let pass = scene.pass().await;
-        assert_eq!(pass.says(READY), "True/Ready", "restarts: {restarts}");
+        assert_eq!(pass.condition(READY), "True/Ready", "restarts: {restarts}");
     }
 }
 
@@ -143,10 +143,10 @@ async fn a_call_that_had_no_turn_is_made_at_its_turn() {
         .aws
         .fail_next("AllocateAddress", refused("AllocateAddress", "RequestLimitExceeded"));
     let throttled = scene.pass().await;
-    assert_eq!(throttled.says(READY), "False/Throttled");
+    assert_eq!(throttled.condition(READY), "False/Throttled");
     assert_eq!(recorded(&throttled).effective_phase(), ElasticIpPhase::Requested);
     let later = scene.after(RETRY).await;
-    assert_eq!(later.says(READY), "True/Ready", "{:?}", later.calls);
+    assert_eq!(later.condition(READY), "True/Ready", "{:?}", later.calls);
     assert_eq!(scene.aws.addresses().len(), 1);
 }
 
@@ -162,7 +162,7 @@ async fn a_call_whose_record_was_lost_is_looked_for_first() {
     let mut calls = Vec::new();
     for _ in 0..3 {
         let pass = scene.after(Duration::from_secs(180)).await;
-        assert!(!pass.says(READY).starts_with("True"), "{}", pass.says(READY));
+        assert!(!pass.condition(READY).starts_with("True"), "{}", pass.condition(READY));
         calls.extend(pass.calls);
     }
     assert!(!calls.contains(&"AllocateAddress".to_owned()), "{calls:?}");
@@ -179,17 +179,17 @@ async fn the_interface_of_an_instance_keeps_the_address_that_a_user_gave_it() {
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let foreign = scene.aws.foreign_address(FIRST);
     let pass = scene.pass().await;
-    assert_eq!(pass.says(READY), "False/Conflict");
+    assert_eq!(pass.condition(READY), "False/Conflict");
     assert!(pass.message(READY).contains(&foreign), "{}", pass.message(READY));
     assert_eq!(order(&pass, "AssociateAddress"), None);
     scene.aws.disassociate(&foreign);
     let later = scene.after(RETRY).await;
-    assert_eq!(later.says(READY), "True/Ready");
+    assert_eq!(later.condition(READY), "True/Ready");
     let own = live(&scene).into_iter().find(|address| address.id != foreign);
     scene.aws.disassociate(&own.unwrap().id);
     scene.aws.foreign_address(FIRST);
     let taken = scene.after(Duration::from_secs(600)).await;
-    assert_eq!(taken.says(READY), "False/Conflict");
+    assert_eq!(taken.condition(READY), "False/Conflict");
     assert_eq!(order(&taken, "AssociateAddress"), None);
 }
 
@@ -215,7 +215,7 @@ async fn an_exhausted_pool_is_named_or_left_for_amazons() {
             "elasticIpPool.publicIpv4Pool", "elasticIpPool.publicIpv4PoolFallbackOrder"
         );
         if used.is_none() {
-            assert_eq!(pass.says(READY), "False/QuotaExceeded");
+            assert_eq!(pass.condition(READY), "False/QuotaExceeded");
             assert!(pass.message(READY).contains(POOL), "{}", pass.message(READY));
             assert_eq!(order(&pass, "AllocateAddress"), None);
         }
@@ -231,7 +231,7 @@ async fn a_quota_is_a_condition_and_asked_again_seldom() {
         .aws
         .fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
     let pass = scene.pass().await;
-    assert_eq!(pass.says(READY), "False/QuotaExceeded");
+    assert_eq!(pass.condition(READY), "False/QuotaExceeded");
     assert!(
         pass.message(READY).contains("AddressLimitExceeded"),
         "{}",
@@ -241,7 +241,7 @@ async fn a_quota_is_a_condition_and_asked_again_seldom() {
     let soon = scene.after(Duration::from_secs(5)).await;
     assert_eq!(order(&soon, "AllocateAddress"), None, "{:?}", soon.calls);
     let later = scene.after(RETRY).await;
-    assert_eq!(later.says(READY), "True/Ready");
+    assert_eq!(later.condition(READY), "True/Ready");
     assert_eq!(live(&scene).len(), 1);
 }
 
@@ -308,7 +308,7 @@ async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
         }
         let waiting = delete(&scene).await;
         assert!(waiting.machine.is_some(), "{case}");
-        assert_eq!(waiting.says(INSTANCE_READY), "False/LaunchUnconfirmed", "{case}");
+        assert_eq!(waiting.condition(INSTANCE_READY), "False/LaunchUnconfirmed", "{case}");
         let released = scene.after(Duration::from_secs(700)).await;
         assert!(
             released.machine.is_none(),
@@ -324,7 +324,7 @@ async fn an_association_with_the_ended_instance_is_no_obstacle() {
     let scene = scene("").run().await;
     scene.aws.hide_changes(Duration::from_secs(30));
     let waiting = delete(&scene).await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/Terminating");
     assert!(waiting.message(INSTANCE_READY).contains(&live(&scene)[0].id));
     let released = scene.after(Duration::from_secs(60)).await;
     assert!(released.machine.is_none(), "{}", released.message(INSTANCE_READY));
@@ -339,7 +339,7 @@ async fn the_deletion_waits_for_an_address_that_aws_keeps() {
         .aws
         .fail_next("ReleaseAddress", refused("ReleaseAddress", "UnauthorizedOperation"));
     let waiting = delete(&scene).await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = waiting.message(INSTANCE_READY);
     for part in [address.id.as_str(), &address.public_ip, "abandon-instance"] {
         assert!(message.contains(part), "{part}: {message}");

@@ -94,7 +94,7 @@ async fn a_refusal_of_a_claimed_attempt_proves_nothing() {
     let scene = Scene::recorded_by_another().await;
     scene.refused_with("InsufficientInstanceCapacity").await;
     let unconfirmed = scene.pass().await;
-    assert_eq!(unconfirmed.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(unconfirmed.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     scene.after(Timing::default().launch_lookup_age).await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-2"]);
 }
@@ -155,7 +155,7 @@ async fn a_pass_frozen_between_record_and_call_ends_without_it() {
         let still = scene.pass().await;
         assert_eq!(scene.tokens().len(), calls, "{call}");
         assert_eq!(
-            (still.says(INSTANCE_READY).as_str(), still.next),
+            (still.condition(INSTANCE_READY).as_str(), still.next),
             ("False/Launching", Next::Retry)
         );
         let again = scene.pass().await;

@@ -87,7 +87,7 @@ async fn the_record_is_stored_before_the_call() {
     let scene = scene();
     scene.aws.fail_next("AllocateHosts", unanswered("AllocateHosts"));
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/Launching");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Launching");
     let record = recorded(&pass);
     assert_eq!(record.effective_phase(), HostPhase::Requested);
     assert_eq!(record.holder.as_deref(), Some("one"));
@@ -126,7 +126,7 @@ async fn a_zone_without_hosts_is_left_for_another_one() {
     let refusal = refused("AllocateHosts", "InsufficientHostCapacity");
     scene.aws.fail_next("AllocateHosts", refusal);
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/InsufficientCapacity");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/InsufficientCapacity");
     let first = recorded(&pass).clone();
     assert_eq!(first.effective_phase(), HostPhase::Refused);
     let pass = scene.after(Duration::from_secs(5)).await;
@@ -145,7 +145,7 @@ async fn a_quota_is_a_condition_and_asked_again_seldom() {
         scene.aws.fail_next("AllocateHosts", refusal);
     }
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/QuotaExceeded");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/QuotaExceeded");
     let message = pass.message(INSTANCE_READY);
     for part in ["Dedicated Host", "t3.large", "eu-west-1", "HostLimitExceeded"] {
         assert!(message.contains(part), "{part}: {message}");
@@ -212,7 +212,7 @@ async fn a_host_of_an_old_record_may_be_fresh() {
     scene.kubernetes.advance(Duration::from_secs(660));
     scene.aws.hide_changes(Duration::from_secs(120));
     let pass = scene.after(Duration::from_secs(5)).await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/NotFound");
     assert_eq!(recorded(&pass).effective_phase(), HostPhase::Allocated);
     scene.after(Duration::from_secs(400)).await;
     assert_eq!((scene.aws.hosts().len(), scene.aws.instance_ids().len()), (1, 1));
@@ -317,7 +317,7 @@ async fn the_deletion_waits_for_a_host_that_aws_keeps() {
     let host = live(&scene).remove(0);
     scene.aws.keep_host(&host.id, Duration::from_secs(24 * 3600));
     let waiting = delete(&scene).await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = waiting.message(INSTANCE_READY);
     for part in [host.id.as_str(), "minimum allocation period", "abandon-instance"] {
         assert!(message.contains(part), "{part}: {message}");
@@ -406,7 +406,7 @@ async fn an_unanswered_newer_host_is_looked_for() {
     scene.restart();
     scene.delete();
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_eq!(live(&scene).len(), 0, "the older one is released");
     scene.aws.host(&host_of("uid-m-host-2"));
     let released = scene.after(Duration::from_secs(30)).await;
@@ -439,7 +439,7 @@ async fn an_unanswered_allocation_is_looked_for_before_the_release() {
     scene.restart();
     scene.delete();
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     // The call of the other process takes effect late.
     let late = scene.aws.host(&host_of("uid-m-host-1"));
     let released = scene.after(Duration::from_secs(30)).await;
@@ -515,7 +515,7 @@ async fn credentials_of_another_account_allocate_no_second_host() {
     scene.aws.set_account("222222222222");
     scene.set_up_network();
     let pass = scene.after(Duration::from_secs(400)).await;
-    assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "False/AccountMismatch");
     let message = pass.message(ConditionType::IdentityReady);
     assert!(
         message.contains("Dedicated Host") && message.contains("111122223333"),

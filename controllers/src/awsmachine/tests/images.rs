@@ -170,7 +170,7 @@ async fn the_instance_of_a_call_is_found_although_its_image_is_gone() {
 async fn an_image_that_is_not_found_is_named_and_waited_for() {
     let scene = scene(&spec(""));
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/NotFound");
     let message = waiting.message(INSTANCE_READY);
     for part in ["capa-ami-ubuntu-24.04-?1.36.3-*", "x86_64", OWNER, "eu-west-1"] {
         assert!(message.contains(part), "{message}");
@@ -190,7 +190,7 @@ async fn a_lookup_that_cannot_be_made_says_what_to_correct() {
     ] {
         let scene = scene(&spec);
         let waiting = scene.pass().await;
-        assert_eq!(waiting.says(INSTANCE_READY), format!("False/{reason}"), "{spec}");
+        assert_eq!(waiting.condition(INSTANCE_READY), format!("False/{reason}"), "{spec}");
         let message = waiting.message(INSTANCE_READY);
         assert!(message.contains(part), "{message}");
         assert!(images(&scene).is_empty());
@@ -225,7 +225,10 @@ async fn a_windows_image_is_not_launched_with_the_boot_hook() {
     let scene = scene(&spec);
     publish(&scene, "ami-0000000c", "capa-ami-windows-2022-v1.36.3-1", "");
     let refused = scene.pass().await;
-    assert_eq!(refused.says(ConditionType::BootstrapDataReady), "False/InvalidSpec");
+    assert_eq!(
+        refused.condition(ConditionType::BootstrapDataReady),
+        "False/InvalidSpec"
+    );
     let message = refused.message(ConditionType::BootstrapDataReady);
     assert!(message.contains("insecureSkipSecretsManager"), "{message}");
     assert!(images(&scene).is_empty() && scene.aws.secrets().is_empty());
@@ -310,7 +313,7 @@ async fn a_root_volume_gets_the_device_of_the_eks_image() {
 async fn a_missing_parameter_of_eks_is_named_and_waited_for() {
     let scene = eks_scene(EKS, &[]);
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/NotFound");
     let message = waiting.message(INSTANCE_READY);
     for part in [PARAMETER, "eu-west-1", "Kubernetes 1.36", "ami.eksLookupType", "ami.id"] {
         assert!(message.contains(part), "{message}");
@@ -334,7 +337,7 @@ async fn a_parameter_of_eks_that_cannot_be_asked_for_says_why() {
     ] {
         let scene = eks_scene(&spec, &[]);
         let waiting = scene.pass().await;
-        assert_eq!(waiting.says(INSTANCE_READY), format!("False/{reason}"), "{spec}");
+        assert_eq!(waiting.condition(INSTANCE_READY), format!("False/{reason}"), "{spec}");
         let message = waiting.message(INSTANCE_READY);
         assert!(message.contains(part), "{message}");
         assert!(images(&scene).is_empty());
@@ -342,6 +345,6 @@ async fn a_parameter_of_eks_that_cannot_be_asked_for_says_why() {
     let scene = eks_scene(EKS, &[]);
     scene.add("m", "bootstrap: {dataSecretName: boot}", EKS);
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/InvalidSpec");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/InvalidSpec");
     assert!(waiting.message(INSTANCE_READY).contains("spec.version"));
 }

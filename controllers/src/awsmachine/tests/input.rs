@@ -52,7 +52,7 @@ async fn an_id_that_is_a_pattern_causes_no_call() {
     ] {
         let scene = Scene::with_spec(&laid_over(SPEC, field));
         let pass = unasked(&scene).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec", "{field}");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/InvalidSpec", "{field}");
         assert!(
             pass.message(INSTANCE_READY).starts_with(message),
             "{}",
@@ -71,7 +71,11 @@ async fn ids_of_a_foreign_network_are_checked_as_well() {
         let scene = Scene::new();
         scene.kubernetes.publish_network("dev", &network);
         let pass = unasked(&scene).await;
-        assert_eq!(pass.says(ConditionType::NetworkReady), "False/InvalidSpec", "{network}");
+        assert_eq!(
+            pass.condition(ConditionType::NetworkReady),
+            "False/InvalidSpec",
+            "{network}"
+        );
         assert!(
             !pass.message(ConditionType::NetworkReady).contains('*'),
             "a value of somebody else's"
@@ -84,7 +88,7 @@ async fn an_invalid_region_creates_no_client() {
     for region in ["../x", "US EAST", "eu-west-1/x", "r"] {
         let scene = Scene::with_spec(&laid_over(SPEC, &format!("region: '{region}'")));
         assert_eq!(
-            unasked(&scene).await.says(INSTANCE_READY),
+            unasked(&scene).await.condition(INSTANCE_READY),
             "False/InvalidSpec",
             "{region}"
         );
@@ -93,7 +97,11 @@ async fn an_invalid_region_creates_no_client() {
         let network = NETWORK.replace("region: eu-west-1", &format!("region: '{region}'"));
         scene.kubernetes.publish_network("dev", &network);
         let pass = unasked(&scene).await;
-        assert_eq!(pass.says(ConditionType::NetworkReady), "False/InvalidSpec", "{region}");
+        assert_eq!(
+            pass.condition(ConditionType::NetworkReady),
+            "False/InvalidSpec",
+            "{region}"
+        );
         scene.delete();
         assert!(
             scene.pass().await.machine.is_none(),
@@ -117,7 +125,7 @@ async fn a_secret_without_bootstrap_data_is_not_delivered() {
         scene.kubernetes.put_secret("team-a", secret, &[("value", "hunter2")]);
         boot_from(&scene, secret, more);
         let pass = unasked(&scene).await;
-        assert_eq!(pass.says(BOOTSTRAP), "False/NotAllowed", "{secret}");
+        assert_eq!(pass.condition(BOOTSTRAP), "False/NotAllowed", "{secret}");
         assert!(pass.message(BOOTSTRAP).contains(secret), "{}", pass.message(BOOTSTRAP));
         assert!(!format!("{:?}", scene.machine("m")).contains("hunter2"));
         assert_eq!(pass.next, Next::Retry, "the Secret is not watched");
@@ -131,7 +139,7 @@ async fn a_secret_name_that_is_a_path_is_refused() {
     scene.kubernetes.put_secret("team-a", path, &[("value", "hunter2")]);
     boot_from(&scene, path, "");
     let pass = unasked(&scene).await;
-    assert_eq!(pass.says(BOOTSTRAP), "False/InvalidSpec");
+    assert_eq!(pass.condition(BOOTSTRAP), "False/InvalidSpec");
     assert!(pass.message(BOOTSTRAP).contains(path), "{}", pass.message(BOOTSTRAP));
 }
 
@@ -143,7 +151,7 @@ async fn a_refusal_names_the_identity_and_not_the_managers_role() {
     let refusal = CloudError::answered("RunInstances", "UnauthorizedOperation", words);
     scene.aws.fail_next("RunInstances", refusal);
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Unauthorized");
     let message = pass.message(INSTANCE_READY);
     let expected = "AWSClusterControllerIdentity/default lacks the permission ec2:RunInstances in eu-west-1";
     assert!(message.starts_with(expected), "{message}");
@@ -163,7 +171,7 @@ async fn a_left_over_move_annotation_freezes_no_machine() {
     mark_for_move(&scene);
     let pass = scene.pass().await;
     assert_eq!(scene.aws.launches().len(), 1, "it is launched as any other");
-    assert_eq!(pass.says(ConditionType::Paused), "False/MoveInterrupted");
+    assert_eq!(pass.condition(ConditionType::Paused), "False/MoveInterrupted");
     let message = pass.message(ConditionType::Paused);
     assert!(message.contains(meta::DELETE_FOR_MOVE_ANNOTATION), "{message}");
     assert!(
@@ -172,7 +180,7 @@ async fn a_left_over_move_annotation_freezes_no_machine() {
         pass.events
     );
     scene.edit(|machine| machine.annotations_mut().clear());
-    assert_eq!(scene.pass().await.says(ConditionType::Paused), "False/NotPaused");
+    assert_eq!(scene.pass().await.condition(ConditionType::Paused), "False/NotPaused");
 }
 
 #[tokio::test]
@@ -184,7 +192,7 @@ async fn a_machine_marked_for_a_move_is_paused_with_its_cluster() {
     scene.kubernetes.put_cluster(cluster);
     let pass = scene.pass().await;
     assert_eq!(pass.calls, ["write_status"]);
-    assert_eq!(pass.says(ConditionType::Paused), "True/Paused");
+    assert_eq!(pass.condition(ConditionType::Paused), "True/Paused");
 }
 
 #[tokio::test]
@@ -192,7 +200,7 @@ async fn a_machine_marked_for_a_move_stays_ready() {
     let scene = Scene::running().await;
     mark_for_move(&scene);
     assert_eq!(
-        scene.pass().await.says(ConditionType::Ready),
+        scene.pass().await.condition(ConditionType::Ready),
         "True/Ready",
         "a MachineHealthCheck looks at it"
     );

@@ -37,7 +37,7 @@ async fn a_launch_is_looked_up_recorded_called_and_stored_in_order() {
     assert_eq!(in_use.availability_zone.as_deref(), Some("eu-west-1a"));
     assert_eq!(in_use.sources["region"], "AWSCluster/dev");
     assert_eq!(pass.events[0].reason, "SuccessfulCreate");
-    assert_eq!(pass.says(INSTANCE_READY), "False/Pending");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Pending");
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn an_unanswered_call_is_repeated_with_the_same_token() {
     let scene = Scene::new();
     scene.aws.lose_next_answer("RunInstances");
     let lost = scene.pass().await;
-    assert_eq!(lost.says(INSTANCE_READY), "False/Launching");
+    assert_eq!(lost.condition(INSTANCE_READY), "False/Launching");
     assert_eq!((lost.launch().is_open(), lost.next), (true, Next::Retry));
     let found = scene.pass().await;
     assert_eq!(found.calls, ["RunInstances", "write_status", "allow_move"]);
@@ -101,7 +101,7 @@ async fn a_throttled_call_is_repeated_with_the_same_token() {
         .aws
         .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
     let throttled = scene.pass().await;
-    assert_eq!(throttled.says(INSTANCE_READY), "False/Launching");
+    assert_eq!(throttled.condition(INSTANCE_READY), "False/Launching");
     scene.after(Duration::from_secs(10)).await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
@@ -130,7 +130,7 @@ async fn a_call_deferred_by_our_limits_is_made_at_its_turn() {
     scene.pass().await;
     launch_others(&scene, BURST - 1).await;
     let first = scene.pass().await;
-    assert_eq!(first.says(INSTANCE_READY), "False/Launching");
+    assert_eq!(first.condition(INSTANCE_READY), "False/Launching");
     let second = scene.pass().await;
     assert_eq!(turn(&second), turn(&first));
     assert_eq!(second.message(INSTANCE_READY), first.message(INSTANCE_READY));
@@ -145,7 +145,7 @@ async fn a_machine_records_nothing_before_its_turn_to_launch() {
     let scene = Scene::new();
     launch_others(&scene, BURST).await;
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/Launching");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/Launching");
     assert_eq!(waiting.launch().attempt_number(), 0);
     let still = scene.pass().await;
     assert_eq!(still.calls, [""; 0]);
@@ -157,7 +157,7 @@ async fn a_machine_records_nothing_before_its_turn_to_launch() {
 async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
     let scene = Scene::new();
     let refused = scene.refused_with("InvalidAMIID.NotFound").await;
-    assert_eq!(refused.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(refused.condition(INSTANCE_READY), "False/NotFound");
     assert_eq!(refused.next, Next::Requeue(RETRY), "each time later");
     let next = scene.after(RETRY).await;
     assert_eq!(next.calls, LAUNCH[4..]);
@@ -193,14 +193,14 @@ async fn a_refusal_after_an_unanswered_call_is_looked_up() {
         .aws
         .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
     scene.pass().await;
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/QuotaExceeded");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/QuotaExceeded");
     let unconfirmed = scene.after(RETRY).await;
     assert_eq!(
         unconfirmed.calls,
         ["DescribeInstances", "DescribeInstances", "write_status"],
         "by tags and by token"
     );
-    assert_eq!(unconfirmed.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(unconfirmed.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let later = scene.after(Timing::default().launch_lookup_age).await;
     assert_eq!(
         later.calls[..2],
@@ -230,7 +230,7 @@ async fn a_lookup_that_fails_launches_nothing() {
         refused("DescribeInstances", "UnauthorizedOperation"),
     );
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Unauthorized");
     assert_eq!(pass.calls, ["DescribeInstances", "write_status"]);
     let waiting = scene.pass().await;
     assert_eq!(
@@ -249,7 +249,7 @@ async fn a_call_that_would_differ_from_its_record_is_never_made() {
         .kubernetes
         .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let first = scene.pass().await;
-    assert_eq!(first.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(first.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(matches!(first.next, Next::Requeue(_)));
     let again = scene.after(Duration::from_secs(599)).await;
     assert_eq!(again.calls, ["DescribeInstances", "DescribeInstances"]);
@@ -265,7 +265,7 @@ async fn an_old_token_is_looked_up_twice_and_not_used_again() {
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
     let first = scene.after(timing.token_age).await;
-    assert_eq!(first.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(first.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let second = scene.after(timing.lookup_spacing).await;
     assert_eq!(second.calls[..2], ["DescribeInstances", "DescribeInstances"]);
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
@@ -294,7 +294,7 @@ async fn an_instance_that_lost_its_tags_is_found_by_its_token() {
     scene.pass().await;
     scene.aws.untag(FIRST);
     let found = scene.refused_with("IdempotentParameterMismatch").await;
-    assert_eq!(found.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(found.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
 }
@@ -308,7 +308,7 @@ async fn an_ended_attempt_is_not_followed_by_another() {
     scene.restart();
     let ended = scene.pass().await;
     assert_eq!(ended.launch().instance_id(), Some(FIRST));
-    assert_eq!(ended.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(ended.condition(INSTANCE_READY), "False/Failed");
     assert_eq!(scene.tokens(), ["uid-m-1"]);
 }
 
@@ -348,7 +348,7 @@ async fn an_instance_of_our_own_is_adopted_before_any_attempt() {
     let pass = scene.pass().await;
     assert!(scene.aws.launches().is_empty());
     assert_eq!(pass.launch().instance_id(), Some("i-0000000000000000a"));
-    assert_eq!(pass.says(INSTANCE_READY), "False/Stopped");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Stopped");
     assert_eq!(pass.reasons_of_events(), ["InstanceAdopted", "Stopped"]);
 }
 
@@ -369,7 +369,7 @@ async fn a_restored_machine_waits_until_aws_shows_its_instance() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(
         pass.message(INSTANCE_READY)
             .contains("without a readable launch record")
@@ -405,7 +405,7 @@ async fn several_instances_of_our_own_stop_the_launch() {
             .launched_instance(id, InstanceState::Running, "team-a/m", "uid-m-1");
     }
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Conflict");
     let message = pass.message(INSTANCE_READY);
     assert!(
         message.contains("i-0000000000000000a, i-0000000000000000b"),
@@ -491,7 +491,7 @@ async fn a_refused_attempt_allows_credentials_of_another_account() {
         .aws
         .fail_next("RunInstances", refused("RunInstances", "UnauthorizedOperation"));
     let refused = scene.pass().await;
-    assert_eq!(refused.says(ConditionType::InstanceReady), "False/Unauthorized");
+    assert_eq!(refused.condition(ConditionType::InstanceReady), "False/Unauthorized");
     scene.aws.set_account("222222222222");
     scene.set_up_network();
     let corrected = scene.pass().await;

@@ -29,7 +29,7 @@ fn cloned(more: &str) -> Scene {
 async fn said(scene: &Scene, condition: ConditionType) -> (String, String) {
     let pass = scene.pass().await;
     assert_eq!(scene.aws.instance_ids(), [""; 0]);
-    (pass.says(condition), pass.message(condition).to_owned())
+    (pass.condition(condition), pass.message(condition).to_owned())
 }
 
 /// The network of an infrastructure object of another group.

@@ -317,7 +317,7 @@ impl Pass {
     }
 
     /// Status and reason of a condition, as `False/Pending`.
-    fn says(&self, condition: ConditionType) -> String {
+    fn condition(&self, condition: ConditionType) -> String {
         match find(&self.status().conditions, condition) {
             Some(condition) => format!("{}/{}", condition.status, condition.reason),
             None => "absent".to_owned(),

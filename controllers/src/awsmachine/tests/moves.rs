@@ -74,7 +74,7 @@ async fn a_block_beside_a_known_instance_is_lifted_without_a_record() {
         pass = scene.pass().await;
     }
     assert_eq!(pass.status().launch, None, "no group is known");
-    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::Ready), "True/Ready");
     assert!(!is_blocked(pass.machine()));
 }
 

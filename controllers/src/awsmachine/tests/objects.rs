@@ -77,13 +77,13 @@ async fn a_machine_waits_for_a_bucket() {
     let scene = scene("");
     scene.kubernetes.publish_network("dev", NETWORK);
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(BOOTSTRAP_DATA_READY), "False/StorageNotSupported");
+    assert_eq!(waiting.condition(BOOTSTRAP_DATA_READY), "False/StorageNotSupported");
     for part in ["spec.s3Bucket", "bootstrapStorage.s3", "UnencryptedUserData"] {
         let message = waiting.message(BOOTSTRAP_DATA_READY);
         assert!(message.contains(part), "{part}: {message}");
     }
     in_bucket(&scene, "{bucket: boot, presignedURLDuration: soon}");
-    assert_eq!(scene.pass().await.says(BOOTSTRAP_DATA_READY), "False/InvalidSpec");
+    assert_eq!(scene.pass().await.condition(BOOTSTRAP_DATA_READY), "False/InvalidSpec");
     in_bucket(&scene, "{bucket: boot}");
     scene.pass().await;
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
@@ -117,7 +117,7 @@ async fn an_object_that_cannot_be_stored_launches_nothing() {
     let scene = scene("");
     denied(&scene, "PutObject");
     let pass = scene.pass().await;
-    assert_eq!(pass.says(BOOTSTRAP_DATA_READY), "False/Unauthorized");
+    assert_eq!(pass.condition(BOOTSTRAP_DATA_READY), "False/Unauthorized");
     let message = pass.message(BOOTSTRAP_DATA_READY);
     assert!(message.contains("node/uid-m in the S3 bucket boot"), "{message}");
     assert_eq!(scene.aws.instance_ids(), [""; 0]);
@@ -243,7 +243,10 @@ async fn a_url_that_is_over_is_not_sent_again() {
         .fail_next("RunInstances", crate::testing::unanswered("RunInstances"));
     scene.pass().await;
     let looking = scene.after(Duration::from_secs(90)).await;
-    assert_eq!(looking.says(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
+    assert_eq!(
+        looking.condition(ConditionType::InstanceReady),
+        "False/LaunchUnconfirmed"
+    );
     for _ in 0..5 {
         scene.after(Duration::from_secs(150)).await;
     }
@@ -266,7 +269,7 @@ async fn user_data_that_its_url_makes_too_large_is_not_launched() {
         scene.pass().await
     };
     let refused = launches_with(UserData::MAX_BYTES - 250).await;
-    assert_eq!(refused.says(BOOTSTRAP_DATA_READY), "False/TooLarge");
+    assert_eq!(refused.condition(BOOTSTRAP_DATA_READY), "False/TooLarge");
     assert_eq!(scene.aws.launches().len(), 0);
     assert_eq!(keys(&scene), [""; 0]);
     launches_with(UserData::MAX_BYTES - 500).await;

@@ -42,7 +42,7 @@ async fn the_ids_are_published_once_and_only_when_the_instance_runs() {
     assert_eq!(spec.instance_id.as_deref(), Some(FIRST));
     assert!(running.status().provisioned());
     assert_eq!(running.status().ready, Some(true));
-    assert_eq!(running.says(READY), "True/Ready");
+    assert_eq!(running.condition(READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -139,8 +139,8 @@ async fn an_ended_instance_makes_ready_fall_for_good() {
     let (code, message) = ("Client.UserInitiatedShutdown", "User initiated shutdown");
     scene.aws.end_instance(FIRST, InstanceState::Terminated, code, message);
     let gone = scene.pass().await;
-    assert_eq!(gone.says(INSTANCE_READY), "False/Terminated");
-    assert_eq!(gone.says(READY), "False/Terminated");
+    assert_eq!(gone.condition(INSTANCE_READY), "False/Terminated");
+    assert_eq!(gone.condition(READY), "False/Terminated");
     assert!(gone.message(INSTANCE_READY).contains("User initiated shutdown"));
     assert!(gone.status().provisioned(), "what was reached is not taken back");
     assert_eq!(gone.events.len(), 1);
@@ -162,7 +162,7 @@ async fn states_that_are_not_running_have_a_reason_of_their_own() {
     for (state, expected) in table {
         let scene = Scene::running().await;
         scene.aws.set_instance_state(FIRST, state);
-        assert_eq!(scene.pass().await.says(INSTANCE_READY), expected);
+        assert_eq!(scene.pass().await.condition(INSTANCE_READY), expected);
     }
 }
 
@@ -172,7 +172,7 @@ async fn an_instance_that_ended_before_it_ran_failed() {
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     let failed = scene.pass().await;
-    assert_eq!(failed.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(failed.condition(INSTANCE_READY), "False/Failed");
     assert_eq!(failed.machine().spec.provider_id, None);
 }
 
@@ -192,7 +192,7 @@ async fn an_instance_first_seen_stopped_counts_as_having_run() {
             "False/Terminated"
         };
         let pass = scene.pass().await;
-        assert_eq!(pass.says(INSTANCE_READY), expected, "{state}");
+        assert_eq!(pass.condition(INSTANCE_READY), expected, "{state}");
         assert_eq!(pass.status().has_run, Some(true));
     }
     assert_eq!(scene.tokens().len(), 1);
@@ -205,17 +205,17 @@ async fn an_instance_of_a_forbidden_identity_is_not_followed() {
     let kubernetes = &scene.kubernetes;
     kubernetes.remove_identity(&IdentityReference::controller_default());
     let gone = scene.pass().await;
-    assert_eq!(gone.says(ConditionType::IdentityReady), "False/NotFound");
+    assert_eq!(gone.condition(ConditionType::IdentityReady), "False/NotFound");
     assert_eq!(scene.aws.forgotten().len(), 1);
     let elsewhere = "allowedNamespaces: {list: [team-b]}";
     kubernetes.identity_object("AWSClusterControllerIdentity", "default", elsewhere);
     let refused = scene.pass().await;
-    assert_eq!(refused.says(ConditionType::IdentityReady), "False/NotAllowed");
+    assert_eq!(refused.condition(ConditionType::IdentityReady), "False/NotAllowed");
     assert_eq!(scene.aws.forgotten().len(), 2);
     kubernetes.identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
     scene.pass().await;
     let followed = scene.pass().await;
-    assert_eq!(followed.says(READY), "True/Ready");
+    assert_eq!(followed.condition(READY), "True/Ready");
     assert_eq!(scene.aws.forgotten().len(), 2);
 }
 
@@ -224,7 +224,7 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
     let scene = Scene::running().await;
     scene.aws.remove_instance(FIRST);
     let young = scene.after(Duration::from_secs(100)).await;
-    assert_eq!(young.says(READY), "True/Ready");
+    assert_eq!(young.condition(READY), "True/Ready");
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
     assert_eq!(
         scene.aws.forgotten().len(),
@@ -232,10 +232,10 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
         "what was seen of it while it was young is no proof later"
     );
     let unseen = scene.after(Duration::from_secs(200)).await;
-    assert_eq!(unseen.says(READY), "True/Ready", "it is looked for anew");
+    assert_eq!(unseen.condition(READY), "True/Ready", "it is looked for anew");
     let old = scene.pass().await;
-    assert_eq!(old.says(INSTANCE_READY), "False/NotFound");
-    assert_eq!(old.says(READY), "False/NotFound");
+    assert_eq!(old.condition(INSTANCE_READY), "False/NotFound");
+    assert_eq!(old.condition(READY), "False/NotFound");
     assert_eq!(scene.tokens().len(), 1);
 }
 
@@ -247,9 +247,9 @@ async fn an_instance_missed_when_young_is_looked_for_again() {
     scene.aws.settle().await;
     scene.kubernetes.advance(Duration::from_secs(1000));
     let looked_long_ago = scene.pass_without_a_look("m").await.unwrap();
-    assert_eq!(looked_long_ago.says(READY), "True/Ready");
+    assert_eq!(looked_long_ago.condition(READY), "True/Ready");
     assert_eq!(looked_long_ago.next, Next::Requeue(Duration::from_secs(1)));
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/NotFound");
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn an_instance_is_no_older_than_its_launch() {
     scene.aws.remove_instance(FIRST);
     let young = scene.after(Duration::from_secs(100)).await;
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
-    assert_eq!(young.says(INSTANCE_READY), "False/Pending");
+    assert_eq!(young.condition(INSTANCE_READY), "False/Pending");
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn the_status_does_not_change_before_the_first_listing() {
     scene.aws.slow_down_reading();
     let pass = scene.after(Duration::from_secs(3600)).await;
     assert_eq!(pass.calls, ["GetCallerIdentity"]);
-    assert_eq!(pass.says(READY), "True/Ready");
+    assert_eq!(pass.condition(READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -282,8 +282,8 @@ async fn credentials_of_another_account_prove_no_absence() {
     scene.aws.set_account("999999999999");
     scene.aws.remove_instance(FIRST);
     let pass = scene.after(Duration::from_secs(3600)).await;
-    assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
-    assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert_eq!(pass.condition(INSTANCE_READY), "True/Ready");
     let message = pass.message(ConditionType::IdentityReady);
     assert!(
         message.contains("999999999999") && message.contains("111122223333"),
@@ -299,7 +299,7 @@ async fn an_instance_in_the_spec_needs_the_tags_of_its_machine() {
         scene.aws.instance("i-0000000000000000a", InstanceState::Running, owner);
         scene.pass().await;
         let pass = scene.pass().await;
-        assert_eq!(pass.says(INSTANCE_READY), expected, "{owner}");
+        assert_eq!(pass.condition(INSTANCE_READY), expected, "{owner}");
         assert_eq!(pass.status().provisioned(), expected == "True/Ready", "{owner}");
         assert!(scene.aws.launches().is_empty());
     }
@@ -323,7 +323,7 @@ async fn ids_of_no_instance_or_of_two_stop_the_launch() {
         scene.aws.instance(id, InstanceState::Running, "team-a/other");
         let pass = scene.pass().await;
         assert_eq!(
-            pass.says(INSTANCE_READY),
+            pass.condition(INSTANCE_READY),
             "False/InvalidSpec",
             "{provider_id:?} {instance_id:?}"
         );
@@ -347,7 +347,7 @@ async fn a_foreign_id_written_after_the_launch_is_named() {
         });
         scene.aws.set_instance_state(FIRST, InstanceState::Running);
         let pass = scene.pass().await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/InvalidSpec");
         let message = pass.message(INSTANCE_READY);
         assert!(
             message.contains(FIRST) && message.contains("i-0000000000000000b"),
@@ -365,7 +365,7 @@ async fn a_failing_listing_is_shown_until_the_instance_has_run() {
         .aws
         .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
     let pending = scene.pass().await;
-    assert_eq!(pending.says(INSTANCE_READY), "False/Pending");
+    assert_eq!(pending.condition(INSTANCE_READY), "False/Pending");
     assert!(pending.message(INSTANCE_READY).contains("UnauthorizedOperation"));
 }
 
@@ -388,8 +388,8 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
     let moved = NETWORK.replace("subnet-0000000a", "subnet-0000000c");
     scene.kubernetes.publish_network("dev", &moved);
     let drifted = scene.pass().await;
-    assert_eq!(drifted.says(ConditionType::NetworkUpToDate), "False/Drifted");
-    assert_eq!(drifted.says(READY), "True/Drifted");
+    assert_eq!(drifted.condition(ConditionType::NetworkUpToDate), "False/Drifted");
+    assert_eq!(drifted.condition(READY), "True/Drifted");
     let told = drifted.message(READY);
     let drift = drifted.message(ConditionType::NetworkUpToDate);
     assert_eq!(
@@ -411,7 +411,7 @@ async fn an_overdue_listing_makes_an_instance_not_up_to_date() {
             ConditionType::InstanceReady,
             ConditionType::Ready,
         ];
-        conditions.map(|condition| pass.says(condition))
+        conditions.map(|condition| pass.condition(condition))
     };
     let fine = ["True/Ready", "True/Ready"];
     scene.pass().await;
@@ -443,15 +443,15 @@ async fn an_instance_whose_listings_wait_is_said_to_be_old() {
     scene.aws.slow_down_reading();
     for _ in 0..4 {
         assert_eq!(
-            scene.after(minute).await.says(ConditionType::InstanceUpToDate),
+            scene.after(minute).await.condition(ConditionType::InstanceUpToDate),
             "absent"
         );
     }
     let old = scene.after(minute).await;
-    assert_eq!(old.says(ConditionType::InstanceUpToDate), "False/Throttled");
+    assert_eq!(old.condition(ConditionType::InstanceUpToDate), "False/Throttled");
     let told = old.message(ConditionType::InstanceUpToDate);
     assert!(told.contains("wait for their turns"), "{told}");
-    assert_eq!(old.says(READY), "True/Throttled");
+    assert_eq!(old.condition(READY), "True/Throttled");
 }
 
 #[tokio::test]
@@ -463,7 +463,7 @@ async fn a_termination_that_waits_for_an_overdue_listing_says_so() {
     scene.aws.set_instance_state(FIRST, InstanceState::ShuttingDown);
     scene.delete();
     let known = scene.after(minute).await;
-    assert_eq!(known.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(known.condition(INSTANCE_READY), "False/Terminating");
     assert!(!known.message(INSTANCE_READY).contains("not listed"));
     // The listings wait for their turns.
     scene.aws.slow_down_reading();
@@ -471,7 +471,7 @@ async fn a_termination_that_waits_for_an_overdue_listing_says_so() {
         scene.after(minute).await;
     }
     let waiting = scene.after(minute).await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/Terminating");
     let said = waiting.message(INSTANCE_READY);
     assert!(
         said.contains(FIRST) && said.contains("not listed for five intervals"),
@@ -493,8 +493,8 @@ async fn without_an_answer_about_the_account(scene: &Scene) -> Pass {
 async fn an_outage_takes_ready_from_no_running_machine() {
     let scene = Scene::running().await;
     let pass = without_an_answer_about_the_account(&scene).await;
-    assert_eq!(pass.says(ConditionType::IdentityReady), "True/Ready");
-    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::Ready), "True/Ready");
 }
 
 #[tokio::test]
@@ -503,9 +503,12 @@ async fn an_outage_after_a_refusal_makes_no_machine_ready() {
     let error = refused("GetCallerIdentity", "InvalidClientTokenId");
     scene.aws.fail_next("GetCallerIdentity", error);
     let refused = scene.after(Timing::default().launch_lookup_age).await;
-    assert_eq!(refused.says(ConditionType::IdentityReady), "False/CredentialsFailed");
+    assert_eq!(
+        refused.condition(ConditionType::IdentityReady),
+        "False/CredentialsFailed"
+    );
     let pass = without_an_answer_about_the_account(&scene).await;
-    assert_eq!(pass.says(ConditionType::IdentityReady), "False/Failed");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "False/Failed");
 }
 
 #[tokio::test]
@@ -513,5 +516,5 @@ async fn a_deletion_waits_for_the_account_of_the_credentials() {
     let scene = Scene::running().await;
     scene.delete();
     let pass = without_an_answer_about_the_account(&scene).await;
-    assert_eq!(pass.says(ConditionType::IdentityReady), "False/Failed");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "False/Failed");
 }

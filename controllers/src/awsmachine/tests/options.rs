@@ -168,13 +168,17 @@ async fn the_interruption_of_a_spot_instance_is_told_at_its_end() {
     for state in [InstanceState::ShuttingDown, InstanceState::Terminated] {
         scene.aws.end_instance(FIRST, state, code, "Spot instance termination");
         let ended = scene.pass().await;
-        assert_eq!(ended.says(ConditionType::InstanceReady), "False/Terminated", "{state}");
+        assert_eq!(
+            ended.condition(ConditionType::InstanceReady),
+            "False/Terminated",
+            "{state}"
+        );
         let message = ended.message(ConditionType::InstanceReady);
         assert!(
             message.contains("EC2 has interrupted the Spot instance") && message.contains(code),
             "{message}"
         );
-        assert_eq!(ended.says(ConditionType::Ready), "False/Terminated", "{state}");
+        assert_eq!(ended.condition(ConditionType::Ready), "False/Terminated", "{state}");
     }
     assert_eq!(
         scene.aws.launches().len(),
@@ -230,14 +234,14 @@ async fn own_interfaces_decide_subnet_groups_and_zone() {
     assert_eq!(network.availability_zone.as_deref(), Some("eu-west-1b"));
     assert_eq!(network.security_group_ids, ["sg-0000000d"]);
     assert_eq!(network.sources["securityGroups"], "AWSMachine/m");
-    assert_eq!(pass.says(ConditionType::NetworkUpToDate), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::NetworkUpToDate), "True/Ready");
 }
 
 #[tokio::test]
 async fn an_interface_in_use_or_missing_is_waited_for() {
     let scene = Scene::with_spec(&format!("{SPEC}, networkInterfaces: [eni-0000000a]"));
     let missing = scene.pass().await;
-    assert_eq!(missing.says(NETWORK_READY), "False/NotFound");
+    assert_eq!(missing.condition(NETWORK_READY), "False/NotFound");
     scene
         .aws
         .network_interface("eni-0000000a", "subnet-0000000a", &["sg-0000000a"]);
@@ -249,7 +253,7 @@ async fn an_interface_in_use_or_missing_is_waited_for() {
         &format!("{SPEC}, networkInterfaces: [eni-0000000a]"),
     );
     let taken = scene.pass_over("other").await.unwrap();
-    assert_eq!(taken.says(NETWORK_READY), "False/Conflict");
+    assert_eq!(taken.condition(NETWORK_READY), "False/Conflict");
     assert!(
         taken.message(NETWORK_READY).contains(FIRST),
         "{}",
@@ -272,7 +276,7 @@ async fn a_lost_answer_does_not_make_the_interface_look_taken() {
     scene.restart();
     let found = scene.pass().await;
     assert_eq!(scene.aws.instance_ids().len(), 1);
-    assert_eq!(found.says(NETWORK_READY), "True/Ready");
+    assert_eq!(found.condition(NETWORK_READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -292,5 +296,5 @@ async fn a_machine_that_needs_ipv6_avoids_subnets_without_it() {
         &format!("{SPEC}, assignPrimaryIPv6: enabled"),
     );
     let nowhere = scene.pass_over("other").await.unwrap();
-    assert_eq!(nowhere.says(NETWORK_READY), "False/NoSubnetInFailureDomain");
+    assert_eq!(nowhere.condition(NETWORK_READY), "False/NoSubnetInFailureDomain");
 }

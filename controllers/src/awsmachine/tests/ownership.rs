@@ -74,7 +74,7 @@ async fn a_deleted_copy_leaves_the_original_its_instance() {
         let [event] = said.as_slice() else { panic!("{said:?}") };
         assert!(event.contains(FIRST), "{event}");
         assert_eq!(
-            scene.pass().await.says(INSTANCE_READY),
+            scene.pass().await.condition(INSTANCE_READY),
             "True/Ready",
             "with ids: {with_ids}"
         );
@@ -95,7 +95,7 @@ async fn a_living_copy_neither_follows_nor_launches() {
     copy(&scene, |copy| copy.metadata.deletion_timestamp = None);
     scene.pass_over("copy").await.unwrap();
     let pass = scene.pass_over("copy").await.unwrap();
-    assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/NotOwned");
     let message = pass.message(INSTANCE_READY);
     assert!(
         message.contains(FIRST) && message.contains("infrastructureRef"),
@@ -138,7 +138,11 @@ async fn a_forged_owner_terminates_nothing() {
         scene.kubernetes.put_aws_machine(forgery);
         let said = released(&scene, "forged").await;
         assert_eq!(said.len(), events, "{reference}: {said:?}");
-        assert_eq!(scene.pass().await.says(INSTANCE_READY), "True/Ready", "{reference}");
+        assert_eq!(
+            scene.pass().await.condition(INSTANCE_READY),
+            "True/Ready",
+            "{reference}"
+        );
     }
 }
 
@@ -152,7 +156,7 @@ async fn a_pattern_in_an_owners_name_reaches_no_filter() {
     scene.aws.instance(OTHER, InstanceState::Running, "team-a/other");
     scene.delete();
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_eq!(calls_to_ec2(&pass, "DescribeInstances"), 0, "{:?}", pass.calls);
     assert_eq!(released(&scene, "m").await, [""; 0]);
 }
@@ -166,7 +170,7 @@ async fn a_machine_that_names_another_object_launches_nothing() {
         machine.spec.infrastructure_ref.as_mut().unwrap().name = named.into();
         scene.kubernetes.put_machine(machine.clone());
         let pass = scene.pass().await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/WaitingForOwnerCluster");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/WaitingForOwnerCluster");
         let message = pass.message(INSTANCE_READY);
         assert!(message.contains(expected), "{message}");
         assert_eq!(pass.machine().finalizers(), [""; 0]);
@@ -181,7 +185,7 @@ async fn an_instance_of_another_management_cluster_stops_a_launch() {
         .aws
         .launched_instance(OTHER, InstanceState::Running, "team-a/m", "uid-of-another-1");
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/Conflict");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/Conflict");
     let message = waiting.message(INSTANCE_READY).to_owned();
     for expected in [OTHER, &format!("adopt-instance: {OTHER}"), "adopt-instance: none"] {
         assert!(message.contains(expected), "{expected}: {message}");
@@ -229,7 +233,7 @@ async fn the_annotation_none_launches_beside_foreign_instances() {
     assert_eq!(launched.launch().instance_id(), Some(SECOND));
     scene.aws.set_instance_state(SECOND, InstanceState::Running);
     let running = scene.pass().await;
-    assert_eq!(running.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(running.condition(INSTANCE_READY), "True/Ready");
     assert_eq!(adoption_annotation(running.machine()), None, "it has done its work");
     scene.delete();
     assert_eq!(calls_to_ec2(&scene.pass().await, "TerminateInstances"), 1);
@@ -252,7 +256,7 @@ async fn the_annotation_adopts_the_instance_that_it_names() {
     assert_eq!(adopted.reasons_of_events(), ["InstanceAdopted"]);
     let running = scene.pass().await;
     assert_eq!(running.reasons_of_events(), [""; 0], "told once");
-    assert_eq!(running.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(running.condition(INSTANCE_READY), "True/Ready");
     assert_eq!(running.machine().spec.instance_id.as_deref(), Some(OTHER));
     assert_eq!(adoption_annotation(running.machine()), None);
     assert!(scene.aws.launches().is_empty());
@@ -275,7 +279,7 @@ async fn the_annotation_adopts_no_claimed_instance() {
         .insert(meta::ADOPT_INSTANCE_ANNOTATION.into(), FIRST.into());
     scene.kubernetes.put_aws_machine(thief);
     let pass = scene.pass_over("n").await.unwrap();
-    assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Conflict");
     let message = pass.message(INSTANCE_READY);
     assert!(
         message.contains(&format!("{FIRST} is not adopted: AWSMachine team-a/m has it")),
@@ -295,7 +299,7 @@ async fn an_unusable_adopt_annotation_stops_the_launch() {
         scene.aws.instance(OTHER, InstanceState::Running, "team-a/other");
         annotate(&scene, value);
         let pass = scene.pass().await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/Conflict", "{value}");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/Conflict", "{value}");
         let message = pass.message(INSTANCE_READY);
         assert!(message.contains(expected), "{message}");
         assert!(scene.aws.launches().is_empty());
@@ -308,7 +312,7 @@ async fn a_launch_follows_an_annotated_instance_that_has_ended() {
     scene.aws.instance(OTHER, InstanceState::Terminated, "team-a/m");
     annotate(&scene, OTHER);
     // The provider sets the annotation too, so this AWSMachine may have lost its status.
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let pass = scene.after(Timing::default().launch_lookup_age).await;
     assert_eq!(pass.launch().instance_id(), Some(SECOND));
 }
@@ -322,7 +326,7 @@ async fn a_restored_machine_adopts_the_instance_in_its_spec() {
         machine.status = None;
     });
     let restored = scene.pass().await;
-    assert_eq!(restored.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(restored.condition(INSTANCE_READY), "True/Ready");
     assert_eq!(restored.launch().instance_id(), Some(FIRST));
     assert_eq!(restored.launch().request().unwrap().client_token, "uid-m-1");
     scene.delete();
@@ -352,12 +356,12 @@ async fn a_restored_machine_whose_instance_is_not_named_waits() {
         machine.spec.instance_id = None;
     });
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(INSTANCE_READY), "False/Conflict");
+    assert_eq!(waiting.condition(INSTANCE_READY), "False/Conflict");
     assert_eq!(
         scene
             .after(Timing::default().launch_lookup_age)
             .await
-            .says(INSTANCE_READY),
+            .condition(INSTANCE_READY),
         "False/Conflict"
     );
     annotate(&scene, FIRST);
@@ -397,13 +401,13 @@ async fn a_recorded_instance_without_its_tags_holds_the_deletion() {
     let scene = Scene::running().await;
     scene.aws.untag(FIRST);
     assert_eq!(
-        scene.pass().await.says(INSTANCE_READY),
+        scene.pass().await.condition(INSTANCE_READY),
         "True/Ready",
         "it is followed all the same"
     );
     scene.delete();
     let held = scene.pass().await;
-    assert_eq!(held.says(INSTANCE_READY), "False/NotOwned");
+    assert_eq!(held.condition(INSTANCE_READY), "False/NotOwned");
     let message = held.message(INSTANCE_READY);
     let way_out = format!("{}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
     assert!(
@@ -424,7 +428,7 @@ async fn a_renamed_owner_does_not_ask_to_retag_the_instance() {
     scene.edit(|machine| machine.owner_references_mut()[0].name = "forged".into());
     scene.delete();
     let held = scene.pass().await;
-    assert_eq!(held.says(INSTANCE_READY), "False/NotOwned");
+    assert_eq!(held.condition(INSTANCE_READY), "False/NotOwned");
     let message = held.message(INSTANCE_READY);
     let named = "the ownerReferences name Machine \"forged\", and the instance belongs to \"team-a/m\"";
     let way_out = format!("{}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
@@ -444,7 +448,7 @@ async fn a_retagged_instance_of_a_verified_owner_needs_its_tags() {
     scene.aws.tag_machine_name(FIRST, "team-a/other");
     scene.delete();
     let held = scene.pass().await;
-    assert_eq!(held.says(INSTANCE_READY), "False/NotOwned");
+    assert_eq!(held.condition(INSTANCE_READY), "False/NotOwned");
     let message = held.message(INSTANCE_READY);
     assert!(
         message.contains("restore them") && message.contains("team-a/m"),

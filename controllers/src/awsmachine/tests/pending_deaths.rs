@@ -32,7 +32,7 @@ async fn dead_in_pending(code: &str) -> (Scene, Pass) {
 #[tokio::test]
 async fn a_failure_of_the_request_fails_the_machine() {
     let (scene, dead) = dead_in_pending("Client.VolumeLimitExceeded").await;
-    assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(dead.condition(INSTANCE_READY), "False/Failed");
     let message = dead.message(INSTANCE_READY);
     assert!(
         message.contains("Client.VolumeLimitExceeded: as EC2 puts it") && message.contains("delete the Machine"),
@@ -50,7 +50,7 @@ async fn a_failure_of_the_request_fails_the_machine() {
 #[tokio::test]
 async fn a_failure_of_ec2_is_followed_by_a_later_attempt() {
     let (scene, dead) = dead_in_pending("Server.InternalError").await;
-    assert_eq!(dead.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(dead.condition(INSTANCE_READY), "False/Failed");
     assert_eq!(dead.next, Next::Requeue(Duration::from_secs(30)));
     assert_eq!(
         scene.after(Duration::from_secs(29)).await.next,
@@ -61,7 +61,7 @@ async fn a_failure_of_ec2_is_followed_by_a_later_attempt() {
     assert_eq!(given_up.launch().instance_id(), None);
     let next = scene.pass().await;
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-2"]);
-    assert_eq!(next.says(INSTANCE_READY), "False/Pending");
+    assert_eq!(next.condition(INSTANCE_READY), "False/Pending");
     assert_ne!(next.launch().instance_id(), Some(FIRST));
 }
 
@@ -103,7 +103,7 @@ async fn another_attempt_waits_until_the_first_instance_is_terminated() {
     end(&scene, FIRST, InstanceState::ShuttingDown, SHORT);
     let pass = scene.after(Duration::from_secs(3600)).await;
     assert_eq!(
-        (pass.says(INSTANCE_READY).as_str(), pass.next),
+        (pass.condition(INSTANCE_READY).as_str(), pass.next),
         ("False/Failed", Next::AwaitChange)
     );
     die(&scene, FIRST, SHORT);
@@ -124,7 +124,7 @@ async fn an_instance_that_has_run_is_never_followed_by_another() {
             // EC2 shows a terminated instance for about an hour, and a pass sees it during this time.
             for wait in [Duration::ZERO, Duration::from_secs(3600)] {
                 let gone = scene.after(wait).await;
-                assert_eq!(gone.says(INSTANCE_READY), "False/Terminated", "{last}");
+                assert_eq!(gone.condition(INSTANCE_READY), "False/Terminated", "{last}");
             }
         }
         scene.after(Duration::from_secs(3600)).await;

@@ -20,7 +20,7 @@ async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
     let recovered = scene.pass().await;
     assert_eq!(recovered.calls, ["write_status"]);
     assert_eq!(recovered.reasons_of_events(), ["InstanceAdopted"]);
-    assert_eq!(recovered.says(READY), "True/Ready");
+    assert_eq!(recovered.condition(READY), "True/Ready");
     let (record, known) = (recovered.launch(), before.launch.unwrap());
     assert_eq!(
         (record.attempt_number(), record.instance_id()),
@@ -47,7 +47,7 @@ async fn a_recovered_record_has_the_groups_of_the_instance() {
     let recovered = scene.pass().await;
     let request = recovered.launch().request().unwrap();
     assert_eq!(request.security_group_ids, ["sg-0000000a"]);
-    assert_eq!(recovered.says(READY), "True/Ready");
+    assert_eq!(recovered.condition(READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_recovered_record_proves_ownership() {
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
     scene.aws.untag(FIRST);
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_recovered_instance_has_its_launch_time_from_aws() {
     scene.edit(|machine| machine.status = None);
     scene.pass().await;
     scene.aws.remove_instance(FIRST);
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/NotFound");
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_foreign_instance_is_neither_recovered_nor_terminated() {
             scene.delete();
         }
         let pass = scene.after(Duration::from_secs(3600)).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/NotOwned");
         assert_eq!(pass.status().launch, None);
         assert!(!pass.calls.contains(&"TerminateInstances".to_owned()));
     }
@@ -114,9 +114,9 @@ async fn lookups_before_a_record_prove_nothing_once_it_is_lost() {
     let almost = Timing::default()
         .launch_lookup_age
         .saturating_sub(Duration::from_secs(1));
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_eq!(
-        scene.after(almost).await.says(INSTANCE_READY),
+        scene.after(almost).await.condition(INSTANCE_READY),
         "False/LaunchUnconfirmed"
     );
     // Another process has launched the instance.
@@ -124,6 +124,6 @@ async fn lookups_before_a_record_prove_nothing_once_it_is_lost() {
     scene.pass().await;
     lose(&scene);
     let pass = scene.after(Duration::from_mins(1)).await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_eq!(scene.tokens().len(), 1);
 }

@@ -66,7 +66,7 @@ async fn matches_in_two_vpcs_are_a_conflict_with_their_ids() {
     ];
     for (spec, network, ids) in table {
         let pass = scene(&spec, &network).pass().await;
-        assert_eq!(pass.says(ConditionType::NetworkReady), "False/Conflict");
+        assert_eq!(pass.condition(ConditionType::NetworkReady), "False/Conflict");
         let message = pass.message(ConditionType::NetworkReady);
         assert!(ids.iter().all(|id| message.contains(id)), "{message}");
         assert!(message.contains("add the filter vpc-id"), "{message}");

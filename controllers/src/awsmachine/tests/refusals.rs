@@ -60,7 +60,11 @@ async fn a_refused_launch_is_repeated_once_in_five_minutes() {
     let waits = waits_between(&scene, "RunInstances", Duration::from_secs(1_500)).await;
     assert_eq!(waits, [15, 45, 300, 300, 300, 300]);
     let standing = scene.pass().await;
-    assert_eq!(standing.says(INSTANCE_READY), "False/NotFound", "as long as it stands");
+    assert_eq!(
+        standing.condition(INSTANCE_READY),
+        "False/NotFound",
+        "as long as it stands"
+    );
 }
 
 #[tokio::test]
@@ -114,7 +118,7 @@ async fn machines_of_one_template_ask_ec2_together() {
     for second in 0..700 {
         for name in ["m", "n", "o"] {
             let pass = scene.pass_over(name).await.unwrap();
-            assert_eq!(pass.says(INSTANCE_READY), "False/NotFound", "{name}");
+            assert_eq!(pass.condition(INSTANCE_READY), "False/NotFound", "{name}");
             assert!(pass.message(INSTANCE_READY).contains("ami-00000001"), "{name}");
             calls.extend(has_called(&pass, "RunInstances").then_some(second));
         }
@@ -150,7 +154,7 @@ async fn an_instance_that_is_there_is_found_despite_a_refused_template() {
     scene.restart();
     scene.aws.remove("ami-00000001");
     assert_eq!(
-        scene.pass_over("n").await.unwrap().says(INSTANCE_READY),
+        scene.pass_over("n").await.unwrap().condition(INSTANCE_READY),
         "False/NotFound"
     );
     // The record of the machine is lost.
@@ -171,7 +175,7 @@ async fn a_refused_lookup_before_a_launch_is_asked_less_often() {
         scene.aws.settle().await;
         let repeated = scene.journal.take().iter().any(|call| call == "DescribeInstances");
         let pass = scene.pass().await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/Unauthorized");
         calls.extend((repeated || has_called(&pass, "DescribeInstances")).then_some(second));
         scene.kubernetes.advance(Duration::from_secs(1));
     }
@@ -190,7 +194,7 @@ async fn a_refused_termination_is_repeated_once_in_five_minutes() {
     // The machine receives the answer to the first call before the call is repeated.
     assert!(has_called(&scene.pass().await, "TerminateInstances"));
     let refusal = scene.pass().await;
-    assert_eq!(refusal.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(refusal.condition(INSTANCE_READY), "False/Unauthorized");
     let waits = waits_between(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
     assert_eq!(waits, [45, 300, 300, 300]);
 }
@@ -202,7 +206,7 @@ async fn an_instance_that_ends_releases_its_machine_during_a_refusal() {
     let error = refused("TerminateInstances", "UnauthorizedOperation");
     scene.aws.fail_next("TerminateInstances", error);
     scene.pass().await;
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/Unauthorized");
     scene.aws.remove_instance(super::FIRST);
     scene.kubernetes.advance(Duration::from_secs(300));
     for _ in 0..3 {
@@ -245,7 +249,7 @@ async fn refused_terminations_of_two_instances_back_off() {
     let calls = calls_within(&scene, "TerminateInstances", Duration::from_secs(1_200)).await;
     assert!((1..=2 * 5).contains(&calls), "{calls} calls in 20 minutes");
     let standing = scene.pass().await;
-    assert_eq!(standing.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(standing.condition(INSTANCE_READY), "False/Unauthorized");
 }
 
 #[tokio::test]
@@ -262,7 +266,7 @@ async fn a_refused_instance_does_not_keep_another_from_ending() {
     // The first instance is refused, and the second one is terminated.
     scene.pass().await;
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/Unauthorized");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Unauthorized");
     let said = pass.message(INSTANCE_READY);
     assert!(
         said.contains(&format!("the termination of instance {} is under way", INSTANCES[1].0)),
@@ -315,7 +319,7 @@ async fn a_changed_identity_ends_the_back_off_of_a_search() {
         calls_within(&scene, "DescribeInstances", Duration::from_secs(600)).await;
         let standing = scene.pass().await;
         assert!(!has_called(&standing, "DescribeInstances"), "{what}");
-        assert_eq!(standing.says(INSTANCE_READY), "False/DeletionBlocked", "{what}");
+        assert_eq!(standing.condition(INSTANCE_READY), "False/DeletionBlocked", "{what}");
         change(&scene);
         assert!(has_called(&scene.pass().await, "DescribeInstances"), "{what}");
     }

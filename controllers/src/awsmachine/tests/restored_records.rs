@@ -37,7 +37,7 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
     scene.kubernetes.advance(Duration::from_hours(1));
     scene.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(scene.kubernetes.now())));
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
     assert!(
         pass.message(INSTANCE_READY).contains("EC2 was never asked"),
         "{}",
@@ -46,7 +46,7 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
     let minutes = Timing::default().launch_lookup_age.as_secs() / 60;
     for _ in 0..minutes {
         let pass = scene.after(Duration::from_secs(60)).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
         assert_ne!(
             pass.next,
             Next::AwaitChange,
@@ -100,7 +100,7 @@ async fn one_failed_lookup_hours_after_a_deletion_is_no_proof() {
         .kubernetes
         .remove_identity(&IdentityReference::controller_default());
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
     let said = pass.message(INSTANCE_READY);
     assert!(said.contains("in which AWS could not be asked"), "{said}");
 }
@@ -114,7 +114,7 @@ async fn a_record_is_no_proof_once_a_deletion_has_found_an_instance() {
         .remove_identity(&IdentityReference::controller_default());
     for _ in 0..3 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
     }
 }
 
@@ -123,7 +123,7 @@ async fn a_planned_record_that_its_machine_contradicts_is_no_proof() {
     let scene = contradicted_record().await;
     for _ in 0..2 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
     }
 }
 
@@ -132,7 +132,7 @@ async fn the_search_after_a_contradicted_record_says_so() {
     let scene = never_launched().await;
     scene.edit(|machine| machine.status.as_mut().unwrap().has_run = Some(true));
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let said = pass.message(INSTANCE_READY);
     assert!(
         said.contains("EC2 was never asked") && said.ends_with("before the AWSMachine is released"),
@@ -149,10 +149,10 @@ async fn an_absence_in_an_unrecorded_account_proves_nothing() {
     // The pass with the other account forgets the instances of the first account.
     scene.after(Timing::default().visibility_age).await;
     let seen = scene.pass().await;
-    assert_eq!(seen.says(INSTANCE_READY), "Unknown/NotFound");
+    assert_eq!(seen.condition(INSTANCE_READY), "Unknown/NotFound");
     scene.delete();
     let deleted = scene.pass().await;
-    assert_eq!(deleted.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(deleted.condition(INSTANCE_READY), "False/DeletionBlocked");
     let said = deleted.message(INSTANCE_READY).to_owned();
     assert!(said.contains("999999999999"), "{said}");
     let way_out = format!("annotation {}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
@@ -174,9 +174,9 @@ async fn an_annotated_instance_may_live_in_another_account() {
     scene.aws.set_account("999999999999");
     scene.aws.remove_instance(FIRST);
     scene.delete();
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let blocked = scene.after(Timing::default().launch_lookup_age).await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     let said = blocked.message(INSTANCE_READY).to_owned();
     assert!(said.contains("999999999999") && said.contains(FIRST), "{said}");
     let uid = blocked.machine().metadata.uid.clone().unwrap();
@@ -195,7 +195,7 @@ async fn no_launch_follows_an_annotated_instance_that_may_live_in_another_accoun
     scene.aws.remove_instance(FIRST);
     for _ in 0..3 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/Conflict");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/Conflict");
         let said = pass.message(INSTANCE_READY);
         assert!(said.contains("999999999999") && said.contains(FIRST), "{said}");
     }
@@ -213,7 +213,7 @@ async fn a_machine_without_the_finalizer_may_have_launched() {
         machine.status = None;
     });
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_eq!(pass.status().launch, None);
 }
 
@@ -226,7 +226,7 @@ async fn an_annotated_instance_without_its_tags_holds_a_deletion_up() {
     scene.delete();
     for _ in 0..2 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/NotOwned");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/NotOwned");
     }
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     scene.pass().await;
@@ -252,7 +252,7 @@ async fn an_annotated_instance_that_has_ended_releases_its_machine() {
     scene.edit(|machine| machine.status = None);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     scene.delete();
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
 }
 
@@ -274,7 +274,7 @@ async fn an_instance_that_ended_after_a_restore_leaves_its_targets() {
         scene.after(Duration::from_secs(60)).await;
     }
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/Failed");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/Failed");
     assert_eq!(scene.aws.registered_in(FIRST), []);
 }
 
@@ -309,7 +309,7 @@ async fn the_instance_of_a_forgotten_attempt_is_terminated() {
     scene.pass().await;
     let found = scene.after(Timing::default().visibility_age).await;
     assert_eq!(found.launch().instance_id(), Some(SECOND));
-    assert_eq!(found.says(INSTANCE_READY), "False/Terminating");
+    assert_eq!(found.condition(INSTANCE_READY), "False/Terminating");
     scene.pass().await;
     let pass = scene.pass().await;
     assert!(terminated(&pass), "{:?}", pass.calls);
@@ -337,7 +337,7 @@ async fn a_refusal_to_terminate_a_later_instance_is_told_and_backs_off() {
         pass = scene.after(Duration::from_secs(10)).await;
         calls.append(&mut pass.calls);
     }
-    assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/InvalidSpec");
     let tries = calls.iter().filter(|call| *call == "TerminateInstances").count();
     assert!((1..=12).contains(&tries), "{tries} terminations in 20 minutes");
 }
@@ -350,7 +350,7 @@ async fn a_failed_lookup_of_later_instances_holds_a_deletion_up() {
     let error = refused("DescribeInstances", "UnauthorizedOperation");
     scene.aws.fail_next("DescribeInstances", error);
     let pass = scene.after(Timing::default().visibility_age).await;
-    assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
     let said = pass.message(INSTANCE_READY);
     assert!(said.contains("leaves such an instance running"), "{said}");
 }
@@ -375,7 +375,7 @@ async fn a_later_instance_is_looked_for_once() {
         let pass = scene.after(Timing::default().visibility_age).await;
         lookups += pass.calls.iter().filter(|call| *call == "DescribeInstances").count();
     }
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/NotFound");
     assert_eq!(lookups, 1);
 }
 
@@ -395,7 +395,7 @@ async fn the_instance_of_a_forgotten_attempt_is_adopted() {
         )]
     );
     let pass = scene.pass().await;
-    assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(pass.condition(INSTANCE_READY), "True/Ready");
     assert_eq!(
         (pass.launch().instance_id(), pass.launch().attempt_number()),
         (Some(SECOND), 2)
@@ -414,7 +414,7 @@ async fn the_end_of_a_forgotten_attempt_proves_no_absence() {
     scene.kubernetes.advance(Duration::from_mins(10));
     scene.edit_attempt(|attempt| attempt.request.requested_at = Time(scene.kubernetes.now()));
     scene.delete();
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/LaunchUnconfirmed");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert_released(&scene, &scene.after(Timing::default().launch_lookup_age).await);
 }
 
@@ -430,7 +430,7 @@ async fn another_instance_with_the_recorded_token_is_adopted() {
     }
     let pass = scene.pass().await;
     assert_eq!(pass.launch().instance_id(), Some(other));
-    assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(pass.condition(INSTANCE_READY), "True/Ready");
 }
 
 /// A backup from before the launch was restored, and credentials of another account recorded an attempt there, whose
@@ -494,7 +494,7 @@ async fn a_lost_attempt_in_another_account_is_not_repeated() {
     let launches = scene.tokens().len();
     for _ in 0..3 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
-        assert_eq!(pass.says(ConditionType::IdentityReady), "False/AccountMismatch");
+        assert_eq!(pass.condition(ConditionType::IdentityReady), "False/AccountMismatch");
         let said = pass.message(ConditionType::IdentityReady);
         assert!(
             said.contains("111122223333") && said.contains("or remove the annotation"),
@@ -505,7 +505,7 @@ async fn a_lost_attempt_in_another_account_is_not_repeated() {
     scene.aws.set_account("111122223333");
     scene.pass().await;
     let pass = scene.after(Timing::default().launch_lookup_age).await;
-    assert_eq!(pass.says(ConditionType::IdentityReady), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "True/Ready");
     assert_eq!(scene.tokens().len(), launches + 1, "the absence is proven");
 }
 
@@ -515,8 +515,8 @@ async fn a_lost_attempt_in_another_account_is_not_released() {
     scene.delete();
     scene.pass().await;
     let blocked = scene.after(Timing::default().launch_lookup_age).await;
-    assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
-    assert_eq!(blocked.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
+    assert_eq!(blocked.condition(ConditionType::IdentityReady), "False/AccountMismatch");
     let said = blocked.message(INSTANCE_READY);
     assert!(said.contains("111122223333") && said.contains("uid-m-0"), "{said}");
 }
@@ -530,6 +530,6 @@ async fn a_young_instance_without_its_status_may_be_hidden() {
     scene.delete();
     for _ in 0..2 {
         let pass = scene.after(Timing::default().listing_interval).await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/DeletionBlocked");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
     }
 }

@@ -59,7 +59,7 @@ async fn the_record_is_stored_before_the_first_secret() {
         .aws
         .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
     let denied = scene.pass().await;
-    assert_eq!(denied.says(BOOTSTRAP_DATA_READY), "False/Unauthorized");
+    assert_eq!(denied.condition(BOOTSTRAP_DATA_READY), "False/Unauthorized");
     let message = denied.message(BOOTSTRAP_DATA_READY);
     for part in [NAME, "Secrets Manager", "nothing is launched"] {
         assert!(message.contains(part), "{part}: {message}");
@@ -215,7 +215,7 @@ async fn a_deletion_waits_until_no_call_can_store_secrets_any_longer() {
     scene.pass().await;
     scene.delete();
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(ConditionType::InstanceReady), "False/DeletionBlocked");
+    assert_eq!(waiting.condition(ConditionType::InstanceReady), "False/DeletionBlocked");
     let message = waiting.message(ConditionType::InstanceReady);
     assert!(message.contains("got no answer"), "{message}");
     assert_eq!(names(&scene), [NAME]);
@@ -245,7 +245,7 @@ async fn secrets_that_cannot_be_deleted_do_not_make_a_node_unready() {
         .aws
         .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
     let kept = scene.pass().await;
-    assert_eq!(kept.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(kept.condition(ConditionType::Ready), "True/Ready");
     assert!(kept.message(BOOTSTRAP_DATA_READY).contains("cannot be deleted"));
     assert_eq!(kept.next, Next::Retry);
     let deleted = scene.pass().await;

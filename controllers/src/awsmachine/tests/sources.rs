@@ -74,7 +74,7 @@ async fn an_unusable_source_is_not_replaced_by_the_infrastructure() {
         let scene = Scene::with_spec(&format!("{SPEC}, {SOURCES}"));
         scene.kubernetes.put_source("network", outcome);
         let pass = scene.pass().await;
-        assert_eq!(pass.says(NetworkReady), expected);
+        assert_eq!(pass.condition(NetworkReady), expected);
         assert!(scene.aws.launches().is_empty(), "{expected}");
     }
 }
@@ -86,7 +86,11 @@ async fn a_source_that_the_machine_does_not_need_stops_nothing() {
     let scene = scene(&format!("{own}, networkSources: [{group}]"));
     scene.kubernetes.put_source("gone", SourceOutcome::NotFound);
     let pass = scene.pass().await;
-    assert_eq!(pass.says(NetworkReady), "False/NotFound", "the VPC is still lacking");
+    assert_eq!(
+        pass.condition(NetworkReady),
+        "False/NotFound",
+        "the VPC is still lacking"
+    );
     let subnet = "{apiGroup: ec2.services.k8s.aws, kind: Subnet, name: gone}";
     let scene = self::scene(&format!("{own}, networkSources: [{subnet}]"));
     scene.kubernetes.put_source("gone", SourceOutcome::NotFound);
@@ -126,7 +130,7 @@ async fn a_config_map_never_names_a_role_a_bucket_or_a_target_group() {
         let map = config_map("subnet-0000000b", &format!(", {authority}"));
         scene.kubernetes.put_source("network", map);
         let pass = scene.pass().await;
-        assert_eq!(pass.says(NetworkReady), "False/AuthorityNotAllowed", "{field}");
+        assert_eq!(pass.condition(NetworkReady), "False/AuthorityNotAllowed", "{field}");
         let message = pass.message(NetworkReady);
         assert!(message.contains(field) && !message.contains("admin"), "{message}");
         assert!(scene.aws.launches().is_empty(), "{field}");
@@ -145,7 +149,7 @@ async fn system_tags_of_a_source_are_refused() {
         let map = config_map("subnet-0000000b", &format!(", additionalTags: {{'{key}': owned}}"));
         scene.kubernetes.put_source("network", map);
         let pass = scene.pass().await;
-        assert_eq!(pass.says(NetworkReady), "False/Conflict", "{key}");
+        assert_eq!(pass.condition(NetworkReady), "False/Conflict", "{key}");
         assert!(scene.aws.launches().is_empty(), "{key}");
     }
 }
@@ -176,7 +180,7 @@ async fn a_running_machine_survives_its_source_and_can_be_deleted() {
     let scene = scene.run().await;
     scene.kubernetes.put_source("network", SourceOutcome::NotFound);
     let pass = scene.pass().await;
-    assert_eq!(pass.says(capa_api::conditions::ConditionType::Ready), "True/Ready");
+    assert_eq!(pass.condition(capa_api::conditions::ConditionType::Ready), "True/Ready");
     scene.delete();
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);

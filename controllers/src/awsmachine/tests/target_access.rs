@@ -38,8 +38,8 @@ fn launched(pass: &Pass) -> bool {
 
 /// The condition of a refused machine.
 fn refusal(pass: &Pass) -> &str {
-    assert_eq!(pass.says(TARGETS), "False/Conflict");
-    assert_eq!(pass.says(ConditionType::Ready), "False/Conflict");
+    assert_eq!(pass.condition(TARGETS), "False/Conflict");
+    assert_eq!(pass.condition(ConditionType::Ready), "False/Conflict");
     pass.message(TARGETS)
 }
 
@@ -139,7 +139,7 @@ async fn a_registered_target_stays_and_drains_despite_a_refusal() {
     scene.aws.restart();
     for _ in 0..3 {
         let pass = scene.later().await;
-        assert_eq!(pass.says(TARGETS), "True/Ready");
+        assert_eq!(pass.condition(TARGETS), "True/Ready");
         assert_eq!(scene.aws.registered_in(FIRST), [group()]);
     }
     scene.delete();
@@ -198,7 +198,7 @@ async fn tags_that_cannot_be_read_hold_the_launch_back() {
         .aws
         .fail_next("DescribeTags", refused("DescribeTags", "AccessDenied"));
     let pass = launch(&scene).await;
-    assert_eq!(pass.says(TARGETS), "False/Unauthorized");
+    assert_eq!(pass.condition(TARGETS), "False/Unauthorized");
     assert!(
         pass.message(TARGETS).contains("DescribeTags"),
         "{}",
@@ -243,5 +243,5 @@ async fn a_worker_requests_no_target() {
     ));
     let pass = scene.pass().await;
     assert!(launched(&pass), "{:?}", pass.calls);
-    assert_eq!(pass.says(TARGETS), "absent");
+    assert_eq!(pass.condition(TARGETS), "absent");
 }

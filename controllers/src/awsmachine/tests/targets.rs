@@ -109,21 +109,21 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
     launch(&scene).await;
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
-    assert_eq!(pass.says(targets), "False/WaitingForRunning");
+    assert_eq!(pass.condition(targets), "False/WaitingForRunning");
     assert_eq!(scene.aws.targets_of(&group()), [""; 0]);
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let pass = scene.pass().await;
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
-    assert_eq!(pass.says(targets), "False/Registering");
-    assert_eq!(pass.says(ConditionType::Ready), "False/Registering");
+    assert_eq!(pass.condition(targets), "False/Registering");
+    assert_eq!(pass.condition(ConditionType::Ready), "False/Registering");
     assert!(
         pass.status().provisioned(),
         "nobody waits for a target to become healthy"
     );
     assert!(pass.machine().spec.provider_id.is_some());
     let pass = scene.after(CHECKED_AFTER).await;
-    assert_eq!(pass.says(targets), "True/Ready");
-    assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(pass.condition(targets), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::Ready), "True/Ready");
     assert_eq!(pass.reasons_of_events(), ["SuccessfulAttachControlPlaneELB"]);
 }
 
@@ -143,7 +143,7 @@ async fn an_instance_leaves_its_targets_before_its_node_is_drained() {
     scene.pass().await;
     let pass = scene.pass().await;
     assert_eq!(
-        pass.says(ConditionType::ControlPlaneTargetsReady),
+        pass.condition(ConditionType::ControlPlaneTargetsReady),
         "False/Deregistering"
     );
     let pass = scene.pass().await;
@@ -172,7 +172,7 @@ async fn the_last_healthy_target_stays_while_its_node_is_drained() {
     scene.pass().await;
     let pass = scene.pass().await;
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
-    assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::ControlPlaneTargetsReady), "True/Ready");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn an_unhealthy_target_leaves_before_its_node_is_drained() {
 async fn the_name_of_a_load_balancer_is_resolved_before_the_launch() {
     let scene = scene("[{loadBalancerName: api}]");
     let pass = scene.pass().await;
-    assert_eq!(pass.says(ConditionType::NetworkReady), "False/NotFound");
+    assert_eq!(pass.condition(ConditionType::NetworkReady), "False/NotFound");
     let message = pass.message(ConditionType::NetworkReady);
     assert!(message.starts_with("load balancer api does not exist"), "{message}");
     assert_eq!(scene.aws.launches().len(), 0);
@@ -203,7 +203,7 @@ async fn the_name_of_a_load_balancer_is_resolved_before_the_launch() {
     let network = pass.status().network.clone().expect("a network in use");
     let named: Vec<_> = network.control_plane_targets.iter().filter_map(Group::of).collect();
     assert_eq!(named, [group()], "a machine keeps its targets");
-    assert_eq!(pass.says(ConditionType::NetworkUpToDate), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::NetworkUpToDate), "True/Ready");
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
     let targets = ConditionType::ControlPlaneTargetsReady;
     let registered = scene.aws.registered_in(FIRST);
     assert_eq!(registered, [], "once it has ended nobody could take it out");
-    assert_eq!(pass.says(targets), "False/Registering");
+    assert_eq!(pass.condition(targets), "False/Registering");
     assert_eq!(pass.status().addresses[1].address, "10.0.0.1");
     scene.pass().await;
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
@@ -230,8 +230,8 @@ async fn workers_and_machines_without_targets_are_not_registered() {
         scene.pass().await;
         scene.aws.set_instance_state(FIRST, InstanceState::Running);
         let pass = scene.pass().await;
-        assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "absent");
-        assert_eq!(pass.says(ConditionType::Ready), "True/Ready");
+        assert_eq!(pass.condition(ConditionType::ControlPlaneTargetsReady), "absent");
+        assert_eq!(pass.condition(ConditionType::Ready), "True/Ready");
         assert_eq!(scene.aws.registered_in(FIRST), []);
         scene.delete();
         assert!(terminated(&scene.pass().await));
@@ -251,7 +251,7 @@ async fn a_foreign_target_group_is_named_and_not_called() {
         let scene = run(scene).await;
         let pass = scene.pass().await;
         let targets = ConditionType::ControlPlaneTargetsReady;
-        assert_eq!(pass.says(targets), "False/InvalidSpec");
+        assert_eq!(pass.condition(targets), "False/InvalidSpec");
         assert!(pass.message(targets).contains(told), "{}", pass.message(targets));
         assert_eq!(scene.aws.targets_of(&named), [""; 0]);
         scene.delete();
@@ -267,9 +267,9 @@ async fn an_instance_is_terminated_once_its_targets_have_drained() {
     let pass = scene.pass().await;
     assert!(!terminated(&pass), "{:?}", pass.calls);
     assert_eq!(scene.aws.registered_in(FIRST), []);
-    assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
+    assert_eq!(pass.condition(ConditionType::InstanceReady), "False/Draining");
     assert_eq!(
-        pass.says(ConditionType::ControlPlaneTargetsReady),
+        pass.condition(ConditionType::ControlPlaneTargetsReady),
         "False/Deregistering"
     );
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
@@ -296,7 +296,7 @@ async fn an_overdue_target_does_not_hold_up_termination() {
     let pass = scene.after(Duration::from_secs(1)).await;
     assert!(terminated(&pass), "{:?}", pass.calls);
     let targets = ConditionType::ControlPlaneTargetsReady;
-    assert_eq!(pass.says(targets), "False/Failed");
+    assert_eq!(pass.condition(targets), "False/Failed");
     assert!(pass.message(targets).contains("in time"), "{}", pass.message(targets));
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new(), "told once");
 }
@@ -311,7 +311,7 @@ async fn a_submitted_termination_goes_on_although_the_target_begins_to_leave() {
     scene.delete();
     let pass = scene.pass().await;
     assert!(terminated(&pass), "{:?}", pass.calls);
-    assert_eq!(pass.says(ConditionType::InstanceReady), "False/Terminating");
+    assert_eq!(pass.condition(ConditionType::InstanceReady), "False/Terminating");
 }
 
 #[tokio::test]
@@ -321,7 +321,7 @@ async fn the_address_of_a_terminated_instance_is_deregistered() {
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     let pass = scene.pass().await;
     assert_eq!(
-        pass.says(ConditionType::ControlPlaneTargetsReady),
+        pass.condition(ConditionType::ControlPlaneTargetsReady),
         "False/Deregistering"
     );
     assert_eq!(scene.aws.registered_in(FIRST), []);
@@ -362,7 +362,10 @@ async fn the_status_shows_the_state_of_each_target() {
     assert_eq!(stored_state(&healthy), MachineTargetState::InService);
     scene.aws.fail_health_checks(FIRST);
     let unhealthy = scene.after(Timing::default().target_interval).await;
-    assert_eq!(unhealthy.says(ConditionType::ControlPlaneTargetsReady), "False/Failed");
+    assert_eq!(
+        unhealthy.condition(ConditionType::ControlPlaneTargetsReady),
+        "False/Failed"
+    );
     assert_eq!(stored_state(&unhealthy), MachineTargetState::InService);
     scene.aws.restart();
     // The process has listed the instance, but has not read the targets.
@@ -384,7 +387,7 @@ async fn the_address_of_a_vanished_instance_is_deregistered() {
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
     scene.aws.remove_instance(FIRST);
     let pass = scene.after(Timing::default().visibility_age * 2).await;
-    assert_eq!(pass.says(ConditionType::InstanceReady), "False/NotFound");
+    assert_eq!(pass.condition(ConditionType::InstanceReady), "False/NotFound");
     assert_eq!(scene.aws.registered_in(FIRST), []);
 }
 
@@ -399,7 +402,7 @@ async fn lost_targets_are_recovered_from_the_sources() {
         Some(GROUP)
     );
     let pass = scene.pass().await;
-    assert_eq!(pass.says(ConditionType::ControlPlaneTargetsReady), "True/Ready");
+    assert_eq!(pass.condition(ConditionType::ControlPlaneTargetsReady), "True/Ready");
     scene.edit(|machine| {
         machine.status = None;
         machine.spec.provider_id = None;
@@ -408,7 +411,7 @@ async fn lost_targets_are_recovered_from_the_sources() {
     scene.delete();
     let pass = scene.pass().await;
     assert!(!terminated(&pass), "found by its tags: {:?}", pass.calls);
-    assert_eq!(pass.says(ConditionType::InstanceReady), "False/Draining");
+    assert_eq!(pass.condition(ConditionType::InstanceReady), "False/Draining");
 }
 
 #[tokio::test]
@@ -422,11 +425,11 @@ async fn the_condition_of_targets_stays_until_they_are_read() {
     scene.aws.fail_next(action, refused(action, "Throttling"));
     for unread in ["not looked at", "refused"] {
         let pass = scene.pass().await;
-        assert_eq!(pass.says(targets), "True/Ready", "{unread}");
-        assert_eq!(pass.says(ConditionType::Ready), "True/Ready", "{unread}");
+        assert_eq!(pass.condition(targets), "True/Ready", "{unread}");
+        assert_eq!(pass.condition(ConditionType::Ready), "True/Ready", "{unread}");
     }
     let pass = scene.after(Timing::default().resolve_retry).await;
-    assert_eq!(pass.says(targets), "True/Ready");
+    assert_eq!(pass.condition(targets), "True/Ready");
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
 }
 
@@ -439,9 +442,9 @@ async fn a_registration_by_somebody_else_is_no_event() {
     scene.aws.register(FIRST, &group());
     let pass = scene.pass().await;
     let targets = ConditionType::ControlPlaneTargetsReady;
-    assert_eq!(pass.says(targets), "False/Registering");
+    assert_eq!(pass.condition(targets), "False/Registering");
     let pass = scene.after(CHECKED_AFTER).await;
-    assert_eq!(pass.says(targets), "True/Ready");
+    assert_eq!(pass.condition(targets), "True/Ready");
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
 }
 
@@ -469,7 +472,7 @@ async fn only_control_planes_wait_for_pending_targets() {
     let pass = scene.pass().await;
     assert!(!pass.calls.contains(&"RunInstances".to_owned()), "{:?}", pass.calls);
     let network = ConditionType::NetworkReady;
-    assert_eq!(pass.says(network), "False/NotReady");
+    assert_eq!(pass.condition(network), "False/NotReady");
     assert!(
         pass.message(network).contains("load balancer api"),
         "{}",
@@ -483,7 +486,7 @@ async fn only_control_planes_wait_for_pending_targets() {
     scene.kubernetes.publish_network("dev", &pending);
     scene.edit(|machine| machine.status = None);
     let pass = scene.pass().await;
-    assert_eq!(pass.says(network), "False/NotReady");
+    assert_eq!(pass.condition(network), "False/NotReady");
     assert_eq!(pass.status().network, None, "what is recovered is for life");
     scene.delete();
     assert!(scene.pass().await.calls.contains(&"TerminateInstances".to_owned()));

@@ -29,8 +29,8 @@ async fn a_deletion_names_an_unread_secret_of_its_identity() {
         scene.kubernetes.refuse_secret("capa-rs-system", "keys", answer);
         scene.delete();
         let blocked = scene.pass().await;
-        assert_eq!(blocked.says(INSTANCE_READY), "False/DeletionBlocked");
-        assert_eq!(blocked.says(IDENTITY_READY), "False/Failed");
+        assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
+        assert_eq!(blocked.condition(IDENTITY_READY), "False/Failed");
         for condition in [INSTANCE_READY, IDENTITY_READY] {
             assert_said(&blocked, condition, "capa-rs-system/keys", why);
         }
@@ -59,7 +59,7 @@ async fn a_launch_names_an_unread_secret_of_its_identity() {
         .kubernetes
         .refuse_secret("capa-rs-system", "keys", Some((403, "Forbidden")));
     let waiting = scene.pass().await;
-    assert_eq!(waiting.says(IDENTITY_READY), "False/Failed");
+    assert_eq!(waiting.condition(IDENTITY_READY), "False/Failed");
     assert_said(&waiting, IDENTITY_READY, "capa-rs-system/keys", ANSWERS[0].1);
     assert_eq!(waiting.next, Next::Retry);
     scene.put_keys();
@@ -72,7 +72,7 @@ async fn a_launch_names_an_unread_bootstrap_secret() {
         let scene = Scene::new();
         scene.kubernetes.refuse_secret("team-a", "boot", answer);
         let waiting = scene.pass().await;
-        assert_eq!(waiting.says(ConditionType::BootstrapDataReady), "False/Failed");
+        assert_eq!(waiting.condition(ConditionType::BootstrapDataReady), "False/Failed");
         assert_said(&waiting, ConditionType::BootstrapDataReady, "team-a/boot", why);
         assert_eq!(waiting.next, Next::Retry);
         scene
@@ -88,7 +88,7 @@ async fn a_running_machine_with_an_unread_secret_stays_watched() {
     let before = scene.aws.forgotten();
     scene.kubernetes.refuse_secret("capa-rs-system", "keys", None);
     let pass = scene.pass().await;
-    assert_eq!(pass.says(IDENTITY_READY), "False/Failed");
-    assert_eq!(pass.says(INSTANCE_READY), "True/Ready");
+    assert_eq!(pass.condition(IDENTITY_READY), "False/Failed");
+    assert_eq!(pass.condition(INSTANCE_READY), "True/Ready");
     assert_eq!(scene.aws.forgotten(), before, "the failure may be temporary");
 }

@@ -117,15 +117,18 @@ async fn refused_tags_are_told_and_tried_again() {
         .aws
         .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
     let denied = set_tags(&scene, "{team: b}").await;
-    assert_eq!(denied.says(UP_TO_DATE), "False/Unauthorized");
-    assert_eq!(denied.says(ConditionType::Ready), "True/Unauthorized");
+    assert_eq!(denied.condition(UP_TO_DATE), "False/Unauthorized");
+    assert_eq!(denied.condition(ConditionType::Ready), "True/Unauthorized");
     let message = denied.message(UP_TO_DATE);
     assert!(
         message.starts_with(&format!("the tags of instance {FIRST} cannot be changed")),
         "{message}"
     );
     let later = scene.after(RETRY).await;
-    assert_eq!((later.says(UP_TO_DATE).as_str(), later.calls.len()), ("True/Ready", 3));
+    assert_eq!(
+        (later.condition(UP_TO_DATE).as_str(), later.calls.len()),
+        ("True/Ready", 3)
+    );
     assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("b"));
 }
 
@@ -133,7 +136,7 @@ async fn refused_tags_are_told_and_tried_again() {
 async fn a_tag_of_the_provider_is_not_set_later_either() {
     let scene = with_tags("{team: a}").await;
     let refused = set_tags(&scene, "{team: b, MachineName: other/machine}").await;
-    assert_eq!(refused.says(UP_TO_DATE), "False/Conflict");
+    assert_eq!(refused.condition(UP_TO_DATE), "False/Conflict");
     assert_eq!(refused.calls, ["write_status"]);
     assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("a"), "nothing half done");
 }
@@ -182,7 +185,7 @@ async fn a_change_of_tags_that_is_taken_back_is_undone() {
             let tags = ["team", "stage", "owner"].map(|key| tag(&scene, id, key));
             assert_eq!(tags, [Some("a".to_owned()), Some("x".to_owned()), None], "{id}");
         }
-        assert_eq!(undone.says(UP_TO_DATE), "True/Ready");
+        assert_eq!(undone.condition(UP_TO_DATE), "True/Ready");
         assert_eq!(undone.status().pending_tags, Tags::new());
         assert_eq!(scene.pass().await.calls, [""; 0]);
     }
@@ -197,7 +200,7 @@ async fn a_refused_change_of_tags_that_is_taken_back_makes_no_call() {
         .fail_next("CreateTags", refused("CreateTags", "TagLimitExceeded"));
     set_tags(&scene, "{team: a, backup: daily}").await;
     let taken_back = set_tags(&scene, "{team: a}").await;
-    assert_eq!(taken_back.says(UP_TO_DATE), "True/Ready");
+    assert_eq!(taken_back.condition(UP_TO_DATE), "True/Ready");
     assert_eq!(taken_back.calls, ["write_status"]);
     assert_eq!(tag(&scene, FIRST, "backup").as_deref(), Some("weekly"));
 }
@@ -214,7 +217,7 @@ async fn refused_tags_hold_up_no_other_change() {
         machine.spec.private_dns_name = Some(read("{enableResourceNameDnsARecord: false}"));
     });
     let changed = scene.pass().await;
-    assert_eq!(changed.says(UP_TO_DATE), "False/Unauthorized");
+    assert_eq!(changed.condition(UP_TO_DATE), "False/Unauthorized");
     assert_eq!(scene.aws.dns_records_of(FIRST).0, Some(false));
 }
 
@@ -227,10 +230,10 @@ async fn what_is_wrong_stays_shown_while_the_network_is_unknown() {
     set_tags(&scene, "{team: b}").await;
     scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
     let unknown = scene.after(RETRY).await;
-    assert_eq!(unknown.says(UP_TO_DATE), "False/Unauthorized");
+    assert_eq!(unknown.condition(UP_TO_DATE), "False/Unauthorized");
     scene.aws.retype(FIRST, "t3.xlarge");
     let retyped = scene.pass().await;
-    assert_eq!(retyped.says(UP_TO_DATE), "False/Drifted");
+    assert_eq!(retyped.condition(UP_TO_DATE), "False/Drifted");
 }
 
 #[tokio::test]
@@ -283,8 +286,8 @@ async fn a_lost_record_removes_no_group_of_the_network() {
     }
     let changed = set_groups(&scene, "[]").await;
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"], "{:?}", changed.calls);
-    assert_eq!(changed.says(GROUPS_READY), "True/Ready");
-    assert_eq!(changed.says(ConditionType::NetworkUpToDate), "True/Ready");
+    assert_eq!(changed.condition(GROUPS_READY), "True/Ready");
+    assert_eq!(changed.condition(ConditionType::NetworkUpToDate), "True/Ready");
 }
 
 #[tokio::test]
@@ -303,8 +306,8 @@ async fn changed_security_groups_reach_the_interface() {
     assert_eq!(changed.calls, calls);
     let groups = ["sg-0000000a", "sg-0000000e", "sg-0000000f"];
     assert_eq!(scene.aws.groups_of(FIRST), groups, "the group of another user stays");
-    assert_eq!(changed.says(GROUPS_READY), "True/Ready");
-    assert_eq!(changed.says(ConditionType::NetworkUpToDate), "True/Ready");
+    assert_eq!(changed.condition(GROUPS_READY), "True/Ready");
+    assert_eq!(changed.condition(ConditionType::NetworkUpToDate), "True/Ready");
     let in_use = changed.status().network.as_ref().unwrap();
     assert_eq!(in_use.security_group_ids, ["sg-0000000a", "sg-0000000e"]);
     assert_eq!(scene.pass().await.calls, [""; 0]);
@@ -334,7 +337,7 @@ async fn a_change_of_groups_without_an_answer_leaves_no_group_behind() {
     let action = "ModifyNetworkInterfaceAttribute";
     scene.aws.lose_next_answer(action);
     let lost = set_groups(&scene, "[{id: sg-0000000e}]").await;
-    assert_eq!(lost.says(GROUPS_READY), "False/Failed");
+    assert_eq!(lost.condition(GROUPS_READY), "False/Failed");
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000e"]);
     set_groups(&scene, "[]").await;
     scene.after(RETRY).await;
@@ -342,7 +345,7 @@ async fn a_change_of_groups_without_an_answer_leaves_no_group_behind() {
     scene.aws.fail_next(action, unanswered(action));
     set_groups(&scene, "[{id: sg-0000000d}]").await;
     let added = scene.after(RETRY).await;
-    assert_eq!(added.says(GROUPS_READY), "True/Ready");
+    assert_eq!(added.condition(GROUPS_READY), "True/Ready");
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"]);
 }
 
@@ -361,7 +364,7 @@ async fn a_change_of_groups_that_is_taken_back_before_its_answer_is_recorded_is_
         set_groups(&scene, "[{id: sg-0000000d}]").await;
         let undone = scene.after(RETRY).await;
         assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"], "{changed}");
-        assert_eq!(undone.says(GROUPS_READY), "True/Ready", "{changed}");
+        assert_eq!(undone.condition(GROUPS_READY), "True/Ready", "{changed}");
         assert_eq!(scene.pass().await.calls, [""; 0], "{changed}");
     }
 }
@@ -371,7 +374,7 @@ async fn a_group_that_was_taken_away_is_reported_only() {
     let scene = with_group("").await;
     scene.aws.regroup(FIRST, &["sg-0000000a"]);
     let told = scene.pass().await;
-    assert_eq!(told.says(GROUPS_READY), "False/Drifted");
+    assert_eq!(told.condition(GROUPS_READY), "False/Drifted");
     let message = told.message(GROUPS_READY);
     assert!(
         message.contains(INTERFACE) && message.contains("sg-0000000d"),
@@ -380,20 +383,20 @@ async fn a_group_that_was_taken_away_is_reported_only() {
     assert_eq!(told.calls, ["write_status"]);
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"]);
     scene.aws.regroup(FIRST, &["sg-0000000a", "sg-0000000d"]);
-    assert_eq!(scene.pass().await.says(GROUPS_READY), "True/Ready");
+    assert_eq!(scene.pass().await.condition(GROUPS_READY), "True/Ready");
 }
 
 #[tokio::test]
 async fn an_unknown_group_is_told_and_changes_nothing() {
     let scene = with_group("").await;
     let unknown = set_groups(&scene, "[{filters: [{name: group-id, values: [sg-00000099]}]}]").await;
-    assert_eq!(unknown.says(GROUPS_READY), "False/NotFound");
+    assert_eq!(unknown.condition(GROUPS_READY), "False/NotFound");
     assert!(
         unknown
             .message(GROUPS_READY)
             .contains("spec.additionalSecurityGroups[0]")
     );
-    assert_eq!(unknown.says(ConditionType::Ready), "True/NotFound");
+    assert_eq!(unknown.condition(ConditionType::Ready), "True/NotFound");
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"]);
 }
 
@@ -411,13 +414,13 @@ async fn interfaces_of_the_user_keep_tags_and_groups() {
     assert_eq!(changed.calls, ["write_status", "CreateTags", "write_status"]);
     assert_eq!(tag(&scene, VOLUME, "team").as_deref(), Some("b"));
     assert_eq!(tag(&scene, "eni-0000000f", "team"), None);
-    assert_eq!(changed.says(GROUPS_READY), "absent");
+    assert_eq!(changed.condition(GROUPS_READY), "absent");
     scene.edit(|machine| machine.spec.additional_security_groups = read("[{id: sg-0000000d}]"));
     let told = scene.pass().await;
-    assert_eq!(told.says(GROUPS_READY), "False/InvalidSpec");
+    assert_eq!(told.condition(GROUPS_READY), "False/InvalidSpec");
     assert!(told.message(GROUPS_READY).contains("networkInterfaces"));
     scene.edit(|machine| machine.spec.additional_security_groups.clear());
-    assert_eq!(scene.pass().await.says(GROUPS_READY), "True/Ready");
+    assert_eq!(scene.pass().await.condition(GROUPS_READY), "True/Ready");
 }
 
 #[tokio::test]
@@ -426,7 +429,7 @@ async fn another_instance_type_is_reported_only() {
     scene.aws.set_instance_state(FIRST, InstanceState::Stopped);
     scene.aws.retype(FIRST, "t3.xlarge");
     let retyped = scene.pass().await;
-    assert_eq!(retyped.says(UP_TO_DATE), "False/Drifted");
+    assert_eq!(retyped.condition(UP_TO_DATE), "False/Drifted");
     let message = retyped.message(UP_TO_DATE);
     assert!(
         message.contains("t3.xlarge") && message.contains("t3.large"),
@@ -434,10 +437,10 @@ async fn another_instance_type_is_reported_only() {
     );
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let running = scene.after(Duration::from_secs(60)).await;
-    assert_eq!(running.says(ConditionType::Ready), "True/Drifted");
+    assert_eq!(running.condition(ConditionType::Ready), "True/Drifted");
     assert_eq!(running.calls, ["write_status"]);
     scene.aws.retype(FIRST, "t3.large");
-    assert_eq!(scene.pass().await.says(UP_TO_DATE), "True/Ready");
+    assert_eq!(scene.pass().await.condition(UP_TO_DATE), "True/Ready");
 }
 
 #[tokio::test]

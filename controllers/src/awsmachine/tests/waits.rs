@@ -18,9 +18,9 @@ const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
 /// Runs two passes. The second pass makes no calls, and no instance is launched.
 async fn assert_waits(scene: &Scene, condition: ConditionType, expected: &str, next: Next) {
     let first = scene.pass().await;
-    assert_eq!(first.says(condition), expected);
+    assert_eq!(first.condition(condition), expected);
     assert_eq!(
-        first.says(ConditionType::Ready),
+        first.condition(ConditionType::Ready),
         expected,
         "Ready repeats what is waited for"
     );
@@ -82,7 +82,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     let launched = scene.pass().await;
     assert_eq!(launched.calls, LAUNCH[2..]);
     for condition in [bootstrap, NETWORK_READY, ConditionType::IdentityReady] {
-        assert_eq!(launched.says(condition), "True/Ready");
+        assert_eq!(launched.condition(condition), "True/Ready");
     }
 }
 
@@ -108,11 +108,11 @@ async fn the_status_does_not_change_during_a_slow_read() {
 async fn a_running_machine_is_followed_during_a_slow_read() {
     let scene = Scene::running().await;
     scene.kubernetes.hold_source("dev");
-    assert_eq!(scene.pass().await.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(scene.pass().await.condition(ConditionType::Ready), "True/Ready");
     scene
         .aws
         .set_instance_state(FIRST, capa_api::machine::InstanceState::Stopped);
-    assert_eq!(scene.pass().await.says(INSTANCE_READY), "False/Stopped");
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/Stopped");
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_network_without_a_usable_subnet_shows_the_reason() {
         let scene = Scene::new();
         scene.kubernetes.publish_network("dev", network);
         let pass = scene.pass().await;
-        assert_eq!(pass.says(NETWORK_READY), expected, "{network}");
+        assert_eq!(pass.condition(NETWORK_READY), expected, "{network}");
         assert!(scene.aws.launches().is_empty(), "{network}");
     }
 }
@@ -241,7 +241,7 @@ async fn filters_that_match_nothing_stop_the_launch() {
     ] {
         let scene = Scene::with_spec(&format!("{SPEC}, {reference}"));
         let pass = scene.pass().await;
-        assert_eq!(pass.says(NETWORK_READY), "False/NotFound", "{reference}");
+        assert_eq!(pass.condition(NETWORK_READY), "False/NotFound", "{reference}");
         assert!(scene.aws.launches().is_empty());
     }
 }
@@ -277,7 +277,7 @@ async fn a_subnet_that_is_named_by_id_and_by_filters_must_match_both() {
             "{id} in {zone}"
         );
         if expected.is_none() {
-            assert_eq!(pass.says(NETWORK_READY), "False/NotFound");
+            assert_eq!(pass.condition(NETWORK_READY), "False/NotFound");
             let said = pass.message(NETWORK_READY);
             assert!(said.contains(id) && said.contains("spec.subnet.filters"), "{said}");
         }
@@ -297,7 +297,7 @@ async fn an_incomplete_spec_is_refused_before_aws_is_asked() {
     ] {
         let scene = Scene::with_spec(&format!("{SPEC}, {set}"));
         let pass = scene.pass().await;
-        assert_eq!(pass.says(INSTANCE_READY), "False/InvalidSpec", "{set}");
+        assert_eq!(pass.condition(INSTANCE_READY), "False/InvalidSpec", "{set}");
         let message = pass.message(INSTANCE_READY);
         assert!(message.contains(said), "{set}: {message}");
         assert!(scene.aws.regions().is_empty(), "AWS is not even reached for");
@@ -309,7 +309,7 @@ async fn a_configured_root_volume_needs_the_image_device() {
     let scene = Scene::with_spec(&format!("{SPEC}, rootVolume: {{size: 40}}"));
     scene.aws.remove("ami-00000001");
     let missing = scene.pass().await;
-    assert_eq!(missing.says(INSTANCE_READY), "False/NotFound");
+    assert_eq!(missing.condition(INSTANCE_READY), "False/NotFound");
     assert!(missing.message(INSTANCE_READY).contains("ami-00000001"));
     scene.aws.image("ami-00000001", "/dev/xvda");
     scene.pass().await;
@@ -324,7 +324,7 @@ async fn credentials_that_aws_refuses_are_a_condition() {
         .aws
         .fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
     let pass = scene.pass().await;
-    assert_eq!(pass.says(ConditionType::IdentityReady), "False/CredentialsFailed");
+    assert_eq!(pass.condition(ConditionType::IdentityReady), "False/CredentialsFailed");
     assert_eq!(pass.next, Next::Retry);
 }
 
@@ -343,7 +343,7 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
             scene.delete();
         }
         let paused = scene.pass().await;
-        assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        assert_eq!(paused.condition(ConditionType::Paused), "True/Paused");
         let mut status = paused.status().clone();
         status.conditions.clone_from(&before.conditions);
         assert_eq!(status, before);
@@ -372,7 +372,7 @@ async fn a_paused_machine_gets_no_finalizer() {
         }
         let before = scene.machine("m").unwrap();
         let paused = scene.pass().await;
-        assert_eq!(paused.says(ConditionType::Paused), "True/Paused");
+        assert_eq!(paused.condition(ConditionType::Paused), "True/Paused");
         let by_whom = if by_annotation {
             "AWSMachine has the cluster.x-k8s.io/paused annotation"
         } else {

@@ -6,7 +6,7 @@ use capa_e2e::{Story, eventually, objects};
 use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, condition_of, passes, text};
-use super::super::scenario::{CORE, OURS, WITHIN, tell};
+use super::super::scenario::{CORE, OURS, WITHIN, run_story};
 use super::{ANSWER, Chaos};
 
 /// The divisor of the real periods.
@@ -21,7 +21,7 @@ mod long_stories {
 
 fn switched() -> anyhow::Result<()> {
     let mut chaos = Chaos::new("switched account")?;
-    tell(Story::new("switched"), async |s| {
+    run_story(Story::new("switched"), async |s| {
         let (aws, other) = (s.aws(), s.environment.world().aws().account());
         let manager = s.new_manager().flag(format!("--timing-divisor={DIVISOR}"));
         // The Secret is not watched: the manager notices a rotation at the next pass over a machine.

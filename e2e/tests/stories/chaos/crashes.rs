@@ -4,7 +4,7 @@
 use capa_e2e::aws_proxy::Fault;
 use capa_e2e::fixtures;
 
-use super::super::scenario::{tell, template};
+use super::super::scenario::{run_story, template};
 use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN};
 use capa_e2e::Story;
 
@@ -56,7 +56,7 @@ const BUCKET: Storage = Storage {
 fn crashes(storage: &Storage) -> anyhow::Result<()> {
     let mut chaos = Chaos::new(storage.name)?;
     let (machines, kills) = (storage.machines as usize, storage.kills);
-    tell(Story::new(storage.name), async |s| {
+    run_story(Story::new(storage.name), async |s| {
         let aws = s.aws();
         aws.set_hidden(HIDDEN);
         let [store, delete] = storage.actions;

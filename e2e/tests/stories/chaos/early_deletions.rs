@@ -9,7 +9,7 @@ use capa_e2e::{Story, eventually};
 use kube::ResourceExt as _;
 
 use super::super::machines::{INLINE, text};
-use super::super::scenario::{CORE, Scenario, tell};
+use super::super::scenario::{CORE, Scenario, run_story};
 use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN};
 
 const MACHINES: usize = 20;
@@ -25,7 +25,7 @@ mod long_stories {
 
 fn early_deletions() -> anyhow::Result<()> {
     let mut chaos = Chaos::new("early deletions")?;
-    tell(Story::new("early-deletions"), async |s| {
+    run_story(Story::new("early-deletions"), async |s| {
         let aws = s.aws();
         aws.set_hidden(HIDDEN / DIVISOR);
         // Each zone has its own timing, and some instances are not running yet when they are deleted.

@@ -6,7 +6,7 @@ use capa_e2e::aws_proxy::Fault;
 use capa_e2e::{Story, eventually, eventually_by_polling};
 
 use super::super::manager::leads;
-use super::super::scenario::{WITHIN, tell};
+use super::super::scenario::{WITHIN, run_story};
 use super::{ALL_WITHIN, ANSWER, Chaos, HIDDEN};
 
 /// The divisor of the real periods of the manager and of AWS.
@@ -23,7 +23,7 @@ mod long_stories {
 
 fn leaders() -> anyhow::Result<()> {
     let mut chaos = Chaos::new("leaders")?;
-    tell(Story::new("leaders"), async |s| {
+    run_story(Story::new("leaders"), async |s| {
         let aws = s.aws();
         aws.set_hidden(HIDDEN / DIVISOR);
         aws.fault(Fault::on("RunInstances").delay(ANSWER / DIVISOR));

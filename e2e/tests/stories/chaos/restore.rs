@@ -8,7 +8,7 @@ use capa_e2e::{Story, eventually, fixtures, objects};
 use kube::ResourceExt;
 
 use super::super::machines::{INLINE, at, machine};
-use super::super::scenario::{CORE, FASTER, Scenario, WITHIN, tell};
+use super::super::scenario::{CORE, FASTER, Scenario, WITHIN, run_story};
 use super::{ALL_WITHIN, Chaos, HIDDEN};
 
 /// Machines that had an instance when the snapshot was taken.
@@ -28,7 +28,7 @@ mod long_stories {
 
 fn restored() -> anyhow::Result<()> {
     let mut chaos = Chaos::new("restored etcd")?;
-    tell(Story::new("restore").in_its_own_world(&[]), async |s| {
+    run_story(Story::new("restore").in_its_own_world(&[]), async |s| {
         let world = s.environment.world();
         let aws = s.aws();
         aws.set_hidden(HIDDEN / 20);

@@ -35,7 +35,7 @@ pub(crate) fn in_management_cluster(
         cluster.init().await?;
         let story = Story::new(name).in_world(cluster.world());
         story
-            .tell(async |environment| body(&cluster, environment).await)
+            .run_async(async |environment| body(&cluster, environment).await)
             .await?;
         cluster.world().stop().await
     })

@@ -86,7 +86,7 @@ spec:
             );
             scenario.apply(&cluster).await?;
             scenario.infrastructure_provisioned("guest").await?;
-            let waits = scenario.says("guest", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint");
+            let waits = scenario.await_condition("guest", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint");
             waits.await?;
 
             host(&guest, &landlord).await?;
@@ -106,7 +106,7 @@ spec:
                 .patch_status("guest", &PatchParams::default(), &Patch::Merge(&hosted))
                 .await?;
             scenario
-                .says("guest", "ControlPlaneEndpointReady", "True", "Ready")
+                .await_condition("guest", "ControlPlaneEndpointReady", "True", "Ready")
                 .await?;
             guest.workers(2).await?;
             guest.ready(0, 2).await?;

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use capa_e2e::{Story, mostly_waits};
 
 use super::whole::KubeadmCluster;
-use crate::stories::scenario::{FASTER, OURS, REGION, tell};
+use crate::stories::scenario::{FASTER, OURS, REGION, run_story};
 
 /// A managed AWSCluster. The names of load balancers do not resolve where the tests run.
 fn managed(cluster: &KubeadmCluster<'_>, fields: &str) -> String {
@@ -19,7 +19,7 @@ fn managed(cluster: &KubeadmCluster<'_>, fields: &str) -> String {
 /// The life of a cluster whose load balancer has these fields.
 fn lives(story: &'static str, fields: &str) -> anyhow::Result<()> {
     mostly_waits();
-    tell(Story::new(story), async |s| {
+    run_story(Story::new(story), async |s| {
         s.begin_whole_clusters(&[FASTER]).await?;
         let before = s.user.dump().await?;
         let cluster = s.kubeadm_cluster_without_load_balancer("dev");
@@ -29,7 +29,7 @@ fn lives(story: &'static str, fields: &str) -> anyhow::Result<()> {
         cluster.workers(1).await?;
         cluster.ready(1, 1).await?;
         for condition in ["LoadBalancerReady", "ControlPlaneEndpointReady", "Ready"] {
-            s.says("dev", condition, "True", "Ready").await?;
+            s.await_condition("dev", condition, "True", "Ready").await?;
         }
         let published = s.get(OURS, "AWSCluster", "dev").await?;
         let target = published.data.pointer("/status/network/controlPlaneTargets/0");

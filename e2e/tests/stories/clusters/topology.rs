@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::whole::{KubeadmCluster, NODES_WITHIN, PORT, VERSION, tell_of_whole_clusters};
-use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario, settled, tell};
+use crate::stories::scenario::{CORE, FASTER, OURS, REGION, Scenario, run_story, settled};
 
 /// The ClusterClasses of this provider, as they are released.
 const CLASS: &str = include_str!("../../../../templates/clusterclass-unmanaged.yaml");
@@ -143,7 +143,7 @@ mod long_stories {
 
     #[test]
     fn a_cluster_of_the_managed_class_has_a_network_of_its_own() -> anyhow::Result<()> {
-        tell(Story::new("managed-class"), async |s| {
+        run_story(Story::new("managed-class"), async |s| {
             s.begin_whole_clusters(&[FASTER]).await?;
             let cluster = s.kubeadm_cluster_without_load_balancer("dev");
             s.user.create_instance_profiles().await?;

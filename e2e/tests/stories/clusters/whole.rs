@@ -13,7 +13,7 @@ use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::stories::api::kubectl_with;
-use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, tell, template};
+use crate::stories::scenario::{CORE, FASTER, REGION, Scenario, run_story, template};
 
 /// API version of KubeadmControlPlane.
 pub(crate) const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
@@ -57,7 +57,7 @@ pub(crate) fn tell_of_whole_clusters(
     body: impl AsyncFnOnce(&Scenario) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     mostly_waits();
-    tell(story, async |s| {
+    run_story(story, async |s| {
         let before = s.begin_whole_clusters(flags).await?;
         body(s).await?;
         s.end_whole_clusters(&before).await

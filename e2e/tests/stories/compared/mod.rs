@@ -20,7 +20,7 @@ mod long_stories {
 
     use super::specs::{CLUSTER, POOL, aws_clusters};
     use super::table::{Difference, differences, rows};
-    use crate::stories::scenario::{CORE, OURS, REGION, Scenario, WITHIN, settled, tell};
+    use crate::stories::scenario::{CORE, OURS, REGION, Scenario, WITHIN, run_story, settled};
 
     /// The time in which a manager makes no call once it has nothing to do.
     const QUIET: Duration = Duration::from_secs(4);
@@ -163,7 +163,7 @@ mod long_stories {
     #[test]
     fn capa_builds_the_same_from_the_same_spec() -> anyhow::Result<()> {
         mostly_waits();
-        tell(Story::new("compared"), async |s| {
+        run_story(Story::new("compared"), async |s| {
             let world = Arc::new(LocalWorld::start_beside(s.environment.world()).await?);
             let capa = Scenario::new(
                 Arc::new(TestEnvironment::new(world.clone(), "compared").await?),

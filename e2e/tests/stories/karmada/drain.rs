@@ -11,7 +11,7 @@ mod long_stories {
     use tokio::task::JoinHandle;
     use tokio_util::sync::CancellationToken;
 
-    use crate::stories::karmada::{APP, DRAIN, Fleet, LABEL, Member, ready_pods, says};
+    use crate::stories::karmada::{APP, DRAIN, Fleet, LABEL, Member, await_condition, ready_pods};
     use crate::stories::scenario::story;
 
     /// One cluster, any that fits.
@@ -45,12 +45,12 @@ spec:
             north.pods.hold(true);
             let watched = Watched::start(&[&west, &north]).await?;
             fleet.annotate("west", json!({DRAIN: ""})).await?;
-            let moving = says(s, "west", "Drained", "False", "Draining").await?;
+            let moving = await_condition(s, "west", "Drained", "False", "Draining").await?;
             ensure!(moving.contains("Deployment default/web"), "{moving}");
             has_pods(&north, 3).await?;
             assert_eq!(west.ready().await?, 3, "the old pods stay until the new ones are ready");
             north.pods.hold(false);
-            says(s, "west", "Drained", "True", "Drained").await?;
+            await_condition(s, "west", "Drained", "True", "Drained").await?;
             north.runs(3).await?;
             west.runs(0).await?;
             let fewest = watched.end().await?;

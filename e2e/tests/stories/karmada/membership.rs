@@ -13,7 +13,7 @@ mod long_stories {
     use serde_json::{Value, json};
 
     use crate::stories::cluster_profiles::{INVENTORY, initialized_cluster, keep_kubeconfig};
-    use crate::stories::karmada::{ALLOWED, APP, DRAIN, Fleet, LABEL, REGION, members, says, secret_of};
+    use crate::stories::karmada::{ALLOWED, APP, DRAIN, Fleet, LABEL, REGION, await_condition, members, secret_of};
     use crate::stories::machines::at;
     use crate::stories::scenario::{CORE, story};
 
@@ -66,11 +66,11 @@ subjects:
 
             // Nobody else takes the app: the drain says so, and taking the label away deletes nothing.
             fleet.annotate("west", json!({DRAIN: ""})).await?;
-            let blocked = says(s, "west", "Drained", "False", "DrainBlocked").await?;
+            let blocked = await_condition(s, "west", "Drained", "False", "DrainBlocked").await?;
             ensure!(blocked.contains("Deployment default/web"), "{blocked}");
             fleet.label("west", json!({LABEL: null})).await?;
-            says(s, "west", "Joined", "False", "Leaving").await?;
-            says(s, "west", "Drained", "False", "DrainBlocked").await?;
+            await_condition(s, "west", "Joined", "False", "Leaving").await?;
+            await_condition(s, "west", "Drained", "False", "DrainBlocked").await?;
             assert_eq!(west.ready().await?, 2);
 
             // The user says that the app may end.
@@ -115,7 +115,7 @@ subjects:
             let chosen = "fleet.infrastructure.cluster.x-k8s.io/member-name";
             fleet.annotate("second", json!({chosen: name})).await?;
             fleet.label("second", json!({LABEL: "main"})).await?;
-            let taken = says(s, "second", "Joined", "False", "NameInUse").await?;
+            let taken = await_condition(s, "second", "Joined", "False", "NameInUse").await?;
             ensure!(taken.contains(chosen), "{taken}");
             s.delete(CORE, "Cluster", "second").await?;
             let member = members(&fleet.client().await?).get(&name).await?;
@@ -141,7 +141,7 @@ subjects:
             initialized_cluster(s, "again", "eu-west-1").await?;
             keep_kubeconfig(s, "again", &ours.cluster.kubeconfig()?).await?;
             fleet.label("again", json!({LABEL: "main"})).await?;
-            let twice = says(s, "again", "Joined", "False", "NameInUse").await?;
+            let twice = await_condition(s, "again", "Joined", "False", "NameInUse").await?;
             ensure!(twice.contains(&name), "{twice}");
 
             // A label does not suffice: an administrator lists the namespaces.
@@ -149,11 +149,11 @@ subjects:
             initialized_cluster(s, "stranger", "eu-west-1").await?;
             keep_kubeconfig(s, "stranger", &ours.cluster.kubeconfig()?).await?;
             fleet.label("stranger", json!({LABEL: "main"})).await?;
-            let refused = says(s, "stranger", "Joined", "False", "NotAllowed").await?;
+            let refused = await_condition(s, "stranger", "Joined", "False", "NotAllowed").await?;
             ensure!(refused.contains(ALLOWED), "{refused}");
             let missing = json!({LABEL: "no-such-karmada"});
             fleet.label("stranger", missing).await?;
-            says(s, "stranger", "Joined", "Unknown", "KarmadaSecretInvalid").await?;
+            await_condition(s, "stranger", "Joined", "Unknown", "KarmadaSecretInvalid").await?;
             Ok(())
         })
     }
@@ -215,7 +215,7 @@ subjects:
 
             // The machines of the cluster are gone before its Cluster is deleted.
             west.cluster.kill().await?;
-            says(s, "west", "ControlPlaneHealthy", "False", "Unreachable").await?;
+            await_condition(s, "west", "ControlPlaneHealthy", "False", "Unreachable").await?;
             s.delete(CORE, "Cluster", "west").await?;
             fleet.gone(&name).await?;
             eventually_by_polling(STEP_WITHIN, "the tokens to go", async || {

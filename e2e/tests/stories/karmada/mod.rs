@@ -100,7 +100,9 @@ impl<'a> Fleet<'a> {
     }
 
     async fn joined(&self, name: &str) -> anyhow::Result<()> {
-        says(self.s, name, "Joined", "True", "Joined").await.map(drop)
+        await_condition(self.s, name, "Joined", "True", "Joined")
+            .await
+            .map(drop)
     }
 
     /// The name of a Cluster as a member.
@@ -215,7 +217,13 @@ async fn secret_of(s: &Scenario, name: &str, karmada: &Karmada, namespaces: &str
 }
 
 /// The message of a condition of a ClusterProfile once it has this status and reason.
-async fn says(s: &Scenario, name: &str, condition: &str, status: &str, reason: &str) -> anyhow::Result<String> {
+async fn await_condition(
+    s: &Scenario,
+    name: &str,
+    condition: &str,
+    status: &str,
+    reason: &str,
+) -> anyhow::Result<String> {
     let profiles = s.api(INVENTORY, "ClusterProfile").await?;
     let what = format!("ClusterProfile {name} to say {condition} {status}/{reason}");
     eventually_by_polling(STEP_WITHIN, &what, async || {

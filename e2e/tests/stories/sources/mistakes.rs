@@ -253,13 +253,13 @@ mod long_stories {
             s.apply(&machine_yaml(MACHINE, "dev", INLINE)).await?;
             s.bootstrap_secret(MACHINE).await?;
             // A tag has another value.
-            let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+            let message = s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
             assert!(message.contains("spec.discovery.vpc"), "{message}");
             waits(s, "MissingField", "status.network.subnets").await?;
             // The VPC is right, and no security group has the tag.
             s.apply(&aws_cluster("dev")).await?;
             eventually(WITHIN, "the security group to be missed", async || {
-                let message = s.says("dev", "NetworkReady", "False", "NotFound").await?;
+                let message = s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
                 ensure!(message.contains("security group"), "{message}");
                 Ok(())
             })
@@ -273,7 +273,7 @@ mod long_stories {
             s.user.untag(&s.network.vpc_id, "stack").await?;
             let request = json!({"infrastructure.cluster.x-k8s.io/preflight-requested": "again"});
             s.change("dev", json!({"metadata": {"annotations": request}})).await?;
-            s.says("dev", "NetworkReady", "False", "NotFound").await?;
+            s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
             outlives(s).await
         })
     }

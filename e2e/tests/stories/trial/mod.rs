@@ -15,7 +15,7 @@ use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
 use super::machines::at;
-use super::scenario::{OURS, REGION, Scenario, tell};
+use super::scenario::{OURS, REGION, Scenario, run_story};
 
 /// Trials at the same time. Their times are seconds, which more of them on a small computer would blur.
 const AT_ONCE: usize = 4;
@@ -83,7 +83,7 @@ impl Display for Row {
 }
 
 fn all() -> anyhow::Result<()> {
-    tell(Story::new("trial"), async |s| {
+    run_story(Story::new("trial"), async |s| {
         let elsewhere = s.user.create_network(&NetworkPlan::new("elsewhere", REGION, 1)).await?;
         // Real periods, because the table shows them.
         s.new_manager().start().await?;

@@ -29,7 +29,7 @@ fn gateways_and_public_load_balancers_have_addresses_of_the_pool() {
     let mut world = World::new(&spec("none", "loadBalancerType: nlb"));
     world.account.add_pool(POOL, 4);
     world.rest();
-    assert_eq!(world.says(READY), "True/Ready", "{}", world.message(READY));
+    assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
     assert_eq!(
         pools_named(&world),
         [true; 4],
@@ -60,7 +60,7 @@ fn a_load_balancer_in_a_vpc_of_the_user_has_addresses_of_the_pool() {
     world.account.add_pool(POOL, 1);
     world.set_spec(&spec);
     world.rest();
-    assert_eq!(world.says(READY), "True/Ready", "{}", world.message(READY));
+    assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
     assert_eq!(pools_named(world), [true]);
     world.delete();
     world.lose_status();
@@ -75,7 +75,7 @@ fn an_address_that_lacks_to_a_load_balancer_is_named_by_its_condition() {
     world.account.add_pool(POOL, 3);
     world.rest_for(std::time::Duration::from_mins(10));
     assert_eq!(
-        (world.says(NAT), world.says(READY)),
+        (world.condition(NAT), world.condition(READY)),
         ("True/Ready".to_owned(), "False/QuotaExceeded".to_owned())
     );
     assert!(world.message(READY).contains(POOL), "{}", world.message(READY));
@@ -86,7 +86,7 @@ fn an_internal_load_balancer_takes_no_address() {
     let mut world = World::new(&spec("none", "loadBalancerType: nlb, scheme: internal"));
     world.account.add_pool(POOL, 2);
     world.rest();
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
     assert_eq!(pools_named(&world), [true; 2]);
 }
 
@@ -95,13 +95,13 @@ fn an_exhausted_pool_is_named_until_it_has_addresses() {
     let mut world = World::new(&spec("none", "loadBalancerType: nlb, scheme: internal"));
     world.account.add_pool(POOL, 1);
     world.rest_for(std::time::Duration::from_mins(10));
-    assert_eq!(world.says(NAT), "False/QuotaExceeded");
+    assert_eq!(world.condition(NAT), "False/QuotaExceeded");
     assert!(world.message(NAT).contains(POOL), "{}", world.message(NAT));
     assert_eq!(world.account.addresses().len(), 1);
     world.account.add_pool(POOL, 1);
     world.advance(std::time::Duration::from_mins(10));
     world.rest();
-    assert_eq!(world.says(NAT), "True/Ready");
+    assert_eq!(world.condition(NAT), "True/Ready");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn an_exhausted_pool_may_be_followed_by_addresses_of_amazon() {
     let mut world = World::new(&spec("amazon-pool", "loadBalancerType: nlb, scheme: internal"));
     world.account.add_pool(POOL, 1);
     world.rest();
-    assert_eq!(world.says(NAT), "True/Ready");
+    assert_eq!(world.condition(NAT), "True/Ready");
     assert_eq!(
         pools_named(&world),
         [true, false],
@@ -121,6 +121,6 @@ fn an_exhausted_pool_may_be_followed_by_addresses_of_amazon() {
 fn a_pool_that_is_not_there_is_named() {
     let mut world = World::new(&spec("none", "loadBalancerType: nlb, scheme: internal"));
     world.rest_for(std::time::Duration::from_mins(10));
-    assert_eq!(world.says(NAT), "False/NotFound");
+    assert_eq!(world.condition(NAT), "False/NotFound");
     assert!(world.account.addresses().is_empty());
 }

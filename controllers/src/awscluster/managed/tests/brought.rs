@@ -93,7 +93,7 @@ fn a_cluster_in_a_vpc_of_the_user_is_provisioned() {
         ConditionType::Ready,
     ] {
         assert_eq!(
-            world.says(condition),
+            world.condition(condition),
             "True/Ready",
             "{condition}: {}",
             world.message(condition)
@@ -104,7 +104,7 @@ fn a_cluster_in_a_vpc_of_the_user_is_provisioned() {
         ConditionType::NatGatewaysReady,
         ConditionType::RouteTablesReady,
     ] {
-        assert_eq!(world.says(condition), "absent", "{condition}");
+        assert_eq!(world.condition(condition), "absent", "{condition}");
     }
     assert_eq!(
         brought.groups(),
@@ -215,7 +215,7 @@ fn security_groups_of_the_user_take_the_place_of_ours() {
     brought.world.set_spec(&brought.spec(&overrides, ""));
     brought.world.rest();
     assert_eq!(
-        brought.world.says(GROUPS),
+        brought.world.condition(GROUPS),
         "True/Ready",
         "{}",
         brought.world.message(GROUPS)
@@ -302,7 +302,12 @@ fn what_does_not_exist_is_named_and_nothing_is_made() {
         let Brought { mut world, before, .. } = bring();
         world.set_spec(&spec);
         world.rest_for(Duration::from_mins(5));
-        assert_eq!(world.says(condition), expected, "{spec}: {}", world.message(condition));
+        assert_eq!(
+            world.condition(condition),
+            expected,
+            "{spec}: {}",
+            world.message(condition)
+        );
         assert!(world.message(condition).contains(part), "{}", world.message(condition));
         assert!(!world.status().provisioned(), "{spec}");
         assert_eq!(world.account.calls(), 0, "{spec}: {:?}", world.account.journal());
@@ -348,7 +353,7 @@ fn a_refused_look_at_subnets_of_the_user_loses_no_machine_its_network() {
         world.rest_for(Duration::from_mins(15));
         assert_eq!(world.status().network, network, "{action}");
         assert_eq!(world.account.calls(), calls, "{action}");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{action}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{action}");
     }
 }
 
@@ -371,7 +376,7 @@ fn what_only_a_vpc_of_ours_needs_may_be_refused() {
         ConditionType::SubnetsReady,
         ConditionType::Ready,
     ] {
-        assert_eq!(world.says(condition), "True/Ready", "{}", world.message(condition));
+        assert_eq!(world.condition(condition), "True/Ready", "{}", world.message(condition));
     }
     world.delete();
     world.rest();
@@ -394,7 +399,7 @@ fn a_look_that_fails_at_first_is_waited_for() {
             .set(|account| account.refused_describes.extend([action.to_owned()]));
         brought.world.set_spec(&spec);
         brought.world.rest_for(Duration::from_mins(5));
-        assert_eq!(brought.world.says(condition), "False/Unauthorized", "{action}");
+        assert_eq!(brought.world.condition(condition), "False/Unauthorized", "{action}");
         assert!(!brought.world.status().provisioned(), "{action}");
         if condition == ConditionType::SubnetsReady {
             assert_eq!(brought.world.account.calls(), 0, "{action}");
@@ -413,7 +418,7 @@ fn nothing_is_made_for_a_load_balancer_that_has_no_subnet() {
     let mut world = brought.world;
     world.set_spec(&spec);
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(ConditionType::LoadBalancerReady), "False/InvalidSpec");
+    assert_eq!(world.condition(ConditionType::LoadBalancerReady), "False/InvalidSpec");
     assert_eq!(world.account.calls(), 0, "{:?}", world.account.journal());
 }
 
@@ -427,7 +432,7 @@ fn a_private_nat_gateway_is_not_waited_for() {
     }
     brought = brought.build();
     assert_eq!(
-        brought.world.says(ConditionType::Ready),
+        brought.world.condition(ConditionType::Ready),
         "True/Ready",
         "{}",
         brought.world.message(GROUPS)
@@ -445,7 +450,7 @@ fn an_edge_zone_is_refused_before_anything_is_made() {
     brought.world.set_spec(&spec);
     brought.world.rest_for(Duration::from_mins(5));
     let world = &brought.world;
-    assert_eq!(world.says(ConditionType::SubnetsReady), "False/InvalidSpec");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "False/InvalidSpec");
     assert!(world.message(ConditionType::SubnetsReady).contains("eu-west-1-lon-1a"));
     assert_eq!(world.account.calls(), 0);
 }

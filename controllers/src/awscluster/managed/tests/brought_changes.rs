@@ -16,7 +16,7 @@ fn another_vpc_in_the_spec_is_refused() {
     let spec = brought.spec("", "").replace(&brought.vpc, &other);
     brought.world.set_spec(&spec);
     brought.world.rest_for(Duration::from_mins(15));
-    assert_eq!(brought.world.says(ConditionType::VpcReady), "False/InvalidSpec");
+    assert_eq!(brought.world.condition(ConditionType::VpcReady), "False/InvalidSpec");
     assert_eq!(brought.world.account.calls(), calls);
 }
 
@@ -38,7 +38,7 @@ fn a_role_keeps_the_security_group_that_machines_have() {
             brought.world.set_spec(&brought.spec(&wrong, ""));
             brought.world.rest_for(Duration::from_mins(15));
             let expected = if is_right { "True/Ready" } else { "False/InvalidSpec" };
-            assert_eq!(brought.world.says(groups), expected, "{wrong:?} after {right:?}");
+            assert_eq!(brought.world.condition(groups), expected, "{wrong:?} after {right:?}");
             assert_eq!(brought.world.status().network, network, "{wrong:?} after {right:?}");
             assert_eq!(account.contents(), contents, "{wrong:?} after {right:?}");
         }
@@ -92,7 +92,7 @@ fn a_vpc_of_the_user_can_leave_the_spec_before_anything_is_made() {
     brought.world.rest();
     let world = &brought.world;
     assert_eq!(
-        world.says(ConditionType::Ready),
+        world.condition(ConditionType::Ready),
         "True/Ready",
         "{}",
         world.message(ConditionType::VpcReady)
@@ -123,7 +123,7 @@ fn a_running_cluster_without_anything_of_its_own_keeps_its_vpc() {
     let other = account.add_vpc("10.8.0.0/16", Tags::new());
     brought.world.set_spec(&right.replace(&brought.vpc, &other));
     brought.world.rest_for(Duration::from_mins(15));
-    assert_eq!(brought.world.says(ConditionType::VpcReady), "False/InvalidSpec");
+    assert_eq!(brought.world.condition(ConditionType::VpcReady), "False/InvalidSpec");
     assert_eq!(brought.world.status().network, network);
 }
 
@@ -155,14 +155,14 @@ fn a_vpc_of_ours_stays_ours_whatever_the_spec_names() {
     for (id, expected) in [("vpc-0f0f0f0f", "False/InvalidSpec"), (own.as_str(), "True/Ready")] {
         world.set_spec(&format!("region: eu-west-1, network: {{vpc: {{id: {id}}}}}"));
         world.rest_for(Duration::from_mins(15));
-        assert_eq!(world.says(ConditionType::VpcReady), expected, "{id}");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{id}");
+        assert_eq!(world.condition(ConditionType::VpcReady), expected, "{id}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{id}");
         assert_eq!(world.account.contents(), contents, "{id}");
     }
     // After a lost status only the tag tells whose the VPC is.
     world.lose_status();
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(ConditionType::VpcReady), "False/Conflict");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/Conflict");
     assert_eq!(world.account.contents(), contents);
     world.delete();
     world.rest_for(Duration::from_mins(15));
@@ -183,7 +183,7 @@ fn a_vpc_that_left_the_spec_stays_the_users() {
     let calls = brought.world.account.calls();
     brought.world.set_spec("region: eu-west-1");
     brought.world.rest_for(Duration::from_mins(15));
-    assert_eq!(brought.world.says(ConditionType::VpcReady), "False/InvalidSpec");
+    assert_eq!(brought.world.condition(ConditionType::VpcReady), "False/InvalidSpec");
     assert_eq!(brought.world.status().network, network);
     assert_eq!(brought.world.account.calls(), calls);
     brought.world.delete();

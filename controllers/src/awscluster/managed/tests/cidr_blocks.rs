@@ -36,7 +36,7 @@ fn secondary_ranges_are_added_before_their_subnets() {
     let (associated, subnets) = (order(&world, "AssociateVpcCidrBlock"), order(&world, "CreateSubnet"));
     assert_eq!(associated.len(), 1);
     assert!(associated[0] < subnets[1], "{associated:?} {subnets:?}");
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
     let published = world.status().network.unwrap().vpc.unwrap();
     assert_eq!(published.cidr_blocks, ["10.0.0.0/16", PODS]);
     world.delete();
@@ -48,7 +48,7 @@ fn secondary_ranges_are_added_before_their_subnets() {
 fn a_range_can_be_added_to_a_running_cluster_and_stays() {
     let plain = "region: eu-west-1";
     let mut world = World::built(plain);
-    assert_eq!(world.says(READY), "absent");
+    assert_eq!(world.condition(READY), "absent");
     let more = format!("{plain}, network: {{vpc: {{secondaryCidrBlocks: [{{ipv4CidrBlock: {PODS}}}]}}}}");
     world.set_spec(&more);
     world.rest();
@@ -86,7 +86,7 @@ fn ranges_that_overlap_are_named_before_anything_is_made() {
             "region: eu-west-1, network: {{vpc: {{secondaryCidrBlocks: [{ranges}]}}}}"
         ));
         world.rest_for(Duration::from_mins(2));
-        assert_eq!(world.says(READY), "False/InvalidSpec", "{ranges}");
+        assert_eq!(world.condition(READY), "False/InvalidSpec", "{ranges}");
         let message = world.message(READY);
         assert!(message.contains(words), "{message}");
         assert_eq!(world.account.calls(), 0, "{ranges}");
@@ -103,6 +103,6 @@ fn the_quota_of_ranges_is_named() {
         ranges.join(", ")
     ));
     world.rest_for(Duration::from_mins(2));
-    assert_eq!(world.says(READY), "False/QuotaExceeded");
+    assert_eq!(world.condition(READY), "False/QuotaExceeded");
     assert!(world.message(READY).contains("L-83CA0A9D"));
 }

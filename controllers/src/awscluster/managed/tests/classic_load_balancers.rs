@@ -90,7 +90,7 @@ fn the_classic_load_balancer_is_endpoint_and_target() {
     let world = World::built(CLASSIC);
     let found = balancer(&world);
     for condition in [READY, ConditionType::ControlPlaneEndpointReady, ConditionType::Ready] {
-        assert_eq!(world.says(condition), "True/Ready", "{}", world.message(condition));
+        assert_eq!(world.condition(condition), "True/Ready", "{}", world.message(condition));
     }
     assert!(world.status().provisioned());
     let spec = world.cluster().unwrap().spec;
@@ -139,7 +139,7 @@ fn settings_reach_the_classic_load_balancer_and_follow_the_spec() {
     let mut wanted = [own, theirs];
     wanted.sort_unstable();
     assert_eq!(groups, wanted);
-    assert_eq!(world.says(READY), "True/Ready", "{}", world.message(READY));
+    assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn an_internal_classic_load_balancer_is_in_private_subnets() {
     );
     assert!(found.dns_name.starts_with("internal-"), "{}", found.dns_name);
     change(&mut world, &with("scheme: internet-facing"));
-    assert_eq!(world.says(READY), "False/InvalidSpec");
+    assert_eq!(world.condition(READY), "False/InvalidSpec");
     assert_eq!(balancer(&world), found);
 }
 
@@ -220,7 +220,7 @@ fn the_published_port_stays_open_whatever_the_cluster_names() {
     for port in [443, 6443] {
         assert!(admits(&world, "dev-apiserver-lb", port), "{port}");
     }
-    assert_eq!(world.says(READY), "True/Ready", "{}", world.message(READY));
+    assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn drift_of_a_classic_load_balancer_is_repaired() {
         world.advance(Duration::from_mins(10));
         world.rest();
         assert_eq!(world.account.contents(), expected, "{what}");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{what}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{what}");
     };
     assert!(world.account.remove_classic_listener(NAME, 6443));
     check(&mut world, "the listener was deleted");
@@ -270,16 +270,20 @@ fn a_listener_of_others_on_the_port_of_the_api_is_a_conflict() {
     };
     assert!(world.account.set_classic_listener(NAME, theirs));
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "False/Conflict");
+    assert_eq!(world.condition(READY), "False/Conflict");
     assert!(
         world.message(READY).contains("TCP 6443 to TCP 80"),
         "{}",
         world.message(READY)
     );
-    assert_eq!(world.says(ConditionType::Ready), "True/Ready", "machines go on working");
+    assert_eq!(
+        world.condition(ConditionType::Ready),
+        "True/Ready",
+        "machines go on working"
+    );
     assert!(world.account.remove_classic_listener(NAME, 6443));
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
 }
 
 #[test]
@@ -295,7 +299,7 @@ fn a_lost_classic_load_balancer_is_never_silently_replaced() {
         assert!(world.account.remove_classic_load_balancer(&found.name));
         world.rest_for(Duration::from_mins(15));
         for condition in [READY, ConditionType::Ready] {
-            assert_eq!(world.says(condition), "False/Failed", "{spec}");
+            assert_eq!(world.condition(condition), "False/Failed", "{spec}");
             assert!(
                 world.message(condition).contains(&found.dns_name),
                 "{}",
@@ -305,7 +309,7 @@ fn a_lost_classic_load_balancer_is_never_silently_replaced() {
         world.lose_status();
         world.rest_for(Duration::from_mins(15));
         assert!(world.account.classic_load_balancers().is_empty(), "{spec}");
-        assert_eq!(world.says(READY), "False/Failed", "{spec}");
+        assert_eq!(world.condition(READY), "False/Failed", "{spec}");
         world.delete();
         world.rest();
         assert!(world.account.is_empty(), "{:?}", world.account.contents());
@@ -339,14 +343,18 @@ fn a_cluster_keeps_its_load_balancer_whatever_type_the_spec_asks_for() {
                 world.lose_status();
             }
             world.rest_for(Duration::from_mins(15));
-            assert_eq!(world.says(READY), "False/InvalidSpec", "{spec}, {loses_status}");
+            assert_eq!(world.condition(READY), "False/InvalidSpec", "{spec}, {loses_status}");
             assert!(world.message(READY).contains(back), "{}", world.message(READY));
             let vpc = before.vpcs[0].clone();
             let was = (vpc.load_balancers, vpc.classic_load_balancers, vpc.target_groups);
             assert_eq!(balancers(&world), was, "{spec}, {loses_status}");
             if !loses_status {
                 assert_eq!(world.status().network.unwrap().control_plane_targets, targets, "{spec}");
-                assert_eq!(world.says(ConditionType::Ready), "True/Ready", "machines go on working");
+                assert_eq!(
+                    world.condition(ConditionType::Ready),
+                    "True/Ready",
+                    "machines go on working"
+                );
             }
         }
         world.delete();
@@ -374,9 +382,9 @@ fn a_cluster_keeps_its_load_balancer_whatever_name_the_spec_asks_for() {
             ),
             "{spec}"
         );
-        assert_eq!(world.says(READY), "False/InvalidSpec", "{spec}");
+        assert_eq!(world.condition(READY), "False/InvalidSpec", "{spec}");
         assert!(world.message(READY).contains("set name"), "{}", world.message(READY));
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{spec}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{spec}");
     }
 }
 
@@ -388,7 +396,7 @@ fn another_load_balancer_with_the_tag_is_named_and_stays() {
     let tags = balancer(&world).tags;
     world.account.add_classic_load_balancer("copy", &vpc, &[&subnet], tags);
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "False/Conflict");
+    assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains("copy"), "{}", world.message(READY));
     assert!(world.account.foreign_writes().is_empty());
     // Together with the cluster it goes: the tag says that it is the cluster's.
@@ -404,7 +412,7 @@ fn without_its_tag_a_classic_load_balancer_is_not_touched() {
     assert!(world.account.set_tags(NAME, Tags::new()));
     let calls = world.account.calls();
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "False/NotOwned");
+    assert_eq!(world.condition(READY), "False/NotOwned");
     assert_eq!(world.account.calls(), calls);
     world.delete();
     world.rest_for(Duration::from_mins(15));
@@ -430,10 +438,10 @@ fn a_type_is_kept_before_there_is_an_endpoint() {
     let mut world = World::new(CLASSIC);
     world.account.set(|account| account.unresolved = true);
     world.rest_for(Duration::from_mins(10));
-    assert_eq!(world.says(READY), "False/WaitingForDNSName");
+    assert_eq!(world.condition(READY), "False/WaitingForDNSName");
     world.set_spec(NLB);
     world.rest_for(Duration::from_mins(10));
-    assert_eq!(world.says(READY), "False/InvalidSpec");
+    assert_eq!(world.condition(READY), "False/InvalidSpec");
     assert!(world.account.load_balancers().is_empty() && world.account.target_groups().is_empty());
     world.account.set(|account| account.unresolved = false);
     world.set_spec(CLASSIC);
@@ -444,7 +452,7 @@ fn a_type_is_kept_before_there_is_an_endpoint() {
 #[test]
 fn both_generations_stand_beside_each_other() {
     let mut world = World::aged(&with_secondary("crossZoneLoadBalancing: true"));
-    assert_eq!(world.says(READY), "True/Ready", "{}", world.message(READY));
+    assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
     let inside = world.account.load_balancers();
     assert_eq!(
         (balancer(&world).name.as_str(), inside[0].name.as_str()),
@@ -462,7 +470,7 @@ fn both_generations_stand_beside_each_other() {
             .account
             .set(|account| account.refused_describes = [action.to_owned()].into());
         world.rest_for(Duration::from_mins(2));
-        assert_eq!(world.says(READY), "Unknown/Unauthorized", "{action}");
+        assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
     }
     world.account.set(|account| account.refused_describes.clear());
     world.delete();
@@ -481,8 +489,8 @@ fn a_refused_look_at_classic_load_balancers_is_no_absence() {
         };
         refuse(&world, &[action]);
         world.rest_for(Duration::from_mins(15));
-        assert_eq!(world.says(READY), "Unknown/Unauthorized", "{action}");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{action}");
+        assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{action}");
         assert_eq!(world.account.calls(), before, "{action}");
         assert_eq!(
             world.status().network.unwrap().control_plane_targets.len(),
@@ -515,7 +523,7 @@ fn a_name_that_other_classic_load_balancers_have_is_a_conflict() {
         .account
         .add_classic_load_balancer(NAME, &vpc, &[&subnet], Tags::new());
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(READY), "False/Conflict");
+    assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains(&vpc), "{}", world.message(READY));
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_classic_load_balancer(NAME));
@@ -567,7 +575,7 @@ fn wrong_settings_of_a_classic_load_balancer_are_named_first() {
     ] {
         let mut world = World::new(&spec);
         world.rest_for(Duration::from_mins(1));
-        assert_eq!(world.says(READY), "False/InvalidSpec", "{spec}");
+        assert_eq!(world.condition(READY), "False/InvalidSpec", "{spec}");
         assert!(world.message(READY).contains(part), "{spec}: {}", world.message(READY));
         assert_eq!(world.account.calls(), 0, "{spec}");
     }
@@ -578,6 +586,6 @@ fn a_quota_of_classic_load_balancers_is_named() {
     let mut world = World::new(CLASSIC);
     world.account.set(|account| account.classic_load_balancer_quota = 0);
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(READY), "False/QuotaExceeded");
+    assert_eq!(world.condition(READY), "False/QuotaExceeded");
     assert!(world.message(READY).contains("L-E9E9831D"), "{}", world.message(READY));
 }

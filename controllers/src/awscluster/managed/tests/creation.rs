@@ -86,7 +86,7 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
         ConditionType::IdentityReady,
         ConditionType::Ready,
     ] {
-        assert_eq!(world.says(condition), "True/Ready", "{condition}");
+        assert_eq!(world.condition(condition), "True/Ready", "{condition}");
     }
     assert!(world.status().provisioned());
     let created = |reason: &str| world.reasons().iter().filter(|event| **event == reason).count();
@@ -110,10 +110,10 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
 fn a_wait_is_a_condition_that_names_what_is_waited_for() {
     let mut world = World::new("region: eu-west-1");
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/Creating");
-    assert_eq!(world.says(ConditionType::SubnetsReady), "False/WaitingForVpc");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/Creating");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "False/WaitingForVpc");
     assert!(world.message(ConditionType::SubnetsReady).contains("VPC dev-vpc"));
-    assert_eq!(world.says(ConditionType::Ready), "False/Creating");
+    assert_eq!(world.condition(ConditionType::Ready), "False/Creating");
     assert_eq!(world.account.calls(), 1);
 }
 
@@ -185,7 +185,10 @@ fn a_new_cluster_whose_vpcs_are_not_shown_makes_nothing() {
         world.pass();
         world.advance(Duration::from_mins(5));
     }
-    assert_eq!(world.says(ConditionType::VpcReady), "Unknown/Unauthorized");
-    assert_eq!(world.says(ConditionType::InternetGatewayReady), "False/WaitingForVpc");
+    assert_eq!(world.condition(ConditionType::VpcReady), "Unknown/Unauthorized");
+    assert_eq!(
+        world.condition(ConditionType::InternetGatewayReady),
+        "False/WaitingForVpc"
+    );
     assert_eq!(world.account.calls(), 0);
 }

@@ -28,7 +28,7 @@ fn rule(protocol: &str, source: Source<String>) -> Rule<String> {
 #[test]
 fn the_default_group_has_no_rules_of_aws_where_the_spec_asks() {
     let world = World::built(EMPTIED);
-    assert_eq!(world.says(GROUPS), "True/Ready", "{}", world.message(GROUPS));
+    assert_eq!(world.condition(GROUPS), "True/Ready", "{}", world.message(GROUPS));
     let group = default_group(&world);
     assert_eq!(
         (group.ingress, group.egress),
@@ -64,7 +64,7 @@ fn the_default_group_in_a_vpc_of_the_user_stays_as_it_is() {
     let spec = spec.replacen("vpc: {", "vpc: {emptyRoutesDefaultVPCSecurityGroup: true, ", 1);
     brought.world.set_spec(&spec);
     brought.world.rest();
-    assert_eq!(brought.world.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(brought.world.condition(ConditionType::Ready), "True/Ready");
     assert_eq!(default_group(&brought.world), before);
 }
 
@@ -75,7 +75,7 @@ fn a_refusal_to_empty_the_default_group_is_named() {
         .account
         .set(|account| account.refused_calls = [String::from("RevokeSecurityGroupEgress")].into());
     world.rest_for(Duration::from_mins(10));
-    assert_eq!(world.says(GROUPS), "False/Unauthorized");
+    assert_eq!(world.condition(GROUPS), "False/Unauthorized");
     assert!(
         world.message(GROUPS).contains("default security group"),
         "{}",

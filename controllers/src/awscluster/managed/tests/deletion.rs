@@ -45,7 +45,7 @@ fn machines_keep_the_network_until_they_are_gone() {
     world.rest();
     assert_eq!(world.account.calls(), calls);
     assert_eq!(
-        world.says(ConditionType::Ready),
+        world.condition(ConditionType::Ready),
         "True/DeletionBlocked",
         "machines go on working"
     );
@@ -67,7 +67,7 @@ fn a_foreign_subnet_blocks_the_deletion_by_name_and_stays() {
         world.pass();
         world.advance(Duration::from_secs(30));
     }
-    assert_eq!(world.says(ConditionType::VpcReady), "False/DeletionBlocked");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/DeletionBlocked");
     assert!(world.message(ConditionType::VpcReady).contains(&foreign));
     assert_eq!(world.account.subnets().len(), 1, "everything else is deleted");
     assert!(world.account.foreign_writes().is_empty());
@@ -88,10 +88,10 @@ fn what_is_in_use_is_waited_for_and_then_blocks() {
     }
     world.delete();
     world.pass();
-    assert_eq!(world.says(ConditionType::SubnetsReady), "False/Deleting");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "False/Deleting");
     world.advance(Duration::from_secs(601));
     world.pass();
-    assert_eq!(world.says(ConditionType::SubnetsReady), "False/DeletionBlocked");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "False/DeletionBlocked");
     assert!(
         world
             .message(ConditionType::SubnetsReady)

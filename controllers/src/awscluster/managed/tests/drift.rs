@@ -66,7 +66,7 @@ fn a_list_that_aws_does_not_show_is_asked_for_once_a_look() {
     world.advance(Duration::from_mins(10));
     world.pass();
     assert_eq!(
-        world.says(ConditionType::ClusterSecurityGroupsReady),
+        world.condition(ConditionType::ClusterSecurityGroupsReady),
         "Unknown/Unauthorized"
     );
     assert_eq!(world.account.describes()["DescribeSecurityGroups"], 1);
@@ -184,10 +184,10 @@ fn a_vpc_that_vanished_is_not_made_anew() {
     assert!(world.account.remove_vpc(&vpc));
     let calls = world.account.calls();
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/Creating");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/Creating");
     world.advance(Duration::from_secs(60));
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/NotFound");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/NotFound");
     assert!(world.message(ConditionType::VpcReady).contains(&vpc));
     assert_eq!(world.account.calls(), calls);
     world.delete();
@@ -207,11 +207,11 @@ fn a_changed_range_or_zone_is_refused_and_changes_nothing() {
     let calls = world.account.calls();
     world.set_spec(&spec("10.0.1.0/24"));
     world.pass();
-    assert_eq!(world.says(ConditionType::SubnetsReady), "False/InvalidSpec");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "False/InvalidSpec");
     assert!(world.message(ConditionType::SubnetsReady).contains("10.0.0.0/24"));
     world.set_spec("region: eu-west-1, network: {vpc: {cidrBlock: 10.2.0.0/16}}");
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/InvalidSpec");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/InvalidSpec");
     assert_eq!(world.account.calls(), calls);
 }
 

@@ -60,7 +60,7 @@ fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
     for (spec, words) in cases {
         let mut world = World::new(&spec);
         world.pass();
-        assert_eq!(world.says(ConditionType::Ready), "False/InvalidSpec", "{spec}");
+        assert_eq!(world.condition(ConditionType::Ready), "False/InvalidSpec", "{spec}");
         let message = world.message(ConditionType::Ready);
         assert!(message.contains(words), "{spec}: {message}");
         assert_eq!(world.account.calls(), 0, "{spec}");
@@ -92,7 +92,7 @@ fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
     for (spec, words) in cases {
         let mut world = World::new(&format!("region: eu-west-1, {spec}"));
         world.pass();
-        assert_eq!(world.says(ConditionType::Ready), "False/NotManagedYet", "{spec}");
+        assert_eq!(world.condition(ConditionType::Ready), "False/NotManagedYet", "{spec}");
         assert!(world.message(ConditionType::Ready).contains(words), "{spec}");
         assert_eq!(
             world.account.calls() + world.writes(),
@@ -111,7 +111,7 @@ fn credentials_of_another_account_are_not_used() {
     world.account.reset_describes();
     world.delete();
     world.pass();
-    assert_eq!(world.says(ConditionType::IdentityReady), "False/AccountMismatch");
+    assert_eq!(world.condition(ConditionType::IdentityReady), "False/AccountMismatch");
     assert!(world.message(ConditionType::Ready).contains("111122223333"));
     assert_eq!(
         world.account.describes().keys().collect::<Vec<_>>(),
@@ -147,7 +147,7 @@ fn the_second_cluster_of_a_name_waits_and_calls_nothing() {
         world.pass();
         let expected = if is_first { "False/Conflict" } else { "False/Creating" };
         assert_eq!(
-            world.says(ConditionType::Ready),
+            world.condition(ConditionType::Ready),
             expected,
             "{namespace} {created} {status}"
         );
@@ -157,7 +157,7 @@ fn the_second_cluster_of_a_name_waits_and_calls_nothing() {
     world.add_other(namesake("aaa", "1970-01-01T00:00:00Z", &elsewhere));
     world.pass();
     assert_eq!(
-        world.says(ConditionType::VpcReady),
+        world.condition(ConditionType::VpcReady),
         "True/Ready",
         "another account has other resources"
     );
@@ -172,7 +172,7 @@ fn of_two_vpcs_with_the_tag_none_is_taken() {
     let mut world = World::new("region: eu-west-1");
     let ids = [(); 2].map(|()| world.account.add_vpc("10.0.0.0/16", owned.clone()));
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/Conflict");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/Conflict");
     assert!(ids.iter().all(|id| world.message(ConditionType::VpcReady).contains(id)));
     assert_eq!(world.account.calls(), 0);
 }
@@ -184,7 +184,7 @@ fn what_was_made_before_the_status_was_lost_is_found_again() {
     world.lose_status();
     world.rest();
     assert_eq!(world.account.contents(), before);
-    assert_eq!(world.says(ConditionType::VpcReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::VpcReady), "True/Ready");
 }
 
 #[test]
@@ -216,11 +216,11 @@ fn a_quota_is_named_and_tried_again() {
     let mut world = World::new("region: eu-west-1");
     world.account.set(|account| account.vpc_quota = 0);
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/QuotaExceeded");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/QuotaExceeded");
     assert!(world.message(ConditionType::VpcReady).contains("VpcLimitExceeded"));
     world.account.set(|account| account.vpc_quota = 1);
     world.rest();
-    assert_eq!(world.says(ConditionType::VpcReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::VpcReady), "True/Ready");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_foreign_internet_gateway_is_left_attached() {
     assert!(world.account.set_attachment(&own, None));
     let foreign = world.account.add_internet_gateway(Some(&vpc), Tags::new());
     world.pass();
-    assert_eq!(world.says(ConditionType::InternetGatewayReady), "False/Conflict");
+    assert_eq!(world.condition(ConditionType::InternetGatewayReady), "False/Conflict");
     assert!(world.message(ConditionType::InternetGatewayReady).contains(&foreign));
     assert!(world.account.foreign_writes().is_empty());
 }
@@ -250,7 +250,7 @@ fn a_refused_call_stops_only_what_depends_on_it() {
         ConditionType::VpcReady,
     ]
     .into_iter()
-    .filter(|condition| world.says(*condition) == "False/Unauthorized");
+    .filter(|condition| world.condition(*condition) == "False/Unauthorized");
     assert_eq!(failing.count(), 1);
     assert!(world.account.calls() > 6, "the others were made");
 }
@@ -263,7 +263,7 @@ fn an_older_namesake_with_another_identity_goes_first_too() {
     world.add_other(other);
     world.pass();
     assert_eq!(
-        world.says(ConditionType::Ready),
+        world.condition(ConditionType::Ready),
         "False/Conflict",
         "its account is not known"
     );
@@ -283,7 +283,7 @@ fn tags_that_make_another_cluster_the_owner_are_refused() {
     ] {
         let mut world = World::new(&format!("region: eu-west-1, {spec}"));
         world.pass();
-        assert_eq!(world.says(ConditionType::Ready), "False/InvalidSpec", "{spec}");
+        assert_eq!(world.condition(ConditionType::Ready), "False/InvalidSpec", "{spec}");
         assert!(world.message(ConditionType::Ready).contains("cluster/victim"));
         assert_eq!(world.account.calls(), 0);
     }
@@ -299,7 +299,7 @@ fn a_recorded_resource_without_the_tag_is_not_touched() {
         vpc.unwrap().id = Some(foreign.clone());
     });
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/NotOwned");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/NotOwned");
     assert!(world.message(ConditionType::VpcReady).contains(&foreign));
     world.delete();
     for _ in 0..20 {
@@ -317,7 +317,7 @@ fn another_region_in_the_spec_is_refused_even_in_deletion() {
     world.delete();
     world.set_spec("region: eu-central-1");
     world.pass();
-    assert_eq!(world.says(ConditionType::Ready), "False/InvalidSpec");
+    assert_eq!(world.condition(ConditionType::Ready), "False/InvalidSpec");
     assert!(world.message(ConditionType::Ready).contains("eu-west-1"));
     assert!(world.cluster().is_some());
 }
@@ -328,10 +328,10 @@ fn a_spec_that_was_wrong_for_a_while_does_no_harm() {
     let before = (world.account.contents(), world.account.calls());
     world.set_spec("region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/28}}");
     world.pass();
-    assert_eq!(world.says(ConditionType::VpcReady), "False/InvalidSpec");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/InvalidSpec");
     world.set_spec("region: eu-west-1");
     world.rest();
-    assert_eq!(world.says(ConditionType::SubnetsReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "True/Ready");
     assert_eq!((world.account.contents(), world.account.calls()), before);
 }
 
@@ -365,7 +365,7 @@ fn a_renamed_subnet_of_the_same_range_is_kept() {
     let (before, calls) = (named(&world), world.account.calls());
     world.set_spec(&spec("web"));
     world.rest();
-    assert_eq!(world.says(ConditionType::SubnetsReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "True/Ready");
     let renamed = before.into_iter().map(|(id, _)| (id, "web".to_owned()));
     assert_eq!(named(&world), renamed.collect::<Vec<_>>());
     let journal = world.account.journal();

@@ -23,7 +23,7 @@ fn drift_is_repaired() {
         assert_ne!(world.account.contents(), expected, "{what} is a change");
         look_again(world);
         assert_eq!(world.account.contents(), expected, "{what}");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{what}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{what}");
     };
     assert!(world.account.remove_listener(&listener(&world, 8132)));
     check(&mut world, "a listener was deleted");
@@ -106,19 +106,19 @@ fn a_lost_load_balancer_is_never_silently_replaced() {
     let mut world = World::aged(NLB);
     assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "False/Failed");
+    assert_eq!(world.condition(READY), "False/Failed");
     assert!(
         world.message(READY).contains("endpoint of the cluster"),
         "{}",
         world.message(READY)
     );
-    assert_eq!(world.says(ConditionType::Ready), "False/Failed");
+    assert_eq!(world.condition(ConditionType::Ready), "False/Failed");
     assert!(world.account.load_balancers().is_empty());
     // Not after a lost status either.
     world.lose_status();
     world.rest_for(Duration::from_mins(15));
     assert!(world.account.load_balancers().is_empty());
-    assert_eq!(world.says(READY), "False/Failed");
+    assert_eq!(world.condition(READY), "False/Failed");
     world.delete();
     world.rest();
     assert!(world.account.is_empty(), "{:?}", world.account.contents());
@@ -151,8 +151,8 @@ fn a_provisioned_cluster_stays_ready_while_a_part_is_repaired() {
     world.advance(Duration::from_mins(10));
     let mut fell = false;
     world.rest_watched(|world, _| {
-        fell |= world.says(ConditionType::NatGatewaysReady).starts_with("False");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+        fell |= world.condition(ConditionType::NatGatewaysReady).starts_with("False");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
         assert!(world.status().provisioned());
     });
     assert!(fell);
@@ -180,8 +180,8 @@ fn a_wrong_change_leaves_a_working_load_balancer_as_it_is() {
         let [is, was] = [&world, &before].map(|world| world.account.contents().vpcs[0].load_balancers.clone());
         assert_eq!(is, was, "{fields}");
         assert_eq!(world.account.target_groups().len(), 1, "{fields}");
-        assert_eq!(world.says(READY), "False/InvalidSpec", "{fields}");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{fields}");
+        assert_eq!(world.condition(READY), "False/InvalidSpec", "{fields}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{fields}");
         assert_eq!(
             world.status().network.unwrap().control_plane_targets.len(),
             1,
@@ -243,7 +243,7 @@ fn a_new_listener_that_fails_keeps_no_control_plane_machine_waiting() {
     let theirs = world.account.add_target_group(&name, &elsewhere, 80, Tags::new());
     world.set_spec(&spec);
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "False/Conflict");
+    assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains(&theirs), "{}", world.message(READY));
     let network = world.status().network.unwrap();
     assert_eq!(
@@ -267,7 +267,7 @@ fn a_listener_of_others_on_a_wanted_port_is_a_conflict() {
     let listener = world.account.add_listener(&arn, 8132, &foreign, Tags::new());
     world.set_spec(&with("additionalListeners: [{port: 8132}]"));
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(READY), "False/Conflict");
+    assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains(&listener), "{}", world.message(READY));
     assert!(world.account.foreign_writes().is_empty());
 }
@@ -281,9 +281,9 @@ fn a_provisioned_cluster_stays_ready_while_aws_does_not_answer() {
         world.account.fail(call, capa_fake_aws::Fault::AnswerLost);
     }
     world.advance(Duration::from_mins(10));
-    world.rest_watched(|world, _| assert_eq!(world.says(ConditionType::Ready), "True/Ready"));
+    world.rest_watched(|world, _| assert_eq!(world.condition(ConditionType::Ready), "True/Ready"));
     world.set_machines(&["one"]);
     world.delete();
     world.pass();
-    assert_eq!(world.says(ConditionType::Ready), "True/DeletionBlocked");
+    assert_eq!(world.condition(ConditionType::Ready), "True/DeletionBlocked");
 }

@@ -53,7 +53,7 @@ pub(super) fn look_again(world: &mut World) {
 fn a_cluster_with_a_network_load_balancer_is_provisioned() {
     let mut world = World::new(NLB);
     let mut waited = false;
-    world.rest_watched(|world, _| waited |= world.says(READY) == "False/Creating");
+    world.rest_watched(|world, _| waited |= world.condition(READY) == "False/Creating");
     assert!(waited, "the load balancer is waited for");
     let found = balancer(&world, NAME);
     assert_eq!(found.scheme, LoadBalancerScheme::InternetFacing);
@@ -101,7 +101,7 @@ fn a_cluster_with_a_network_load_balancer_is_provisioned() {
 
     for condition in [READY, ENDPOINT, ConditionType::Ready] {
         assert_eq!(
-            world.says(condition),
+            world.condition(condition),
             "True/Ready",
             "{condition}: {}",
             world.message(condition)
@@ -235,9 +235,9 @@ fn subnets_and_security_groups_of_the_spec_are_used() {
 #[test]
 fn without_a_load_balancer_the_endpoint_is_the_users() {
     let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
-    assert_eq!(world.says(READY), "absent");
-    assert_eq!(world.says(ENDPOINT), "False/WaitingForEndpoint");
-    assert_eq!(world.says(ConditionType::Ready), "False/WaitingForEndpoint");
+    assert_eq!(world.condition(READY), "absent");
+    assert_eq!(world.condition(ENDPOINT), "False/WaitingForEndpoint");
+    assert_eq!(world.condition(ConditionType::Ready), "False/WaitingForEndpoint");
     assert!(!world.status().provisioned());
     assert!(!world.account.describes().contains_key("DescribeLoadBalancers"));
     world.set_spec(
@@ -246,7 +246,7 @@ fn without_a_load_balancer_the_endpoint_is_the_users() {
     );
     world.rest();
     assert!(world.status().provisioned());
-    assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn the_endpoint_waits_until_its_name_resolves_unless_the_spec_says_otherwise() {
         world.pass();
         world.advance(Duration::from_secs(5));
     }
-    assert_eq!(world.says(READY), "False/WaitingForDNSName");
+    assert_eq!(world.condition(READY), "False/WaitingForDNSName");
     assert!(
         world.message(READY).contains("dnsResolutionCheck"),
         "{}",
@@ -285,7 +285,7 @@ fn a_name_that_others_use_is_a_conflict() {
     let subnet = world.account.add_subnet(&vpc, "10.9.0.0/24", "eu-west-1a", Tags::new());
     let theirs = world.account.add_load_balancer(NAME, &vpc, &[&subnet], Tags::new());
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(READY), "False/Conflict");
+    assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains(&theirs), "{}", world.message(READY));
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_load_balancer(&theirs));
@@ -298,7 +298,7 @@ fn a_load_balancer_that_aws_cannot_make_is_named() {
     let mut world = World::new(NLB);
     world.account.fail_load_balancers(1, "no free addresses");
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(READY), "False/Failed");
+    assert_eq!(world.condition(READY), "False/Failed");
     assert!(
         world.message(READY).contains("no free addresses"),
         "{}",
@@ -326,8 +326,8 @@ fn a_refused_look_is_no_absence() {
             world.pass();
             world.advance(Duration::from_secs(30));
         }
-        assert_eq!(world.says(READY), "Unknown/Unauthorized", "{action}");
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready", "{action}");
+        assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{action}");
         assert_eq!(world.account.calls(), before, "{action}");
         assert!(
             world.status().network.unwrap().control_plane_targets.len() == 1,
@@ -348,7 +348,7 @@ fn a_refused_look_is_no_absence() {
     );
     let world = with_refused("DescribeTargetGroupAttributes");
     assert_eq!(
-        world.says(READY),
+        world.condition(READY),
         "False/Unauthorized",
         "what targets see of clients matters"
     );
@@ -398,7 +398,7 @@ fn wrong_settings_are_named_before_anything_is_made() {
     ] {
         let mut world = World::new(&spec);
         world.rest_for(Duration::from_mins(1));
-        assert_eq!(world.says(READY), "False/InvalidSpec", "{spec}");
+        assert_eq!(world.condition(READY), "False/InvalidSpec", "{spec}");
         let part = part.rsplit('.').next().unwrap_or_default();
         assert!(world.message(READY).contains(part), "{spec}: {}", world.message(READY));
         assert_eq!(world.account.calls(), 0, "{spec}");
@@ -459,9 +459,9 @@ fn a_deletion_waits_for_a_look_at_target_groups() {
 fn a_half_set_endpoint_is_the_users_to_complete() {
     let mut world = World::new(&format!("{NLB}, controlPlaneEndpoint: {{port: 443}}"));
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(ENDPOINT), "False/MissingField");
-    assert_eq!(world.says(ConditionType::Ready), "False/MissingField");
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(ENDPOINT), "False/MissingField");
+    assert_eq!(world.condition(ConditionType::Ready), "False/MissingField");
+    assert_eq!(world.condition(READY), "True/Ready");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn each_zone_with_private_subnets_has_one_gateway() {
     let addresses = world.account.addresses();
     assert_eq!(addresses.len(), 1);
     assert_eq!(addresses[0].tags["Name"], "dev-eip-common");
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_network_without_private_subnets_has_no_gateway_and_no_condition() {
          isPublic: true}]}",
     );
     assert!(world.account.nat_gateways().is_empty() && world.account.addresses().is_empty());
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "absent");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "absent");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_private_subnet_without_a_public_one_in_its_zone_is_refused() {
          isPublic: true}, {id: back, cidrBlock: 10.0.1.0/24, availabilityZone: eu-west-1b}]}",
     );
     world.pass();
-    assert_eq!(world.says(ConditionType::SubnetsReady), "False/InvalidSpec");
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "False/InvalidSpec");
     let message = world.message(ConditionType::SubnetsReady);
     assert!(message.contains("back") && message.contains("eu-west-1b"), "{message}");
     assert!(world.account.is_empty());
@@ -85,18 +85,18 @@ fn a_failed_gateway_is_replaced_later_and_later_and_keeps_its_address() {
         .fail_nat_gateways(3, "InternalError", "Network interface could not be created");
     let mut told = String::new();
     world.rest_watched(|world, _| {
-        if world.says(ConditionType::NatGatewaysReady) == "False/Failed" {
+        if world.condition(ConditionType::NatGatewaysReady) == "False/Failed" {
             told = world.message(ConditionType::NatGatewaysReady);
         }
         assert!(world.account.addresses().len() <= 1);
         assert!(live(world).len() <= 1);
-        assert_ne!(world.says(ConditionType::NatGatewaysReady), "False/Conflict");
+        assert_ne!(world.condition(ConditionType::NatGatewaysReady), "False/Conflict");
     });
     assert!(told.contains("nat-") && told.contains("could not be created"), "{told}");
     assert_eq!(made(&world, "CreateNatGateway"), 4);
     let states: Vec<NatGatewayState> = live(&world).iter().map(|gateway| gateway.state).collect();
     assert_eq!(states, [NatGatewayState::Available]);
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
     let starts: Vec<u64> = world
         .account
         .journal()
@@ -118,7 +118,7 @@ fn a_gateway_deleted_by_hand_is_replaced_with_the_same_address() {
     );
     assert!(world.account.remove_nat_gateway(&gateway));
     world.pass();
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "False/Creating");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "False/Creating");
     world.rest();
     assert_eq!(world.account.contents(), before);
     assert_eq!(live(&world)[0].allocation_ids, [address]);
@@ -158,7 +158,7 @@ fn a_quota_of_addresses_stops_its_zone_alone_and_is_named() {
         world.advance(Duration::from_secs(30));
     }
     assert_eq!(live(&world).len(), 1);
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "False/QuotaExceeded");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "False/QuotaExceeded");
     let message = world.message(ConditionType::NatGatewaysReady);
     assert!(
         message.contains("L-0263D0A3") && message.contains("eu-west-1b"),
@@ -166,7 +166,7 @@ fn a_quota_of_addresses_stops_its_zone_alone_and_is_named() {
     );
     world.account.set(|account| account.address_quota = 5);
     world.rest();
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn an_address_that_something_else_uses_is_waited_for() {
     assert_eq!(world.account.calls(), calls);
     assert!(world.account.set_association(&address, None));
     world.rest();
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn addresses_that_aws_does_not_show_hold_up_no_cluster_that_has_them() {
         .account
         .set(|account| account.refused_describes = ["DescribeAddresses".to_owned()].into());
     world.pass();
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
     world.delete();
     for _ in 0..30 {
         world.pass();
@@ -248,7 +248,7 @@ fn a_second_gateway_with_the_tags_of_the_cluster_is_named() {
     let first = live(&world)[0].clone();
     let second = world.account.add_nat_gateway(&first.subnet_id, first.tags.clone());
     world.pass();
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "False/Conflict");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "False/Conflict");
     assert!(world.message(ConditionType::NatGatewaysReady).contains(&second));
     world.delete();
     world.rest();
@@ -270,7 +270,7 @@ fn a_failed_gateway_is_replaced_with_its_address_after_a_lost_status() {
     });
     assert!(is_lost);
     assert_eq!(live(&world).len(), 1);
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_gateway_whose_subnets_left_the_spec_is_no_conflict() {
     let before = world.account.contents();
     world.set_spec(&spec(""));
     world.rest();
-    assert_eq!(world.says(ConditionType::NatGatewaysReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
     assert_eq!(world.account.contents(), before);
     world.delete();
     world.rest();

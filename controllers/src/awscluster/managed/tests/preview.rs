@@ -246,7 +246,7 @@ fn a_cluster_that_only_plans_changes_nothing_until_it_may() {
     set_plan_only(&world, true);
     let writes = world.writes();
     assert_eq!(world.rest(), 1);
-    assert_eq!(world.says(ConditionType::Ready), "False/PlanOnly");
+    assert_eq!(world.condition(ConditionType::Ready), "False/PlanOnly");
     assert!(world.message(ConditionType::Ready).contains("15 to create"));
     let mut shown = preview(&world);
     assert!(shown.notes[0].starts_with("AWSCluster has the annotation "), "{shown}");
@@ -256,7 +256,7 @@ fn a_cluster_that_only_plans_changes_nothing_until_it_may() {
     assert!(world.cluster().expect("an AWSCluster").finalizers().is_empty());
     set_plan_only(&world, false);
     world.rest();
-    assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
     assert_eq!(world.status().plan, None);
 }
 
@@ -267,7 +267,7 @@ fn a_provisioned_cluster_that_only_plans_works_on_and_is_deleted_later() {
     set_plan_only(&world, true);
     world.set_spec(&format!("{SPEC}, additionalTags: {{team: a}}"));
     world.rest();
-    assert_eq!(world.says(ConditionType::Ready), "True/PlanOnly");
+    assert_eq!(world.condition(ConditionType::Ready), "True/PlanOnly");
     assert!(world.status().plan.is_some_and(|plan| plan.contains("CreateTags")));
     world.delete();
     world.rest();
@@ -317,8 +317,8 @@ fn ready_comes_back_while_a_cluster_only_plans() {
         }
     });
     world.rest();
-    assert_eq!(world.says(ConditionType::Ready), "True/PlanOnly");
-    assert_eq!(world.says(ConditionType::IdentityReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::Ready), "True/PlanOnly");
+    assert_eq!(world.condition(ConditionType::IdentityReady), "True/Ready");
 }
 
 #[test]

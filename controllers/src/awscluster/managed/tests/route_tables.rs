@@ -50,10 +50,10 @@ fn private_routes_wait_for_nat_gateways_that_work() {
     let mut world = World::new(ONE_ZONE);
     let mut waited = false;
     world.rest_watched(|world, _| {
-        waited |= world.says(ConditionType::RouteTablesReady) == "False/WaitingForNatGateways";
+        waited |= world.condition(ConditionType::RouteTablesReady) == "False/WaitingForNatGateways";
     });
     assert!(waited);
-    assert_eq!(world.says(ConditionType::RouteTablesReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::RouteTablesReady), "True/Ready");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_foreign_table_of_a_subnet_is_named_and_left() {
         .clone();
     assert!(world.account.set_association_of_subnet(&subnet, Some(&foreign)));
     world.pass();
-    assert_eq!(world.says(ConditionType::RouteTablesReady), "False/Conflict");
+    assert_eq!(world.condition(ConditionType::RouteTablesReady), "False/Conflict");
     assert!(world.message(ConditionType::RouteTablesReady).contains(&foreign));
     world.delete();
     for _ in 0..20 {
@@ -146,7 +146,10 @@ fn a_table_that_a_foreign_subnet_uses_is_not_taken_from_it() {
         world.pass();
         world.advance(Duration::from_secs(30));
     }
-    assert_eq!(world.says(ConditionType::RouteTablesReady), "False/DeletionBlocked");
+    assert_eq!(
+        world.condition(ConditionType::RouteTablesReady),
+        "False/DeletionBlocked"
+    );
     assert!(world.message(ConditionType::RouteTablesReady).contains(&foreign));
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_subnet(&foreign));
@@ -175,7 +178,7 @@ fn a_refused_change_of_a_subnet_moves_no_route_and_makes_no_gateway() {
             world.advance(Duration::from_secs(30));
         }
         assert_eq!(
-            world.says(ConditionType::SubnetsReady),
+            world.condition(ConditionType::SubnetsReady),
             "False/InvalidSpec",
             "{changed}"
         );

@@ -43,7 +43,7 @@ fn ranges(group: &SecurityGroup, port: i64) -> Vec<String> {
 #[test]
 fn a_cluster_has_the_groups_of_capa() {
     let world = World::built(ONE_ZONE);
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
     for role in ["apiserver-lb", "lb", "controlplane", "node"] {
         let group = group(&world, &format!("dev-{role}"));
         assert_eq!(group.tags["sigs.k8s.io/cluster-api-provider-aws/role"], role);
@@ -74,7 +74,7 @@ fn the_balancer_admits_the_addresses_of_the_nat_gateways_and_nothing_wider_befor
         let balancer = groups.iter().find(|group| group.name == "dev-apiserver-lb");
         let admitted = balancer.map(|group| ranges(group, 6443)).unwrap_or_default();
         assert!(!admitted.contains(&"0.0.0.0/0".to_owned()));
-        waited |= world.says(READY) == "False/WaitingForNatGateways";
+        waited |= world.condition(READY) == "False/WaitingForNatGateways";
     }
     assert!(waited);
     world.account.set(|account| account.address_quota = 5);
@@ -84,7 +84,7 @@ fn the_balancer_admits_the_addresses_of_the_nat_gateways_and_nothing_wider_befor
     expected.push("192.0.2.0/24".to_owned());
     expected.sort_unstable();
     assert_eq!(ranges(&group(&world, "dev-apiserver-lb"), 6443), expected);
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
 }
 
 #[test]
@@ -187,12 +187,12 @@ fn a_name_that_is_taken_is_a_conflict() {
         world.pass();
         world.advance(Duration::from_secs(10));
     }
-    assert_eq!(world.says(READY), "False/Conflict");
+    assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains(&foreign));
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_security_group(&foreign));
     world.rest();
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_foreign_group_that_names_one_of_ours_blocks_the_deletion() {
         world.pass();
         world.advance(Duration::from_secs(30));
     }
-    assert_eq!(world.says(READY), "False/DeletionBlocked");
+    assert_eq!(world.condition(READY), "False/DeletionBlocked");
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_security_group(&foreign));
     world.rest();
@@ -226,7 +226,7 @@ fn a_refused_rule_names_the_quota() {
         world.pass();
         world.advance(Duration::from_secs(10));
     }
-    assert_eq!(world.says(READY), "False/QuotaExceeded");
+    assert_eq!(world.condition(READY), "False/QuotaExceeded");
     assert!(world.message(READY).contains("L-0EA8095F"));
 }
 
@@ -240,7 +240,7 @@ fn rules_that_are_there_already_are_looked_at_again() {
     world
         .account
         .fail(call.unwrap(), Fault::Refused("InvalidPermission.Duplicate"));
-    world.rest_watched(|world, _| assert_ne!(world.says(READY), "False/InvalidSpec"));
+    world.rest_watched(|world, _| assert_ne!(world.condition(READY), "False/InvalidSpec"));
     assert_eq!(world.account.contents(), undisturbed.account.contents());
 }
 
@@ -258,7 +258,7 @@ fn a_wrong_rule_in_the_spec_closes_nothing() {
         world.pass();
         world.advance(Duration::from_secs(30));
     }
-    assert_eq!(world.says(READY), "False/InvalidSpec");
+    assert_eq!(world.condition(READY), "False/InvalidSpec");
     assert_eq!(world.account.calls(), calls);
 }
 
@@ -272,7 +272,7 @@ fn a_refused_rule_keeps_no_other_one_from_being_admitted_or_removed() {
         world.pass();
         world.advance(Duration::from_secs(30));
     }
-    assert_eq!(world.says(READY), "False/NotFound");
+    assert_eq!(world.condition(READY), "False/NotFound");
     let node = group(&world, "dev-node");
     assert!(!node.ingress.is_empty());
     assert!(world.account.add_rule(&node.id, rule(22, "0.0.0.0/0", "by hand")));
@@ -290,7 +290,7 @@ fn more_rules_than_fit_beside_the_old_ones_take_their_place() {
     let mut world = World::aged(&spec(1));
     world.set_spec(&spec(2));
     world.rest();
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
     let node = group(&world, "dev-node");
     let of_first = |rule: &&Rule<String>| matches!(&rule.source, Source::Cidr(range) if range.starts_with("10.1."));
     assert_eq!(node.ingress.iter().filter(of_first).count(), 0);
@@ -308,7 +308,7 @@ fn a_group_made_again_by_hand_takes_the_place_of_the_old_one() {
     world.rest();
     world.advance(Duration::from_secs(60));
     world.rest();
-    assert_eq!(world.says(READY), "True/Ready");
+    assert_eq!(world.condition(READY), "True/Ready");
     assert_eq!(group(&world, "dev-node").id, again);
     assert_eq!(
         world.account.contents().vpcs[0].security_groups.len(),

@@ -69,7 +69,7 @@ fn tags_of_the_spec_reach_what_exists_and_leave_it() {
             assert_eq!(tags.get("stage"), None, "{id}");
             assert!(tags.contains_key(&meta::cluster_tag("dev")), "{id}");
         }
-        assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+        assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
         let calls = world.account.calls();
         for _ in 0..5 {
             world.advance(Duration::from_mins(10));
@@ -145,7 +145,7 @@ fn a_cluster_is_provisioned_although_its_tags_are_refused() {
     refuse_tags(&world);
     world.set_spec(&with_tags(NLB, "team: b"));
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
     assert!(
         world
             .message(ConditionType::VpcReady)
@@ -160,7 +160,7 @@ fn a_failure_about_tags_of_either_load_balancer_shows() {
     refuse_tags(&world);
     world.set_spec(&with_tags(more, "team: b"));
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.says(ConditionType::LoadBalancerReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::LoadBalancerReady), "True/Ready");
     let message = world.message(ConditionType::LoadBalancerReady);
     assert!(message.starts_with("tags of "), "{message}");
 }
@@ -221,13 +221,13 @@ fn refused_tags_hold_nothing_else_up() {
         table.routes.iter().any(|route| route.destination == "0.0.0.0/0"),
         "{table:?}"
     );
-    assert_eq!(world.says(ConditionType::VpcReady), "True/Ready");
+    assert_eq!(world.condition(ConditionType::VpcReady), "True/Ready");
     assert!(
         world
             .message(ConditionType::VpcReady)
             .starts_with("tags of VPC dev-vpc: ")
     );
-    assert_eq!(world.says(ConditionType::Ready), "True/Ready");
+    assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
     world.delete();
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());

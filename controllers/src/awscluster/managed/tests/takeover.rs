@@ -212,8 +212,8 @@ fn nothing_in_a_vpc_without_the_tag_is_changed_or_deleted() {
     assert!(world.account.set_route(&table.id, "0.0.0.0/0", Some("igw-of-somebody")));
     let (before, calls) = (world.account.contents(), world.account.calls());
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(ConditionType::VpcReady), "False/NotOwned");
-    assert_eq!(world.says(ConditionType::LoadBalancerReady), "absent");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/NotOwned");
+    assert_eq!(world.condition(ConditionType::LoadBalancerReady), "absent");
     world.delete();
     world.rest_for(Duration::from_mins(15));
     assert_eq!(world.account.contents(), before);
@@ -267,7 +267,7 @@ fn a_vpc_without_the_tag_in_aws_is_not_taken_over() {
     let before = world.account.contents();
     world.set_spec(&of_vpc(&vpc, "dev"));
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(ConditionType::VpcReady), "False/NotOwned");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/NotOwned");
     let message = world.message(ConditionType::VpcReady);
     assert!(message.contains("remove network.vpc.tags"), "{message}");
     assert_eq!(world.account.contents(), before);
@@ -283,7 +283,7 @@ fn a_vpc_without_the_tag_in_aws_is_not_taken_over() {
 fn no_vpc_takes_the_place_of_one_that_capa_has_made() {
     let mut world = World::new(&of_vpc("vpc-0123456789abcdef0", "dev"));
     world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.says(ConditionType::VpcReady), "False/NotFound");
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/NotFound");
     assert!(world.account.is_empty());
     world.delete();
     world.rest();

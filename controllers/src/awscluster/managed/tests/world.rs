@@ -364,7 +364,7 @@ impl World {
     }
 
     /// `status/reason` of a condition.
-    pub(super) fn says(&self, condition: ConditionType) -> String {
+    pub(super) fn condition(&self, condition: ConditionType) -> String {
         let status = self.status();
         let found = find(&status.conditions, condition);
         found.map_or_else(
