@@ -67,7 +67,8 @@ fn delete_seen(instance: &Instance) -> DeletionStep {
     }
 }
 
-/// What such a record proves.
+/// What a record that says that EC2 was never asked for an instance proves. The record is true of the AWSMachine as it is
+/// stored. That may be an older state, restored from a backup that was made before the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum NeverLaunchedEvidence {
     /// It stands in for a lookup that cannot be made.
