@@ -4,7 +4,7 @@
 //! two tests that each waited for the other's room would wait for ever: no further test begins until enough have ended.
 //! The programs of the world that all tests share belong to no test.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -119,8 +119,9 @@ thread_local! {
     /// Whether the test on this thread mostly waits.
     static WAITS: Cell<bool> = const { Cell::new(false) };
 
-    /// The turn of the test on this thread: each test runs on a thread of its own.
-    static HELD: RefCell<Weak<Place>> = const { RefCell::new(Weak::new()) };
+    /// The turn of the test on this thread: each test runs on a thread of its own. The lock is held while the test waits
+    /// for its turn, so that environments that it creates at the same time wait for one turn and not for one each.
+    static HELD: Arc<tokio::sync::Mutex<Weak<Place>>> = Arc::default();
 }
 
 /// Starts the clock of the test on this thread, unless the clock runs.
@@ -148,11 +149,13 @@ pub(crate) async fn turn() -> Turn {
 }
 
 async fn take(load: &Arc<Load>) -> Turn {
-    if let Some(held) = HELD.with_borrow(Weak::upgrade) {
-        return held;
+    let held = HELD.with(Arc::clone);
+    let mut held = held.lock().await;
+    if let Some(turn) = held.upgrade() {
+        return turn;
     }
     let turn = load.admit().await;
-    HELD.set(Arc::downgrade(&turn));
+    *held = Arc::downgrade(&turn);
     turn
 }
 
@@ -189,6 +192,16 @@ mod tests {
         assert!(!other_test_gets_a_turn(&load), "the second environment still works");
         drop(second);
         assert!(other_test_gets_a_turn(&load));
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_test_that_wait_at_the_same_time_get_one_turn() {
+        let load = Arc::new(Load::up_to(3));
+        let other_tests = [load.admit().await, load.admit().await];
+        let parts = futures::future::join(take(&load), take(&load));
+        let ((first, second), ()) = futures::future::join(parts, async { drop(other_tests) }).await;
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(*load.now.borrow(), weight(0));
     }
 
     #[tokio::test]
