@@ -9,8 +9,8 @@ use capa_cloud::limits::Shares;
 use capa_cloud::managed::{ManagedCloud, ManagedClouds};
 use capa_cloud::session::SessionKey;
 use capa_cloud::{
-    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity, TemplateCloud,
-    TemplateClouds, Timing,
+    ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, MachineKey, Reads, ResolvedIdentity, TemplateClouds,
+    Timing,
 };
 use capa_preflight::FactsSource;
 use futures::Stream;
@@ -204,7 +204,7 @@ impl Inner {
 impl ClusterClouds for SessionPool {
     fn cluster(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ClusterCloud> {
         let session = self.session(identity, region);
-        Arc::new(session.on_behalf_of("awscluster", &identity.cluster))
+        Arc::new(session.on_behalf_of("awscluster", &identity.cluster).for_cluster())
     }
 }
 
@@ -236,7 +236,7 @@ impl MachineClouds for SessionPool {
 }
 
 impl TemplateClouds for SessionPool {
-    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud> {
+    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn Reads> {
         let session = self.session(identity, region);
         Arc::new(session.on_behalf_of("awsmachinetemplate", &identity.cluster))
     }

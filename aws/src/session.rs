@@ -1,6 +1,7 @@
 //! One identity in one region: its calls, the answers that its callers share, and its state.
 
-use std::collections::BTreeMap;
+mod reads;
+
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -10,17 +11,14 @@ use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::Caller;
 use capa_cloud::session::{
     InformerCalls, MachineSession, Moment, RateLimiter, SessionAssignments, SessionDriver, SessionState,
-    confirmed_account,
 };
-use capa_cloud::targets::{GroupAnswer, GroupCall, TargetKind};
+use capa_cloud::targets::{GroupAnswer, GroupCall};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found,
-    HostRequest, Image, Instance, InstanceState, InstanceType, LaunchRequest, MachineCloud, MachineKey,
-    MetadataOptions, PresignRequest, PresignedUrl, Query, Read, RouteTable, SecretStore, SecurityGroup, StoredSecret,
-    Subnet, TemplateCloud, Timing, Vpc,
+    CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found, HostRequest, Instance,
+    InstanceState, LaunchRequest, MachineCloud, MachineKey, MetadataOptions, PresignRequest, PresignedUrl, Query, Read,
+    SecretStore, StoredSecret, Timing,
 };
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -35,29 +33,21 @@ use crate::kms::KmsCalls;
 use crate::lookups::{Ages, SharedAnswers};
 use crate::s3::S3Calls;
 use crate::sdk::call_runner::CallRunner;
-use crate::sdk::clients::{SdkClients, SecretsClients};
+use crate::sdk::clients::{LazySecretsClients, SdkClients};
 use crate::sdk::replacements::Replacements;
 use crate::secrets::SecretsCalls;
 use crate::service_quotas::ServiceQuotasCalls;
 use crate::sts::StsCalls;
 
-/// The age up to which the description of an instance type is reused. The properties of a type never change.
-const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
-/// The age up to which the domain name of a VPC is reused: another set of DHCP options may be associated.
-const DOMAIN_NAME_AGE: Duration = Duration::from_hours(1);
-/// The age up to which the zone of a reservation or host is reused. It never changes.
-const CAPACITY_ZONE_AGE: Duration = Duration::from_hours(24);
 /// The age up to which the zones of a region are reused: AWS adds one every few years.
 const ZONES_AGE: Duration = Duration::from_hours(24);
-/// The age of a failed look whose permission is optional.
-const OPTIONAL_FAILURE_AGE: Duration = Duration::from_mins(5);
-
 /// The calls of all services, on behalf of one controller.
 #[derive(Clone)]
 struct Calls {
     ec2: Ec2Calls,
     elb: ElbCalls,
     sts: StsCalls,
+    secrets: LazySecretsClients,
 }
 
 impl Calls {
@@ -66,7 +56,13 @@ impl Calls {
             ec2: Ec2Calls::new(clients.ec2.clone(), runner.clone()),
             elb: ElbCalls::new(clients.classic_elb.clone(), clients.elb.clone(), runner.clone()),
             sts: StsCalls::new(clients.sts.clone(), runner.clone()),
+            secrets: clients.secrets.clone(),
         }
+    }
+
+    /// The calls of the services that keep bootstrap data.
+    fn secrets(&self) -> SecretsCalls {
+        SecretsCalls::new(&self.secrets, self.ec2.runner())
     }
 }
 
@@ -119,27 +115,6 @@ fn forget(owner: Option<Owner>, machine: &MachineKey) {
     }
 }
 
-/// For how long the answer to a read is shared; `None` for one that is straight from AWS for each caller.
-fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
-    match read {
-        Read::Subnets(_)
-        | Read::SecurityGroups(_)
-        | Read::Images(_)
-        | Read::LoadBalancer(_)
-        | Read::PublicParameter(_) => Some(Ages::fresh(timing.lookup_cache)),
-        Read::InstanceType(_) => Some(Ages::fresh(INSTANCE_TYPE_AGE)),
-        Read::CapacityZone(_) => Some(Ages {
-            fresh: CAPACITY_ZONE_AGE,
-            failed: OPTIONAL_FAILURE_AGE,
-        }),
-        Read::DomainName(_) => Some(Ages {
-            fresh: DOMAIN_NAME_AGE,
-            failed: OPTIONAL_FAILURE_AGE,
-        }),
-        Read::NetworkInterfaces(_) | Read::Hosts(_) | Read::ElasticIps(_) | Read::FreeAddresses(_) => None,
-    }
-}
-
 /// One identity in one region.
 pub(crate) struct Session {
     pub(crate) region: String,
@@ -155,8 +130,6 @@ pub(crate) struct Session {
     reads: SharedAnswers<Read, Found>,
     /// The names of the zones that the account can use.
     zones: SharedAnswers<(), Vec<String>>,
-    /// Made by the first machine that has secrets, or an image that a parameter names.
-    secrets: OnceLock<SecretsClients>,
     used: Mutex<Instant>,
 }
 
@@ -182,7 +155,6 @@ impl Session {
             account: SharedAnswers::default(),
             reads: SharedAnswers::default(),
             zones: SharedAnswers::default(),
-            secrets: OnceLock::new(),
             used: Mutex::new(Instant::now()),
         }
     }
@@ -231,7 +203,7 @@ impl Session {
     pub(crate) fn facts(&self, controller: &'static str, cluster: &ClusterKey) -> FactsGatherer {
         let runner = self.runner.on_behalf_of(controller).for_cluster(cluster).patient();
         let (clients, checks) = self.clients.for_checks();
-        let Calls { ec2, elb, sts } = Calls::new(&clients, &runner);
+        let Calls { ec2, elb, sts, .. } = Calls::new(&clients, &runner);
         FactsGatherer {
             ec2,
             elb,
@@ -273,40 +245,9 @@ impl ControllerSession {
         MachineSession::new(self, cluster)
     }
 
-    /// The calls of the services that keep bootstrap data.
-    fn secrets(&self) -> SecretsCalls {
-        let clients = self.session.secrets.get_or_init(|| self.session.clients.for_secrets());
-        SecretsCalls::new(clients, self.calls.ec2.runner())
-    }
-
-    /// Makes the call of a read.
-    fn ask(&self, read: Read) -> BoxFuture<'static, Result<Found, CloudError>> {
-        let Calls { ec2, elb, .. } = self.calls.clone();
-        match read {
-            Read::Subnets(query) => async move { ec2.subnets(&query).await.map(Found::Subnets) }.boxed(),
-            Read::SecurityGroups(query) => {
-                async move { ec2.security_groups(&query).await.map(Found::SecurityGroups) }.boxed()
-            }
-            Read::NetworkInterfaces(query) => {
-                async move { ec2.network_interfaces(&query).await.map(Found::NetworkInterfaces) }.boxed()
-            }
-            Read::Images(query) => async move { ec2.images(&query).await.map(Found::Images) }.boxed(),
-            Read::LoadBalancer(name) => async move { elb.load_balancer(&name).await.map(Found::LoadBalancer) }.boxed(),
-            Read::InstanceType(name) => async move { ec2.instance_type(&name).await.map(Found::InstanceType) }.boxed(),
-            Read::CapacityZone(source) => {
-                async move { ec2.capacity_zone(source).await.map(Found::CapacityZone) }.boxed()
-            }
-            Read::DomainName(vpc_id) => async move { ec2.domain_name(&vpc_id).await.map(Found::DomainName) }.boxed(),
-            Read::Hosts(query) => async move { ec2.hosts(&query).await.map(Found::Hosts) }.boxed(),
-            Read::ElasticIps(query) => async move { ec2.elastic_ips(&query).await.map(Found::ElasticIps) }.boxed(),
-            Read::FreeAddresses(pool) => {
-                async move { ec2.free_addresses(&pool).await.map(Found::FreeAddresses) }.boxed()
-            }
-            Read::PublicParameter(name) => {
-                let secrets = self.secrets();
-                async move { secrets.public_parameter(&name).await.map(Found::PublicParameter) }.boxed()
-            }
-        }
+    /// The session for one pass over a cluster.
+    pub(crate) fn for_cluster(self) -> impl ClusterCloud {
+        reads::ClusterSession(self)
     }
 
     /// The calls of EC2.
@@ -354,28 +295,16 @@ impl SessionDriver for ControllerSession {
             .await
     }
 
-    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
-        match shared_for(read, &self.session.shared.timing) {
-            None => self.ask(read.clone()).await,
-            Some(ages) => {
-                self.session
-                    .reads
-                    .get(read.clone(), ages, || self.ask(read.clone()))
-                    .await
-            }
-        }
-    }
-
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         self.calls.ec2.instances(query).await
     }
 
     async fn create_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        self.secrets().create(machine, secret).await
+        self.calls.secrets().create(machine, secret).await
     }
 
     async fn replace_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
-        self.secrets().replace(machine, secret).await
+        self.calls.secrets().replace(machine, secret).await
     }
 
     async fn delete_secrets(
@@ -384,11 +313,11 @@ impl SessionDriver for ControllerSession {
         store: &SecretStore,
         names: &[String],
     ) -> Result<(), CloudError> {
-        self.secrets().delete(machine, store, names).await
+        self.calls.secrets().delete(machine, store, names).await
     }
 
     async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
-        self.secrets().presign(request).await
+        self.calls.secrets().presign(request).await
     }
 
     async fn create_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
@@ -450,74 +379,6 @@ impl SessionDriver for ControllerSession {
 
     async fn run_instance(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         self.calls.ec2.launch(machine, request).await
-    }
-}
-
-/// Clusters share no answers, so that a user's correction takes effect at once.
-#[async_trait]
-impl ClusterCloud for ControllerSession {
-    async fn account_id(&self) -> Result<String, CloudError> {
-        let (account, _) = confirmed_account(self).await?;
-        Ok(account)
-    }
-
-    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
-        self.calls.ec2.vpcs(query).await
-    }
-
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.calls.ec2.subnets(query).await
-    }
-
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        self.calls.ec2.security_groups(query).await
-    }
-
-    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
-        self.calls.ec2.route_tables(query).await
-    }
-
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        self.calls.elb.load_balancer(name).await
-    }
-
-    async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
-        self.calls.elb.classic_load_balancers(names).await
-    }
-
-    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
-        self.calls.elb.target_groups(arns).await
-    }
-
-    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
-        self.calls.elb.target_groups_in(vpc_id).await
-    }
-
-    async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {
-        self.calls.elb.tags_by_arn(arns).await
-    }
-}
-
-#[async_trait]
-impl TemplateCloud for ControllerSession {
-    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
-        let read = Read::InstanceType(name.to_owned());
-        match SessionDriver::read(self, &read).await? {
-            Found::InstanceType(found) => Ok(found),
-            _ => Err(CloudError::not_found(
-                read.action(),
-                format!("there is no instance type {name}"),
-            )),
-        }
-    }
-
-    async fn image(&self, id: &str) -> Result<Image, CloudError> {
-        let read = Read::Images(Query::filter("image-id", [id]));
-        let Found::Images(images) = SessionDriver::read(self, &read).await? else {
-            return Err(CloudError::not_found(read.action(), format!("there is no image {id}")));
-        };
-        let image = images.into_iter().find(|image| image.id == id);
-        image.ok_or_else(|| CloudError::not_found("DescribeImages", format!("there is no image {id}")))
     }
 }
 

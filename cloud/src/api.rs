@@ -8,41 +8,20 @@ use async_trait::async_trait;
 use capa_api::common::Tags;
 
 use crate::lookups::{InstanceLookup, LookupAnswer};
-use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetRequest};
+use crate::reads::Reads;
+use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    ApiLoadBalancer, CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found, HostRequest, Image, Instance,
-    InstanceType, LaunchRequest, MachineKey, MetadataOptions, Observation, PresignRequest, PresignedUrl,
-    PrimaryInterface, Query, Read, ResolvedIdentity, RouteTable, SecretStore, SecurityGroup, StoredSecret, Subnet, Vpc,
+    CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, HostRequest, Instance, LaunchRequest, MachineKey,
+    MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity, SecretStore,
+    StoredSecret,
 };
 
-/// The most load balancer objects whose tags one call of DescribeTags returns.
-pub const MOST_TAGGED: usize = 20;
-
-/// Reads of one account and region, all that resolving a cluster's network needs. Every call lists all pages.
+/// One account and region as clusters use it: reads only.
 #[async_trait]
-pub trait ClusterCloud: Send + Sync {
+pub trait ClusterCloud: Reads {
     /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
     /// (`Timing::launch_lookup_age`); then AWS is asked again.
     async fn account_id(&self) -> Result<String, CloudError>;
-    /// VPCs.
-    async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError>;
-    /// Subnets.
-    async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError>;
-    /// Security groups.
-    async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError>;
-    /// Route tables.
-    async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError>;
-    /// The load balancer of this name that is no classic one; none where there is none.
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError>;
-    /// Whether there is a classic load balancer of each of these names.
-    async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError>;
-    /// The kinds of the targets of target groups, by ARN; none where one of the groups does not exist: AWS does not say
-    /// which.
-    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError>;
-    /// The kinds of the targets of all target groups of a VPC, by ARN.
-    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError>;
-    /// The tags of target groups, by ARN: one call for each [`MOST_TAGGED`] of them, at most 20 calls.
-    async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError>;
 }
 
 /// Gives the sessions that clusters are reconciled with.
@@ -54,7 +33,7 @@ pub trait ClusterClouds: Send + Sync {
 
 /// One account and region as machines use it: lookups shared between machines, the instance informer, and the writes.
 #[async_trait]
-pub trait MachineCloud: Send + Sync {
+pub trait MachineCloud: Reads {
     /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
     /// (`Timing::launch_lookup_age`); then AWS is asked again.
     async fn account_id(&self) -> Result<String, CloudError>;
@@ -62,9 +41,6 @@ pub trait MachineCloud: Send + Sync {
     /// Makes no call. `None` if AWS was never asked or has refused the credentials since. The pass uses this account
     /// from then on.
     fn last_account_id(&self) -> Option<String>;
-    /// Reads, as data: the functions of [`MachineCloud`] for single reads, like [`MachineCloud::subnets`](dyn MachineCloud),
-    /// say what each answers and for how long answers are shared.
-    async fn read(&self, read: &Read) -> Result<Found, CloudError>;
     /// Instances by query, straight from AWS: the lookup of an unconfirmed launch, and before a deletion.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// Says that the machine will call [`MachineCloud::look_up`] in so long, when its turn to launch comes: the lookups
@@ -189,18 +165,9 @@ pub trait MachineClouds: Send + Sync {
     fn forget(&self, machine: &MachineKey);
 }
 
-/// One account and region as machine templates use it: reads only, shared between templates. What is not there is an
-/// error of class `NotFound`.
-#[async_trait]
-pub trait TemplateCloud: Send + Sync {
-    /// An instance type by its name; asked once a day.
-    async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError>;
-    /// An image by its id; equal questions within `Timing::lookup_cache` share one answer, with those of machines too.
-    async fn image(&self, id: &str) -> Result<Image, CloudError>;
-}
-
 /// Gives the sessions that machine templates are described with.
 pub trait TemplateClouds: Send + Sync {
-    /// The session of an identity in a region. Makes no call.
-    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn TemplateCloud>;
+    /// The session of an identity in a region, which shares its answers with the machines of the identity. Makes no
+    /// call.
+    fn templates(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn Reads>;
 }

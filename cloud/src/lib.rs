@@ -21,16 +21,17 @@ pub mod session;
 pub mod targets;
 mod timing;
 
-pub use api::{ClusterCloud, ClusterClouds, MOST_TAGGED, MachineCloud, MachineClouds, TemplateCloud, TemplateClouds};
+pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateClouds};
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
     ApiLoadBalancer, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer,
-    ElasticIpCall, Found, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
-    MetadataOptions, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, Read,
+    ElasticIpCall, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
+    MetadataOptions, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
     ResolvedIdentity, RouteTable, SecretActions, SecretStore, SecurityGroup, StateReason, StoredSecret, Subnet,
     UserData, Vpc, identifying_tag, zone_type,
 };
+pub use reads::{Found, MOST_TAGGED, Read, Reads};
 pub use timing::{Timing, doubled_wait};
 
 // Targets, states, addresses and the options of a launch are the API's own types.

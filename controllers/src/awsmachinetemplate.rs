@@ -14,7 +14,7 @@ use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
 use capa_api::machine::template::{AWSMachineTemplate, AWSMachineTemplateStatus};
 use capa_api::meta;
-use capa_cloud::{CloudError, ErrorClass, ResolvedIdentity, TemplateCloud, TemplateClouds, Timing};
+use capa_cloud::{CloudError, ErrorClass, Reads, ResolvedIdentity, TemplateClouds, Timing};
 use capa_network::{Merged, MissingField};
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler, cluster_group};
 
@@ -248,7 +248,7 @@ async fn ask_aws(
 }
 
 /// Looks up the instance type in AWS, and the image if the template has an image id.
-async fn describe(template: &AWSMachineTemplate, cloud: &dyn TemplateCloud, region: &str) -> LookupResult {
+async fn describe(template: &AWSMachineTemplate, cloud: &dyn Reads, region: &str) -> LookupResult {
     let spec = &template.spec.template.spec;
     let instance_type = match cloud.instance_type(&spec.instance_type).await {
         Ok(instance_type) => instance_type,

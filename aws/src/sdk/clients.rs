@@ -1,6 +1,6 @@
 //! The SDK's clients for one identity in one region, and those of its checks. This module makes no call.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use aws_config::{AppName, Region};
 use aws_sdk_ec2::config::retry::RetryPartition;
@@ -74,6 +74,8 @@ pub(crate) struct SdkClients {
     pub(crate) sts: aws_sdk_sts::Client,
     pub(crate) classic_elb: aws_sdk_elasticloadbalancing::Client,
     pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
+    /// Made by the first machine that has secrets, or an image that a parameter names.
+    pub(crate) secrets: LazySecretsClients,
     basis: Basis,
 }
 
@@ -85,8 +87,10 @@ pub(crate) struct CheckClients {
     pub(crate) service_quotas: aws_sdk_servicequotas::Client,
 }
 
+/// Clients that are made when they are first used.
+pub(crate) type LazySecretsClients = Arc<LazyLock<SecretsClients, Box<dyn FnOnce() -> SecretsClients + Send>>>;
+
 /// Clients of the services that keep bootstrap data.
-#[derive(Clone)]
 pub(crate) struct SecretsClients {
     pub(crate) secrets_manager: aws_sdk_secretsmanager::Client,
     pub(crate) ssm: aws_sdk_ssm::Client,
@@ -99,23 +103,14 @@ impl SdkClients {
         // Both generations share one endpoint.
         let classic_elb = config_of!(aws_sdk_elasticloadbalancing, &basis, "elb", "elasticloadbalancing");
         let elb = config_of!(aws_sdk_elasticloadbalancingv2, &basis, "elbv2", "elasticloadbalancing");
+        let of_secrets = basis.clone();
         Self {
             ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
             sts: basis.sts(),
             classic_elb: aws_sdk_elasticloadbalancing::Client::from_conf(classic_elb.build()),
             elb: aws_sdk_elasticloadbalancingv2::Client::from_conf(elb.build()),
+            secrets: Arc::new(LazyLock::new(Box::new(move || SecretsClients::new(&of_secrets)))),
             basis,
-        }
-    }
-
-    /// The clients of the services that keep bootstrap data.
-    pub(crate) fn for_secrets(&self) -> SecretsClients {
-        let secrets_manager = config_of!(aws_sdk_secretsmanager, &self.basis, "secretsmanager", "secretsmanager");
-        let ssm = config_of!(aws_sdk_ssm, &self.basis, "ssm", "ssm");
-        SecretsClients {
-            secrets_manager: aws_sdk_secretsmanager::Client::from_conf(secrets_manager.build()),
-            ssm: aws_sdk_ssm::Client::from_conf(ssm.build()),
-            s3: self.basis.s3(),
         }
     }
 
@@ -130,6 +125,18 @@ impl SdkClients {
         };
         let checks = CheckClients::new(&basis);
         (Self::new(basis), checks)
+    }
+}
+
+impl SecretsClients {
+    fn new(basis: &Basis) -> Self {
+        let secrets_manager = config_of!(aws_sdk_secretsmanager, basis, "secretsmanager", "secretsmanager");
+        let ssm = config_of!(aws_sdk_ssm, basis, "ssm", "ssm");
+        Self {
+            secrets_manager: aws_sdk_secretsmanager::Client::from_conf(secrets_manager.build()),
+            ssm: aws_sdk_ssm::Client::from_conf(ssm.build()),
+            s3: basis.s3(),
+        }
     }
 }
 

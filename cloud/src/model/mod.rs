@@ -4,7 +4,6 @@ mod elastic_ip;
 mod host;
 mod identity;
 mod launch;
-mod read;
 mod secret;
 
 use std::collections::BTreeMap;
@@ -18,7 +17,6 @@ pub use host::{CapacitySource, Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;
 pub use launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
-pub use read::{Found, Read};
 pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out

@@ -11,7 +11,7 @@ use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, T
 use crate::{
     CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, ErrorClass, Found, HostRequest, Instance, LaunchRequest,
     MachineCloud, MachineKey, MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
-    Read, SecretActions, SecretStore, StoredSecret,
+    Read, Reads, SecretActions, SecretStore, StoredSecret,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -20,9 +20,10 @@ use super::rates::RateLimiter;
 use super::state::SessionState;
 
 /// The services that a session needs of its program: access to its state under a lock, the time, and AWS calls. Calls
-/// observe the request rate: a call before its turn fails with [`CloudError::deferred`].
+/// observe the request rate: a call before its turn fails with [`CloudError::deferred`]. Equal reads at about the same
+/// time may share one answer.
 #[async_trait]
-pub trait SessionDriver: Send + Sync {
+pub trait SessionDriver: Reads {
     /// Runs `act` on the state at the current moment. Afterwards the driver makes the calls that have become due, and
     /// wakes machines.
     fn act<T>(&self, act: impl FnOnce(&mut SessionState, Moment) -> T) -> T
@@ -37,9 +38,6 @@ pub trait SessionDriver: Send + Sync {
 
     /// GetCallerIdentity.
     async fn ask_account(&self) -> Result<String, CloudError>;
-
-    /// Reads. Equal reads at about the same time may share one answer.
-    async fn read(&self, read: &Read) -> Result<Found, CloudError>;
 
     /// DescribeInstances for a machine that is to be launched or deleted, never shared.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
@@ -166,6 +164,18 @@ impl<D: SessionDriver> MachineSession<D> {
 }
 
 #[async_trait]
+impl<D: SessionDriver> Reads for MachineSession<D> {
+    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
+        let found = self.driver.read(read).await?;
+        if read.precedes_a_write() {
+            // The check comes after the call, because the call itself may have fetched new credentials.
+            self.check_credentials(read.action())?;
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
 impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     async fn account_id(&self) -> Result<String, CloudError> {
         let (account, replacements) = confirmed_account(&self.driver).await?;
@@ -181,15 +191,6 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         })?;
         *self.confirmed_at.lock() = Some(replacements);
         Some(account)
-    }
-
-    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
-        let found = self.driver.read(read).await?;
-        if read.precedes_a_write() {
-            // The check comes after the call, because the call itself may have fetched new credentials.
-            self.check_credentials(read.action())?;
-        }
-        Ok(found)
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

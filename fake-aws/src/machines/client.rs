@@ -195,10 +195,12 @@ impl<'a> Client<'a> {
         value.ok_or_else(|| CloudError::answered("GetParameter", "ParameterNotFound", ""))
     }
 
-    /// DescribeInstanceTypes, all pages.
-    pub fn describe_instance_types(&mut self, now: Timestamp, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
-        let (region, _) = self.enter(now, "DescribeInstanceTypes", 0)?;
-        region.infrastructure.describe_instance_types(query)
+    /// DescribeInstanceTypes with the name of one as the filter.
+    pub fn instance_type(&mut self, now: Timestamp, name: &str) -> Result<InstanceType, CloudError> {
+        const ACTION: &str = "DescribeInstanceTypes";
+        let (region, _) = self.enter(now, ACTION, 0)?;
+        let found = region.infrastructure.instance_type(name);
+        found.ok_or_else(|| CloudError::not_found(ACTION, format!("there is no instance type {name}")))
     }
 
     /// DescribeLoadBalancers and DescribeListeners of the second generation, by name. `None` if no load balancer has

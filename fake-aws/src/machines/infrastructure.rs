@@ -92,16 +92,8 @@ impl Infrastructure {
         self.instance_types.insert(instance_type.name.clone(), instance_type);
     }
 
-    pub(super) fn describe_instance_types(&self, query: &Query) -> Result<Vec<InstanceType>, CloudError> {
-        let things = self.instance_types.values().map(|found| (found, &NO_TAGS));
-        select(
-            "DescribeInstanceTypes",
-            query,
-            &["instance-type"],
-            things,
-            |instance_type, _| vec![instance_type.name.clone()],
-        )
-        .map(cloned)
+    pub(super) fn instance_type(&self, name: &str) -> Option<InstanceType> {
+        self.instance_types.get(name).cloned()
     }
 
     pub(super) fn add_key_pair(&mut self, name: &str) {

@@ -3,7 +3,7 @@
 //! A [`Transport`] delivers calls: the double of a test answers at once, and the simulation passes the call to its
 //! scheduler, which may lose, delay or refuse the call.
 
-mod cluster;
+mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -22,9 +22,9 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall, GroupRequest};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found, HostRequest, Instance,
-    InstanceState, InstanceType, LaunchRequest, MachineKey, MetadataOptions, PresignRequest, PresignedUrl, Query, Read,
-    SecretActions, SecretStore, StoredSecret, Timing,
+    CloudError, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, HostRequest, Instance, InstanceState,
+    LaunchRequest, MachineKey, MetadataOptions, PresignRequest, PresignedUrl, Query, SecretActions, SecretStore,
+    StoredSecret, Timing,
 };
 
 use super::client::Client;
@@ -223,20 +223,6 @@ impl<T: Transport> SimSession<T> {
         answer
     }
 
-    /// A describe call for infrastructure.
-    async fn describe<A: Send + 'static>(
-        &self,
-        action: &'static str,
-        query: &Query,
-        ask: fn(&mut Client<'_>, Timestamp, &Query) -> Result<Vec<A>, CloudError>,
-    ) -> Result<Vec<A>, CloudError> {
-        let request = CallRequest::describe(action, &self.flow, query, Priority::Describe);
-        let permit = self.rates.acquire(&request, self.now())?;
-        let (about, query) = (describe_query(query), query.clone());
-        self.call(permit, false, about, move |client, now| ask(client, now, &query))
-            .await
-    }
-
     /// A change of a machine's instance after the launch.
     async fn update(
         &self,
@@ -259,40 +245,6 @@ impl<T: Transport> SimSession<T> {
         let permit = self.rates.acquire(&turn, self.now())?;
         self.transport.wait_until_leading().await;
         self.call(permit, true, about, effect).await
-    }
-
-    /// The load balancer of this name.
-    async fn describe_load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        let turn = CallRequest::load_balancer(&self.flow, name);
-        let permit = self.rates.acquire(&turn, self.now())?;
-        let (about, name) = (name.to_owned(), name.to_owned());
-        let effect = move |client: &mut Client<'_>, now| client.load_balancer(now, &name);
-        self.call(permit, false, about, effect).await
-    }
-
-    /// A describe call about one thing that has this name or id.
-    async fn describe_one<A: Send + 'static>(
-        &self,
-        action: &'static str,
-        filter: &str,
-        name: &str,
-        ask: fn(&mut Client<'_>, Timestamp, &str) -> Result<A, CloudError>,
-    ) -> Result<A, CloudError> {
-        let query = Query::filter(filter, [name]);
-        let request = CallRequest::describe(action, &self.flow, &query, Priority::Describe);
-        let permit = self.rates.acquire(&request, self.now())?;
-        let (about, name) = (name.to_owned(), name.to_owned());
-        self.call(permit, false, about, move |client, now| ask(client, now, &name))
-            .await
-    }
-
-    async fn instance_type(&self, action: &'static str, name: &str) -> Result<InstanceType, CloudError> {
-        let query = Query::filter("instance-type", [name]);
-        let found = self.describe(action, &query, |client, now, query| {
-            client.describe_instance_types(now, query)
-        });
-        let found = found.await?.into_iter().next();
-        found.ok_or_else(|| CloudError::not_found(action, format!("there is no instance type {name}")))
     }
 
     async fn describe_instances(&self, permit: Permit, query: &Query) -> Result<Vec<Instance>, CloudError> {
@@ -328,64 +280,6 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         let permit = Permit::unlimited("GetCallerIdentity");
         self.call(permit, false, String::new(), |client, _| client.account_id())
             .await
-    }
-
-    #[expect(
-        clippy::redundant_closure_for_method_calls,
-        reason = "a method of Client is one of its lifetime, and the call may have any"
-    )]
-    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
-        let action = read.action();
-        Ok(match read {
-            Read::Subnets(query) => Found::Subnets(
-                self.describe(action, query, |client, now, query| client.describe_subnets(now, query))
-                    .await?,
-            ),
-            Read::SecurityGroups(query) => Found::SecurityGroups(
-                self.describe(action, query, |client, now, query| {
-                    client.describe_security_groups(now, query)
-                })
-                .await?,
-            ),
-            Read::NetworkInterfaces(query) => {
-                let found = self.describe(action, query, |client, now, query| {
-                    client.describe_network_interfaces(now, query)
-                });
-                Found::NetworkInterfaces(found.await?)
-            }
-            Read::Images(query) => Found::Images(
-                self.describe(action, query, |client, now, query| client.describe_images(now, query))
-                    .await?,
-            ),
-            Read::LoadBalancer(name) => Found::LoadBalancer(self.describe_load_balancer(name).await?),
-            Read::PublicParameter(name) => {
-                let found = self.describe_one(action, "name", name, |client, now, name| {
-                    client.public_parameter(now, name)
-                });
-                Found::PublicParameter(found.await?)
-            }
-            Read::InstanceType(name) => Found::InstanceType(self.instance_type(action, name).await?),
-            Read::CapacityZone(source) => {
-                return Err(CloudError::not_found(action, format!("{source} is not shown")));
-            }
-            Read::DomainName(_) => Found::DomainName(None),
-            Read::Hosts(query) => Found::Hosts(
-                self.describe(action, query, |client, now, query| client.describe_hosts(now, query))
-                    .await?,
-            ),
-            Read::ElasticIps(query) => Found::ElasticIps(
-                self.describe(action, query, |client, now, query| {
-                    client.describe_addresses(now, query)
-                })
-                .await?,
-            ),
-            Read::FreeAddresses(pool) => {
-                let found = self.describe_one(action, "pool-id", pool, |client, now, pool| {
-                    client.free_addresses(now, pool)
-                });
-                Found::FreeAddresses(found.await?)
-            }
-        })
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

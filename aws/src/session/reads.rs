@@ -1,0 +1,109 @@
+//! The reads of a session: the call of each, and for how long its answer is shared.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use capa_cloud::session::confirmed_account;
+use capa_cloud::{CloudError, ClusterCloud, Found, Read, Reads, Timing};
+use futures::FutureExt;
+
+use super::{Calls, ControllerSession};
+use crate::lookups::Ages;
+
+/// The age up to which the description of an instance type is reused. The properties of a type never change.
+const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
+/// The age up to which the domain name of a VPC is reused: another set of DHCP options may be associated.
+const DOMAIN_NAME_AGE: Duration = Duration::from_hours(1);
+/// The age up to which the zone of a reservation or host is reused. It never changes.
+const CAPACITY_ZONE_AGE: Duration = Duration::from_hours(24);
+/// The age of a failed look whose permission is optional.
+const OPTIONAL_FAILURE_AGE: Duration = Duration::from_mins(5);
+
+/// For how long the answer to a read is shared; `None` for one that is straight from AWS for each caller.
+fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
+    match read {
+        Read::Subnets(_)
+        | Read::SecurityGroups(_)
+        | Read::Images(_)
+        | Read::LoadBalancer(_)
+        | Read::PublicParameter(_) => Some(Ages::fresh(timing.lookup_cache)),
+        Read::InstanceType(_) => Some(Ages::fresh(INSTANCE_TYPE_AGE)),
+        Read::CapacityZone(_) => Some(Ages {
+            fresh: CAPACITY_ZONE_AGE,
+            failed: OPTIONAL_FAILURE_AGE,
+        }),
+        Read::DomainName(_) => Some(Ages {
+            fresh: DOMAIN_NAME_AGE,
+            failed: OPTIONAL_FAILURE_AGE,
+        }),
+        Read::Vpcs(_)
+        | Read::RouteTables(_)
+        | Read::NetworkInterfaces(_)
+        | Read::ClassicLoadBalancers(_)
+        | Read::TargetGroups(_)
+        | Read::TargetGroupsIn(_)
+        | Read::TargetGroupTags(_)
+        | Read::Hosts(_)
+        | Read::ElasticIps(_)
+        | Read::FreeAddresses(_) => None,
+    }
+}
+
+impl Calls {
+    /// Makes the call of a read.
+    async fn read(self, read: Read) -> Result<Found, CloudError> {
+        let Self { ec2, elb, .. } = &self;
+        Ok(match read {
+            Read::Vpcs(query) => Found::Vpcs(ec2.vpcs(&query).await?),
+            Read::Subnets(query) => Found::Subnets(ec2.subnets(&query).await?),
+            Read::SecurityGroups(query) => Found::SecurityGroups(ec2.security_groups(&query).await?),
+            Read::RouteTables(query) => Found::RouteTables(ec2.route_tables(&query).await?),
+            Read::NetworkInterfaces(query) => Found::NetworkInterfaces(ec2.network_interfaces(&query).await?),
+            Read::Images(query) => Found::Images(ec2.images(&query).await?),
+            Read::LoadBalancer(name) => Found::LoadBalancer(elb.load_balancer(&name).await?),
+            Read::ClassicLoadBalancers(names) => Found::ClassicLoadBalancers(elb.classic_load_balancers(&names).await?),
+            Read::TargetGroups(arns) => Found::TargetGroups(elb.target_groups(&arns).await?),
+            Read::TargetGroupsIn(vpc_id) => Found::TargetGroupsIn(elb.target_groups_in(&vpc_id).await?),
+            Read::TargetGroupTags(arns) => Found::TargetGroupTags(elb.tags_by_arn(&arns).await?),
+            Read::PublicParameter(name) => Found::PublicParameter(self.secrets().public_parameter(&name).await?),
+            Read::InstanceType(name) => Found::InstanceType(ec2.instance_type(&name).await?),
+            Read::CapacityZone(source) => Found::CapacityZone(ec2.capacity_zone(source).await?),
+            Read::DomainName(vpc_id) => Found::DomainName(ec2.domain_name(&vpc_id).await?),
+            Read::Hosts(query) => Found::Hosts(ec2.hosts(&query).await?),
+            Read::ElasticIps(query) => Found::ElasticIps(ec2.elastic_ips(&query).await?),
+            Read::FreeAddresses(pool) => Found::FreeAddresses(ec2.free_addresses(&pool).await?),
+        })
+    }
+}
+
+#[async_trait]
+impl Reads for ControllerSession {
+    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
+        match shared_for(read, &self.session.shared.timing) {
+            None => self.calls.clone().read(read.clone()).await,
+            Some(ages) => {
+                let ask = || self.calls.clone().read(read.clone()).boxed();
+                self.session.reads.get(read.clone(), ages, ask).await
+            }
+        }
+    }
+}
+
+/// A session as the controller of clusters uses it. Clusters share no answers, so that a user's correction takes effect
+/// at once.
+pub(super) struct ClusterSession(pub(super) ControllerSession);
+
+#[async_trait]
+impl Reads for ClusterSession {
+    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
+        self.0.calls.clone().read(read.clone()).await
+    }
+}
+
+#[async_trait]
+impl ClusterCloud for ClusterSession {
+    async fn account_id(&self) -> Result<String, CloudError> {
+        let (account, _) = confirmed_account(&self.0).await?;
+        Ok(account)
+    }
+}
