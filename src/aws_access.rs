@@ -8,8 +8,8 @@ use capa_cloud::managed::{ManagedClouds as _, ManagedLook};
 use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use prometheus_client::registry::Registry;
 
-/// Sessions with the credentials of the environment, as the AWS CLI finds them. A person waits for a few answers, which may
-/// have all that AWS allows.
+/// Sessions with the credentials of the environment, as the AWS CLI finds them. A person waits for a few answers, which
+/// may have all that AWS allows.
 pub(crate) async fn pool() -> SessionPool {
     let shares = Shares {
         default: Share::WHOLE,

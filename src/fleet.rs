@@ -42,9 +42,9 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = period)]
     sync_period: GoDuration,
 
-    /// Lifetime of the tokens that a Karmada gets for its members, at least 10m. They are renewed after four fifths of it.
-    /// Karmada before v1.19 has to be restarted between a renewal and the end of the token before. The API server of a
-    /// member may grant less.
+    /// Lifetime of the tokens that a Karmada gets for its members, at least 10m. They are renewed after four fifths of
+    /// it. Karmada before v1.19 has to be restarted between a renewal and the end of the token before. The API server
+    /// of a member may grant less.
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = token_lifetime)]
     karmada_token_lifetime: GoDuration,
 

@@ -45,7 +45,8 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// The command line of this process. The error is the exit code of one that is wrong or asks for help, which is told.
+    /// The command line of this process. The error is the exit code of one that is wrong or asks for help, which is
+    /// told.
     pub fn from_arguments() -> Result<Self, ExitCode> {
         Self::try_parse().map_err(|error| {
             // Nobody is left to tell of a terminal that cannot be written to.

@@ -55,8 +55,8 @@ enum Live {
 
 #[derive(Debug, Args)]
 struct FileFlags {
-    /// File with the managed AWSCluster and its Cluster; `-` for standard input. A status in it is ignored: what exists is
-    /// found by its tags.
+    /// File with the managed AWSCluster and its Cluster; `-` for standard input. A status in it is ignored: what exists
+    /// is found by its tags.
     #[arg(short, long, value_name = "FILE", required = true)]
     file: Option<PathBuf>,
 

@@ -66,8 +66,8 @@ pub const ADOPT_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/ado
 pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
-/// Annotation of a managed AWSCluster whose presence lets the provider report in `status.plan` what it would do, and change
-/// nothing in AWS.
+/// Annotation of a managed AWSCluster whose presence lets the provider report in `status.plan` what it would do, and
+/// change nothing in AWS.
 pub const PLAN_ONLY_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/plan-only";
 /// Annotation in which CAPA records, as a JSON object, the tags that it has set from `additionalTags`.
 pub const CAPA_TAGS_ANNOTATION: &str = "sigs.k8s.io/cluster-api-provider-aws-last-applied-tags";

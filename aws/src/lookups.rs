@@ -34,9 +34,8 @@ impl Ages {
 }
 
 /// One answer per key. A caller that comes while a call is under way waits for its answer, error included. Later
-/// callers get the answer as long as its [`Ages`] say. A call that the request rates deferred
-/// is an error of the caller that made it only: every other caller makes a call of its own, because its turn may come
-/// earlier.
+/// callers get the answer as long as its [`Ages`] say. A call that the request rates deferred is an error of the caller
+/// that made it only: every other caller makes a call of its own, because its turn may come earlier.
 pub(crate) struct SharedAnswers<K, V> {
     flights: Mutex<HashMap<K, Flight<V>>>,
 }

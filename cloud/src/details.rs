@@ -1,5 +1,5 @@
-//! What AWS does not show with its lists of the resources of a managed cluster, so that a look asks for it by calls of its
-//! own.
+//! What AWS does not show with its lists of the resources of a managed cluster, so that a look asks for it by calls of
+//! its own.
 
 use std::collections::BTreeMap;
 

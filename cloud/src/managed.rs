@@ -18,8 +18,8 @@ pub struct Scope {
     pub cluster: String,
     /// Id of the VPC, where it is known: AWS may show the tags of a new VPC later than the VPC.
     pub vpc: Option<String>,
-    /// Whether the VPC is the user's. Then the look does not ask for its DNS attributes, and for no internet gateway: the
-    /// cluster has none of its own.
+    /// Whether the VPC is the user's. Then the look does not ask for its DNS attributes, and for no internet gateway:
+    /// the cluster has none of its own.
     pub is_vpc_of_user: bool,
     /// Whether the cluster may have Elastic IPs. Otherwise the look does not ask for any.
     pub has_addresses: bool,

@@ -1,5 +1,5 @@
-//! Reads of AWS as data, what they find, and a function for each. A new read is a variant of [`Read`] and of [`Found`], a
-//! function here, and the call in the crate `aws` and in its fake.
+//! Reads of AWS as data, what they find, and a function for each. A new read is a variant of [`Read`] and of [`Found`],
+//! a function here, and the call in the crate `aws` and in its fake.
 
 use async_trait::async_trait;
 use capa_api::common::Tags;

@@ -79,7 +79,8 @@ pub struct Timing {
     pub managed_poll: Duration,
     /// Maximum wait before AWS is asked again what has become of a resource of a managed cluster.
     pub managed_poll_cap: Duration,
-    /// Time for which looks at a managed cluster at rest take from an earlier one what AWS does not show with its lists.
+    /// Time for which looks at a managed cluster at rest take from an earlier one what AWS does not show with its
+    /// lists.
     pub managed_details: Duration,
     /// The duration that counts as a second in AWS's request rates. Terminations are batched for this duration, and
     /// calls about targets for a fifth of it.

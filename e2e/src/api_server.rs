@@ -150,9 +150,9 @@ impl ApiServer {
         Ok(command)
     }
 
-    /// The command of kube-controller-manager with `more` controllers and the four that every API server has: deletion of namespaces, garbage collection by
-    /// owner references, aggregation of ClusterRoles, and type checks of admission policies. Without the first three,
-    /// Cluster API leaves objects behind or lacks permissions.
+    /// The command of kube-controller-manager with `more` controllers and the four that every API server has: deletion
+    /// of namespaces, garbage collection by owner references, aggregation of ClusterRoles, and type checks of admission
+    /// policies. Without the first three, Cluster API leaves objects behind or lacks permissions.
     fn controllers_command(&self, more: &[&str]) -> anyhow::Result<Command> {
         let controllers = [&CONTROLLERS, more].concat();
         let mut command = Command::new(programs::tool("kube-controller-manager")?);

@@ -35,8 +35,8 @@ use crate::{
 /// The kinds that this provider's managers write to.
 const WRITTEN_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
 
-/// The kinds without a namespace whose objects a test names after its own. Each manager of the world reads their Secrets
-/// again and again.
+/// The kinds without a namespace whose objects a test names after its own. Each manager of the world reads their
+/// Secrets again and again.
 const IDENTITY_KINDS: [&str; 2] = ["AWSClusterStaticIdentity", "AWSClusterRoleIdentity"];
 
 /// A namespace and an AWS account that belong to one test. A successful test ends with

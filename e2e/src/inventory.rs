@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::user::Shown;
 
-/// The fields without meaning for a comparison: ids that have no name here, times and addresses that AWS chooses, names in
-/// the DNS, account numbers, and ARNs beside ids. Target groups have names that CAPA draws by lot.
+/// The fields without meaning for a comparison: ids that have no name here, times and addresses that AWS chooses, names
+/// in the DNS, account numbers, and ARNs beside ids. Target groups have names that CAPA draws by lot.
 const WITHOUT_MEANING: [&str; 21] = [
     "associationId",
     "routeTableAssociationId",
@@ -63,8 +63,8 @@ pub struct Fact {
     pub value: String,
 }
 
-/// The facts of an account. In them, the first text of each pair in `replaced` is replaced by the second: what is special
-/// about the account, for example its number. Resources of one name are one resource here, with their number.
+/// The facts of an account. In them, the first text of each pair in `replaced` is replaced by the second: what is
+/// special about the account, for example its number. Resources of one name are one resource here, with their number.
 pub fn facts(shown: &[Shown], replaced: &[(&str, &str)]) -> BTreeSet<Fact> {
     let names = Names::of_all(shown);
     let replacements = names.replacements(replaced);
@@ -128,8 +128,8 @@ impl Names {
         names
     }
 
-    /// The texts to replace by others, the longest first, because one may begin with another. The name of a classic load
-    /// balancer is its id, and may be a part of other names.
+    /// The texts to replace by others, the longest first, because one may begin with another. The name of a classic
+    /// load balancer is its id, and may be a part of other names.
     fn replacements(&self, further: &[(&str, &str)]) -> Vec<(String, String)> {
         let names = self.0.iter().filter(|(_, name)| !name.starts_with(CLASSIC));
         let names = names.map(|(id, name)| (id.clone(), name.clone()));

@@ -27,8 +27,8 @@ pub(crate) struct Pki {
     pub(crate) ca: String,
     /// Client certificate of an administrator (`system:masters`).
     pub(crate) admin: Issued,
-    /// Folder with `ca.crt`, `tls.crt` and `tls.key` (serving certificate), `front-proxy.crt` and `front-proxy.key` (of an
-    /// API server that hands requests on), `sa.key` and `sa.pub`.
+    /// Folder with `ca.crt`, `tls.crt` and `tls.key` (serving certificate), `front-proxy.crt` and `front-proxy.key` (of
+    /// an API server that hands requests on), `sa.key` and `sa.pub`.
     pub(crate) folder: PathBuf,
 }
 

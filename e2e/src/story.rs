@@ -4,8 +4,8 @@ use std::{future::Future, sync::Arc};
 
 use crate::{environment::TestEnvironment, local_world::LocalWorld};
 
-/// The name of a story, and its world, in which this provider is installed. [`run`](Self::run) creates the environment, runs the body, and finishes the
-/// environment.
+/// The name of a story, and its world, in which this provider is installed. [`run`](Self::run) creates the environment,
+/// runs the body, and finishes the environment.
 #[derive(Clone)]
 #[must_use = "a story proves nothing until it is run"]
 pub struct Story<'a> {

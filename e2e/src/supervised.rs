@@ -96,7 +96,8 @@ impl Supervised {
         })
     }
 
-    /// Counts the program among those of the test with this turn; `None` for the shared world, which belongs to no test.
+    /// Counts the program among those of the test with this turn; `None` for the shared world, which belongs to no
+    /// test.
     pub(crate) fn of_test(mut self, turn: Option<&Turn>) -> Self {
         self.share = turn.map(Place::program);
         self

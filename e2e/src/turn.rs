@@ -119,8 +119,9 @@ thread_local! {
     /// Whether the test on this thread mostly waits.
     static WAITS: Cell<bool> = const { Cell::new(false) };
 
-    /// The turn of the test on this thread: each test runs on a thread of its own. The lock is held while the test waits
-    /// for its turn, so that environments that it creates at the same time wait for one turn and not for one each.
+    /// The turn of the test on this thread: each test runs on a thread of its own. The lock is held while the test
+    /// waits for its turn, so that environments that it creates at the same time wait for one turn and not for one
+    /// each.
     static HELD: Arc<tokio::sync::Mutex<Weak<Place>>> = Arc::default();
 }
 

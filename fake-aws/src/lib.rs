@@ -1,8 +1,8 @@
 //! AWS in memory, for tests and the simulation. Nothing here uses real time or chance, so the same calls give the same
 //! answers and ids.
 //!
-//! For managed clusters there is an account: the rules of EC2 and Elastic Load Balancing for the resources that a managed
-//! cluster makes, a clock that the test moves, and faults at chosen calls.
+//! For managed clusters there is an account: the rules of EC2 and Elastic Load Balancing for the resources that a
+//! managed cluster makes, a clock that the test moves, and faults at chosen calls.
 //!
 //! A test holds a [`FakeAccount`], and gives clones of it to the reconciler as
 //! [`ManagedCloud`](capa_cloud::managed::ManagedCloud). The test sets what AWS does not define with a [`Behaviour`],

@@ -52,8 +52,8 @@ pub const MEMBERSHIP_ANNOTATION: &str = "fleet.infrastructure.cluster.x-k8s.io/k
 /// Finalizer of a Cluster that is a member of a Karmada.
 pub const MEMBERSHIP_FINALIZER: &str = "fleet.infrastructure.cluster.x-k8s.io/karmada";
 
-/// Annotation of the Secret with the kubeconfig of a Karmada: the namespaces whose Clusters may join, with commas between
-/// them, or `*`.
+/// Annotation of the Secret with the kubeconfig of a Karmada: the namespaces whose Clusters may join, with commas
+/// between them, or `*`.
 pub const ALLOWED_NAMESPACES_ANNOTATION: &str = "fleet.infrastructure.cluster.x-k8s.io/allowed-namespaces";
 
 /// Key of the taint of a member that is being drained. Its effect is `NoExecute`.

@@ -120,7 +120,8 @@ impl ClusterReconciler {
         }
     }
 
-    /// Brings metadata and spec of the profile to what they shall be. A Cluster that is being deleted gets none any more.
+    /// Brings metadata and spec of the profile to what they shall be. A Cluster that is being deleted gets none any
+    /// more.
     async fn write_profile(&self, cluster: &Cluster, existing: Option<ClusterProfile>) -> Result<Page, FleetError> {
         let (profiles, parameters) = (self.profiles(cluster), PostParams::default());
         let is_deleted = cluster.metadata.deletion_timestamp.is_some();

@@ -56,10 +56,10 @@ pub struct Placement {
     pub security_group_ids: Vec<String>,
 }
 
-/// Chooses the subnet with the fewest machines of this cluster among the suitable subnets, ties by id, so that zones fill
-/// evenly. A subnet without a recent lack of capacity precedes those of [doubtful](Capacity::Doubtful) capacity. For a
-/// machine with a public address, a subnet that is known to be public precedes those of which that is unknown. Returns
-/// [`Reason::InsufficientCapacity`] where all suitable subnets [lack](Capacity::Lacking) capacity.
+/// Chooses the subnet with the fewest machines of this cluster among the suitable subnets, ties by id, so that zones
+/// fill evenly. A subnet without a recent lack of capacity precedes those of [doubtful](Capacity::Doubtful) capacity.
+/// For a machine with a public address, a subnet that is known to be public precedes those of which that is unknown.
+/// Returns [`Reason::InsufficientCapacity`] where all suitable subnets [lack](Capacity::Lacking) capacity.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
         return Err(MissingField::region(request.unlabelled).into());

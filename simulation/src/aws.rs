@@ -1,12 +1,14 @@
 //! AWS as the histories find it: one account with a network of three zones, another that is empty, foreign instances.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use capa_api::meta;
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{CloudError, Instance, LaunchOptions, LaunchRequest, MetadataOptions, Query, StoredSecret, UserData};
-use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region};
+use capa_cloud::{CloudError, Instance, LaunchRequest, Query, StoredSecret};
+use capa_fake_aws::machines::{
+    AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region, plain_launch,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::management_cluster::ManagementCluster;
@@ -307,27 +309,11 @@ impl Aws {
 
     /// The user launches an instance with tags that look much like a machine's.
     pub(crate) fn launch_foreign(&mut self, now: Timestamp, tags: &[(String, String)]) -> Result<Instance, CloudError> {
+        let subnet = ZONES.first().map_or("", |(subnet, _)| *subnet);
         let request = LaunchRequest {
-            client_token: String::new(),
-            image_id: IMAGE.to_owned(),
-            instance_type: INSTANCE_TYPE.to_owned(),
-            subnet_id: ZONES.first().map_or("", |(subnet, _)| *subnet).to_owned(),
             security_group_ids: vec![GROUP.to_owned()],
-            iam_instance_profile: None,
-            key_name: None,
-            public_ip: None,
-            root_volume: None,
-            data_volumes: Vec::new(),
-            metadata_options: MetadataOptions {
-                http_endpoint: "enabled".into(),
-                http_tokens: "required".into(),
-                http_put_response_hop_limit: 2,
-                http_protocol_ipv6: "disabled".into(),
-                instance_metadata_tags: "disabled".into(),
-            },
-            tags: tags.iter().cloned().collect::<BTreeMap<_, _>>(),
-            user_data: UserData::new(Vec::new()),
-            options: LaunchOptions::default(),
+            tags: tags.iter().cloned().collect(),
+            ..plain_launch("", IMAGE, INSTANCE_TYPE, subnet)
         };
         self.user().run_instances(now, &request)
     }

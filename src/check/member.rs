@@ -1,5 +1,5 @@
-//! What is read from an API server that is to be a member of a fleet engine. Nothing is changed: what would be written is
-//! a dry run.
+//! What is read from an API server that is to be a member of a fleet engine. Nothing is changed: what would be written
+//! is a dry run.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -59,8 +59,8 @@ pub fn without_effect() -> impl Iterator<Item = &'static Field> {
     fields().iter().filter(|field| !field.works)
 }
 
-/// The fields of the managed mode that the spec of an AWSCluster sets. Null, an empty text and an empty list do not count as
-/// set; an empty block does.
+/// The fields of the managed mode that the spec of an AWSCluster sets. Null, an empty text and an empty list do not
+/// count as set; an empty block does.
 pub fn found(spec: &impl Serialize) -> Vec<Found> {
     // A spec that was read from JSON can be written as JSON.
     let spec = serde_json::to_value(spec).unwrap_or_default();

@@ -8,8 +8,8 @@ pub(super) const READ: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// Instance profiles, the settings of buckets without what is in them, and the parameters that AWS publishes. The ARNs of
-/// the last two have no account.
+/// Instance profiles, the settings of buckets without what is in them, and the parameters that AWS publishes. The ARNs
+/// of the last two have no account.
 pub(super) const READ_SETTINGS: Grant = Grant {
     name: "ReadSettings",
     resources: Resources::Arns(&[
@@ -114,8 +114,8 @@ pub(super) const LAUNCH: [Grant; 2] = [
     },
 ];
 
-/// Targets of the control plane, in one statement, because policies have a limited size: each action applies to one type
-/// of resource.
+/// Targets of the control plane, in one statement, because policies have a limited size: each action applies to one
+/// type of resource.
 pub(super) const CHANGE_TARGETS: Grant = Grant {
     name: "ChangeTargets",
     resources: Resources::Arns(&[

@@ -117,9 +117,9 @@ const CHANGE_TAGS: Grant = Grant {
     condition: Condition::NetworkForOtherTags,
 };
 
-/// What the cluster uses of the account. The role is the one with which Elastic Load Balancing works: AWS gives it this name
-/// in each account, and makes it with the first load balancer. Addresses come from public IPv4 pools of the user. One
-/// statement for both, because IAM limits the length of a policy; each action applies to one of the two.
+/// What the cluster uses of the account. The role is the one with which Elastic Load Balancing works: AWS gives it this
+/// name in each account, and makes it with the first load balancer. Addresses come from public IPv4 pools of the user.
+/// One statement for both, because IAM limits the length of a policy; each action applies to one of the two.
 const USE_OF_ACCOUNT: Grant = Grant {
     name: "UseOfAccount",
     resources: Resources::Arns(&[

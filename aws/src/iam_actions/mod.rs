@@ -46,8 +46,8 @@ pub enum AccessLevel {
 pub enum Asked {
     /// The provider calls the action.
     Called,
-    /// AWS checks the permission within these other actions. They are of the same service, except where AWS makes a role
-    /// for another one.
+    /// AWS checks the permission within these other actions. They are of the same service, except where AWS makes a
+    /// role for another one.
     Within(&'static [&'static str]),
     /// AWS checks the permission within RunInstances, where the request has this property.
     AtLaunch(AtLaunch),

@@ -13,8 +13,7 @@ use prometheus_client::encoding::text::encode;
 use serde_json::json;
 
 use super::fake::{
-    CLUSTER, Fake, REGION, answer, caller_identity, ec2_error, identity, instance_xml, instances, machine, role,
-    session,
+    CLUSTER, Fake, REGION, answer, caller_identity, ec2_error, identity, instances, machine, role, session,
 };
 
 fn subnets(ids: &[&str], next: Option<&str>) -> super::fake::Answer {
@@ -166,11 +165,7 @@ async fn route_tables_are_asked_for_in_the_pages_that_ec2_allows() {
 
 #[tokio::test]
 async fn a_launch_carries_everything_the_request_says() {
-    let fake = Fake::start(|_| {
-        let item = instance_xml("i-1", InstanceState::Pending);
-        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
-    })
-    .await;
+    let fake = Fake::that_launches().await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let launched = machines.launch(&machine("m"), &request()).await.unwrap();
     assert_eq!((launched.id.as_str(), launched.state), ("i-1", InstanceState::Pending));
@@ -218,11 +213,7 @@ async fn a_launch_carries_everything_the_request_says() {
 
 #[tokio::test]
 async fn unset_fields_of_a_request_are_not_sent() {
-    let fake = Fake::start(|_| {
-        let item = instance_xml("i-1", InstanceState::Pending);
-        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
-    })
-    .await;
+    let fake = Fake::that_launches().await;
     let bare = LaunchRequest {
         iam_instance_profile: None,
         key_name: None,

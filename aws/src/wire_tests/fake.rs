@@ -134,6 +134,15 @@ impl Drop for Fake {
 }
 
 impl Fake {
+    /// A server that answers every call as the launch of one instance, `i-1`.
+    pub(super) async fn that_launches() -> Self {
+        Self::start(|_| {
+            let item = instance_xml("i-1", InstanceState::Pending);
+            answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
+        })
+        .await
+    }
+
     pub(super) async fn start(answer: impl Fn(&Call) -> Answer + Clone + Send + Sync + 'static) -> Self {
         let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
         let journal = calls.clone();

@@ -6,18 +6,14 @@ use capa_api::machine::{
     LaunchOptions, MarketType, NetworkInterfaceType, PlacementGroup, PrivateDnsName, SpotMarketOptions, Switch,
     Tenancy,
 };
-use capa_cloud::{InstanceState, LaunchRequest, MachineClouds};
+use capa_cloud::{LaunchRequest, MachineClouds};
 
 use super::calls::request;
-use super::fake::{CLUSTER, Fake, REGION, answer, identity, instance_xml, machine};
+use super::fake::{CLUSTER, Fake, REGION, identity, machine};
 
 #[tokio::test]
 async fn every_option_of_a_launch_is_sent() {
-    let fake = Fake::start(|_| {
-        let item = instance_xml("i-1", InstanceState::Pending);
-        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
-    })
-    .await;
+    let fake = Fake::that_launches().await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let options = LaunchOptions {
         market_type: Some(MarketType::Spot),
@@ -79,11 +75,7 @@ async fn every_option_of_a_launch_is_sent() {
 
 #[tokio::test]
 async fn existing_interfaces_are_attached_and_neither_tagged_nor_regrouped() {
-    let fake = Fake::start(|_| {
-        let item = instance_xml("i-1", InstanceState::Pending);
-        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
-    })
-    .await;
+    let fake = Fake::that_launches().await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let options = LaunchOptions {
         capacity_reservation: Some(CapacityReservation::Id("cr-1".into())),
@@ -124,11 +116,7 @@ async fn existing_interfaces_are_attached_and_neither_tagged_nor_regrouped() {
 
 #[tokio::test]
 async fn a_preference_for_reservations_has_the_words_of_ec2() {
-    let fake = Fake::start(|_| {
-        let item = instance_xml("i-1", InstanceState::Pending);
-        answer("RunInstances", &format!("<instancesSet>{item}</instancesSet>"), None)
-    })
-    .await;
+    let fake = Fake::that_launches().await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let all = [
         (CapacityReservationPreference::None, "none"),
@@ -147,7 +135,9 @@ async fn a_preference_for_reservations_has_the_words_of_ec2() {
         machines.launch(&machine("m"), &launch).await.unwrap();
     }
     let field = "CapacityReservationSpecification.CapacityReservationPreference";
-    for (call, (preference, word)) in fake.calls_of("RunInstances").iter().zip(all) {
+    let calls = fake.calls_of("RunInstances");
+    assert_eq!(calls.len(), all.len());
+    for (call, (preference, word)) in calls.iter().zip(all) {
         assert_eq!(call.field(field), word, "{preference:?}");
     }
 }

@@ -31,7 +31,8 @@ pub struct LoadBalancer {
     pub subnets: BTreeMap<String, String>,
     /// Ids of the security groups. A load balancer that is created without any never gets one.
     pub security_group_ids: Vec<String>,
-    /// Attributes by AWS's names, for example `load_balancing.cross_zone.enabled`; of the cluster's load balancers only.
+    /// Attributes by AWS's names, for example `load_balancing.cross_zone.enabled`; of the cluster's load balancers
+    /// only.
     pub attributes: Seen<BTreeMap<String, String>>,
     /// Tags; of load balancers in the VPC only.
     pub tags: Tags,

@@ -30,8 +30,8 @@ pub enum ElasticIpCall {
         /// Tags of the address.
         tags: Tags,
     },
-    /// AssociateAddress with a network interface, because EC2 refuses instances that have several. EC2 refuses an address
-    /// that is associated elsewhere, and an interface that has another Elastic IP.
+    /// AssociateAddress with a network interface, because EC2 refuses instances that have several. EC2 refuses an
+    /// address that is associated elsewhere, and an interface that has another Elastic IP.
     Associate {
         /// `eipalloc-…`
         allocation_id: String,

@@ -1,7 +1,8 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
-//! This file alone calls the flows (launch, instance, update, elastic_ip, targets, deletion): no flow calls another one.
+//! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion). What a flow uses of another
+//! one's folder is a plan or a lookup.
 
 mod context;
 mod controller;

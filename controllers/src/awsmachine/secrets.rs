@@ -179,6 +179,20 @@ pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContex
     Ok(())
 }
 
+/// The format of the bootstrap data of a machine whose record of the data is lost, and the bucket that may hold them.
+pub(super) async fn format_and_bucket(
+    scope: &MachineScope,
+    context: &MachineContext,
+) -> Result<(Option<Format>, Option<NetworkBootstrapBucket>), FlowError> {
+    let format = user_data::bootstrap_format(scope, context).await;
+    let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
+        location::bootstrap_bucket(scope, context).await?
+    } else {
+        None
+    };
+    Ok((format, bucket))
+}
+
 /// The recorded data, or what a machine without a readable launch record may have.
 async fn recorded_or_assumed(scope: &MachineScope, context: &MachineContext) -> Result<Vec<KeptData>, FlowError> {
     let recorded = KeptData::all(&scope.status);
@@ -186,12 +200,7 @@ async fn recorded_or_assumed(scope: &MachineScope, context: &MachineContext) -> 
     if !recorded.is_empty() || !is_lost {
         return Ok(recorded);
     }
-    let format = user_data::bootstrap_format(scope, context).await;
-    let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
-        location::bootstrap_bucket(scope, context).await?
-    } else {
-        None
-    };
+    let (format, bucket) = format_and_bucket(scope, context).await?;
     Ok(assumed(scope, scope.uid(), format, bucket.as_ref()))
 }
 

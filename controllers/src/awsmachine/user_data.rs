@@ -1,5 +1,5 @@
-//! The bootstrap data of a machine, and the user data of the attempts of one launch. Presigned URLs differ from attempt to
-//! attempt, and a repeated call must have the URL that it had first.
+//! The bootstrap data of a machine, and the user data of the attempts of one launch. Presigned URLs differ from attempt
+//! to attempt, and a repeated call must have the URL that it had first.
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Machine;

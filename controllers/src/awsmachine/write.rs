@@ -69,9 +69,9 @@ pub(super) async fn block_move(
 
 /// Removes the annotation if no attempt is open, no Elastic IP is being allocated, and neither a secret nor a host
 /// without an instance is left, even if a crash left it behind. It stays if the status was lost, because an attempt may
-/// be open. The status without an open attempt is stored first. If the spec does not name the instance yet, the function
-/// adds the annotation `adopt-instance`: a move loses the status, and the moved AWSMachine has another UID than the
-/// client token.
+/// be open. The status without an open attempt is stored first. If the spec does not name the instance yet, the
+/// function adds the annotation `adopt-instance`: a move loses the status, and the moved AWSMachine has another UID
+/// than the client token.
 pub(super) async fn allow_move(
     machine: AWSMachine,
     status: &AWSMachineStatus,

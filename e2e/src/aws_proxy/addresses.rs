@@ -1,5 +1,5 @@
-//! Elastic IPs, as far as moto lacks them: public IPv4 pools, the instance of an interface that gets an address, and the
-//! refusals of what an address cannot do.
+//! Elastic IPs, as far as moto lacks them: public IPv4 pools, the instance of an interface that gets an address, and
+//! the refusals of what an address cannot do.
 
 use super::answer::{Answer, Refusal};
 use super::pipeline::{CallerIdentity, unreadable};

@@ -39,8 +39,8 @@ fn a_managed_cluster_waits_and_is_released_once_unmanaged() -> anyhow::Result<()
     })
 }
 
-/// A managed cluster named `dev` that this release does not offer, with the provider's finalizer, as another release or CAPA
-/// leaves it.
+/// A managed cluster named `dev` that this release does not offer, with the provider's finalizer, as another release or
+/// CAPA leaves it.
 fn managed(scenario: &Scenario) -> String {
     let managed = scenario.unmanaged("dev", "").replace("  unmanaged: true\n", "");
     let managed = managed.replace("vpc: {", "vpc: {ipv6: {}, ");

@@ -82,8 +82,8 @@ fn kubectl_get_shows_whether_an_identity_is_complete() -> anyhow::Result<()> {
 mod long_stories {
     use super::*;
 
-    /// Only a manager that reconciles all namespaces judges an identity by the objects that use it, so that this story has
-    /// a world of its own.
+    /// Only a manager that reconciles all namespaces judges an identity by the objects that use it, so that this story
+    /// has a world of its own.
     #[test]
     fn kubectl_get_shows_that_aws_refuses_an_identity() -> anyhow::Result<()> {
         run_story(Story::new("refused-identity").in_its_own_world(&[]), async |s| {

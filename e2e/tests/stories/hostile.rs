@@ -384,8 +384,8 @@ async fn delete_all(scenario: &Scenario, api_version: &str, kind: &str) -> anyho
     .await
 }
 
-/// Does what the condition of each held machine says that has no launch record: gives up the instance that its spec alone
-/// names, and that AWS does not show.
+/// Does what the condition of each held machine says that has no launch record: gives up the instance that its spec
+/// alone names, and that AWS does not show.
 async fn abandon_as_told(scenario: &Scenario) -> anyhow::Result<()> {
     let mut machines = scenario.all("AWSMachine").await?;
     machines.retain(|machine| at(machine, "/status/launch").is_null());

@@ -1,5 +1,5 @@
-//! The network of a managed cluster with a load balancer of each generation: created, repaired and deleted; and clusters in
-//! a VPC of the user.
+//! The network of a managed cluster with a load balancer of each generation: created, repaired and deleted; and
+//! clusters in a VPC of the user.
 
 use anyhow::{Context as _, ensure};
 use aws_sdk_ec2::types::{AttributeBooleanValue, Filter, Route, RouteTable, Vpc};
@@ -84,8 +84,8 @@ fn plan(s: &Scenario, arguments: &[&str], cluster: &str) -> anyhow::Result<(i32,
     provider(s, &arguments, &objects.replace("{name: dev}", &namespace), None)
 }
 
-/// A plan for what exists is empty, with the objects of the management cluster and without, and one for a changed spec is
-/// not.
+/// A plan for what exists is empty, with the objects of the management cluster and without, and one for a changed spec
+/// is not.
 fn is_planned(s: &Scenario) -> anyhow::Result<()> {
     let live = ["cluster", "dev", "--namespace", s.namespace()];
     let (code, said) = plan(s, &live, "")?;

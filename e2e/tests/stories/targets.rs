@@ -322,7 +322,8 @@ mod long_stories {
                 let ready = s.machine_ready(name).await?;
                 ids.push(text(&ready, "/spec/instanceID").to_owned());
             }
-            // A paused Machine stands for one whose node drains slowly: Cluster API does not drain nodes that never joined.
+            // A paused Machine stands for one whose node drains slowly: Cluster API does not drain nodes that never
+            // joined.
             let paused = |value: Value| json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
             for name in ["first", "second"] {
                 s.patch(CORE, "Machine", name, paused("".into())).await?;

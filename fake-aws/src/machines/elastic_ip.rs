@@ -1,5 +1,5 @@
-//! Elastic IPs: AllocateAddress, AssociateAddress, ReleaseAddress, DescribeAddresses and DescribePublicIpv4Pools. EC2 knows
-//! no client token for addresses: each AllocateAddress allocates one.
+//! Elastic IPs: AllocateAddress, AssociateAddress, ReleaseAddress, DescribeAddresses and DescribePublicIpv4Pools. EC2
+//! knows no client token for addresses: each AllocateAddress allocates one.
 
 use capa_api::common::Tags;
 use jiff::Timestamp;

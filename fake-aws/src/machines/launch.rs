@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use capa_api::machine::InstanceState;
+use capa_api::machine::{InstanceState, LaunchOptions};
 
-use capa_cloud::{CloudError, DnsRecords, Instance, LaunchRequest, Subnet, UserData};
+use capa_cloud::{CloudError, DnsRecords, Instance, LaunchRequest, MetadataOptions, Subnet, UserData};
 
 use super::audit::Change;
 use super::behaviour::RepeatedAfterTermination;
@@ -21,6 +21,33 @@ const OPERATION: &str = "RunInstances";
 
 /// Longest client token, in ASCII characters.
 const TOKEN_LENGTH: usize = 64;
+
+/// A launch with the metadata options of EC2's documentation, and without security groups, volumes, tags, user data and
+/// options.
+pub fn plain_launch(client_token: &str, image_id: &str, instance_type: &str, subnet_id: &str) -> LaunchRequest {
+    LaunchRequest {
+        client_token: client_token.to_owned(),
+        image_id: image_id.to_owned(),
+        instance_type: instance_type.to_owned(),
+        subnet_id: subnet_id.to_owned(),
+        security_group_ids: Vec::new(),
+        iam_instance_profile: None,
+        key_name: None,
+        public_ip: None,
+        root_volume: None,
+        data_volumes: Vec::new(),
+        metadata_options: MetadataOptions {
+            http_endpoint: "enabled".to_owned(),
+            http_tokens: "required".to_owned(),
+            http_put_response_hop_limit: 1,
+            http_protocol_ipv6: "disabled".to_owned(),
+            instance_metadata_tags: "disabled".to_owned(),
+        },
+        tags: BTreeMap::new(),
+        user_data: UserData::new(Vec::new()),
+        options: LaunchOptions::default(),
+    }
+}
 
 impl Region {
     pub(super) fn run_instances(

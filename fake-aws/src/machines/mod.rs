@@ -42,6 +42,7 @@ pub use behaviour::{Behaviour, RepeatedAfterTermination};
 pub use client::{Client, StateChange};
 pub use infrastructure::PublishedImage;
 pub use instances::{LaunchedInstance, Phase};
+pub use launch::plain_launch;
 pub use load_balancing::TargetGroup;
 pub use region::Region;
 pub use session::{CallDescription, Sessions, SimSession, Transport};

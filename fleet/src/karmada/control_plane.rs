@@ -111,8 +111,8 @@ impl ControlPlane {
         self.clusters().get_opt(name).await
     }
 
-    /// Writes a member. What was written before and is wanted no more, such as a label, goes. Nothing is stored if nothing
-    /// has changed.
+    /// Writes a member. What was written before and is wanted no more, such as a label, goes. Nothing is stored if
+    /// nothing has changed.
     pub(crate) async fn write_member(&self, member: &Member) -> kube::Result<DynamicObject> {
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         self.clusters()

@@ -1,7 +1,7 @@
 //! What Karmada needs in a member: ServiceAccounts, their permissions, and tokens that end.
 //!
-//! The objects are those of `karmadactl join`, so that `karmadactl unjoin` finds them. Tokens are requested: they need no
-//! controller in the member, and end by themselves.
+//! The objects are those of `karmadactl join`, so that `karmadactl unjoin` finds them. Tokens are requested: they need
+//! no controller in the member, and end by themselves.
 
 use std::time::Duration;
 

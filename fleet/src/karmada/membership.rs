@@ -118,8 +118,8 @@ fn default_name(cluster: &Cluster) -> String {
     format!("{}-{first:02x}{second:02x}{third:02x}", kept.trim_end_matches('-'))
 }
 
-/// Whether a member may have this name. Karmada keeps the credentials of `a` in the Secrets `a` and `a-impersonator`, and
-/// has a ServiceAccount `karmada-impersonator`.
+/// Whether a member may have this name. Karmada keeps the credentials of `a` in the Secrets `a` and `a-impersonator`,
+/// and has a ServiceAccount `karmada-impersonator`.
 fn is_member_name(name: &str) -> bool {
     is_dns_label(name) && name.len() <= LONGEST_NAME && name.rsplit('-').next() != Some("impersonator")
 }

@@ -1,7 +1,7 @@
 //! Membership in a Karmada by one label, and a way out that loses nothing.
 //!
-//! A membership is recorded at the Cluster before anything is written into a Karmada, so that whoever takes over finds it.
-//! A member is only changed or deleted while its labels name this Cluster, and its id is the recorded one.
+//! A membership is recorded at the Cluster before anything is written into a Karmada, so that whoever takes over finds
+//! it. A member is only changed or deleted while its labels name this Cluster, and its id is the recorded one.
 
 mod bindings;
 mod control_plane;
@@ -209,8 +209,8 @@ impl Memberships {
         self.keep(&karmada, cluster, &record, false, facts).await
     }
 
-    /// Records the membership and writes the member, one Cluster after another: no two take one name, and none becomes a
-    /// member twice.
+    /// Records the membership and writes the member, one Cluster after another: no two take one name, and none becomes
+    /// a member twice.
     async fn register(
         &self,
         karmada: &Karmada,
@@ -347,7 +347,8 @@ impl Memberships {
         Ok(vec![leaving(&record.member)])
     }
 
-    /// Takes Karmada's permissions away in the cluster, and the record. A cluster that cannot be reached is usually gone.
+    /// Takes Karmada's permissions away in the cluster, and the record. A cluster that cannot be reached is usually
+    /// gone.
     async fn end(
         &self,
         cluster: &mut Cluster,
@@ -467,8 +468,8 @@ fn is_forced(cluster: &Cluster) -> bool {
     meta::annotation(&cluster.metadata, UNJOIN_ANNOTATION) == Some(FORCE)
 }
 
-/// The member as it shall be. What could not be read now stays as `existing` has it, and the address of an API server that
-/// does not answer is not believed.
+/// The member as it shall be. What could not be read now stays as `existing` has it, and the address of an API server
+/// that does not answer is not believed.
 fn wanted(cluster: &Cluster, record: &Record, existing: Option<&DynamicObject>, facts: &Facts) -> Member {
     let existing = |field: &str| Some(spec_field(existing?, field)?.as_str()?.to_owned());
     let access = facts.reachable();

@@ -152,8 +152,8 @@ pub(super) fn deleted(simulation: &mut Simulation) {
         .collect();
     let hosts = aws.hosts().filter(|host| invariants.host_is_known(host));
     let hosts: Vec<String> = hosts.map(|host| host.id.clone()).collect();
-    // A machine gets another instance after one with an address only if its object has forgotten that one: nothing tells
-    // whose the address was then, as docs/elastic-ips.md says.
+    // A machine gets another instance after one with an address only if its object has forgotten that one: nothing
+    // tells whose the address was then, as docs/elastic-ips.md says.
     let addresses = aws.addresses().iter().filter(|address| address.released.is_none());
     let addresses = addresses.filter(|address| {
         let instance = instance_of(address).and_then(|id| aws.instance(id));

@@ -136,8 +136,8 @@ pub struct AWSClusterSpec {
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 
     /// A second load balancer of the Kubernetes API, e.g. an internal load balancer beside a public one, so that the
-    /// traffic of nodes to the API stays in the VPC. Unmanaged: control plane machines serve behind the load balancer of
-    /// this name too. The second load balancer must have another name, the type `nlb` and the other scheme: set
+    /// traffic of nodes to the API stays in the VPC. Unmanaged: control plane machines serve behind the load balancer
+    /// of this name too. The second load balancer must have another name, the type `nlb` and the other scheme: set
     /// `loadBalancerType` and `scheme`, because their defaults are not valid here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secondary_control_plane_load_balancer: Option<LoadBalancerSpec>,
@@ -230,8 +230,8 @@ impl AWSClusterSpec {
         self.control_plane_load_balancer.clone().unwrap_or_default()
     }
 
-    /// The load balancer of the Kubernetes API that the spec names, with its name. An empty name counts as absent, and so
-    /// does any name beside `controlPlaneTargets`, which take precedence.
+    /// The load balancer of the Kubernetes API that the spec names, with its name. An empty name counts as absent, and
+    /// so does any name beside `controlPlaneTargets`, which take precedence.
     pub fn named_load_balancer(&self) -> Option<(&LoadBalancerSpec, &str)> {
         let balancer = self.control_plane_load_balancer.as_ref()?;
         Some((balancer, self.name_of(balancer)?))

@@ -172,12 +172,12 @@ pub struct ClusterResource {
     /// `Owned`: the provider changes the resource and deletes it with the cluster. `Shared`: the cluster only uses the
     /// resource.
     pub lifecycle: Lifecycle,
-    /// Time at which the provider was about to create the resource, until AWS shows the resource. AWS may not show a new
-    /// resource for some seconds.
+    /// Time at which the provider was about to create the resource, until AWS shows the resource. AWS may not show a
+    /// new resource for some seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<Time>,
-    /// Client token of the call that creates the resource, where AWS knows one, until AWS has answered: the same call with
-    /// the same token creates nothing a second time.
+    /// Client token of the call that creates the resource, where AWS knows one, until AWS has answered: the same call
+    /// with the same token creates nothing a second time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub client_token: Option<String>,

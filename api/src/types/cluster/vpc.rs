@@ -64,8 +64,8 @@ pub struct VpcSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6: Option<VpcIpv6>,
 
-    /// Internet gateway of the VPC, e.g. `igw-0a1b2c3d`, as CAPA recorded it. The provider accepts the field and does not
-    /// read it: it finds the internet gateway of a cluster in AWS.
+    /// Internet gateway of the VPC, e.g. `igw-0a1b2c3d`, as CAPA recorded it. The provider accepts the field and does
+    /// not read it: it finds the internet gateway of a cluster in AWS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internet_gateway_id: Option<String>,
 
@@ -79,8 +79,8 @@ pub struct VpcSpec {
     pub carrier_gateway_id: Option<String>,
 
     /// Tags of a managed VPC. For a cluster that CAPA managed before: the tags that CAPA recorded with the `id` of the
-    /// VPC. The provider takes over, changes and deletes such a VPC only if both this field and AWS have the tag by which
-    /// the cluster owns the VPC. Do not set that tag on a VPC that you bring.
+    /// VPC. The provider takes over, changes and deletes such a VPC only if both this field and AWS have the tag by
+    /// which the cluster owns the VPC. Do not set that tag on a VPC that you bring.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,

@@ -141,8 +141,8 @@ pub struct AWSMachineSpec {
     /// the setting of the subnet applies, and the machine is placed only in private subnets of the cluster.
     #[serde(default, rename = "publicIP", skip_serializing_if = "Option::is_none")]
     pub public_ip: Option<bool>,
-    /// Gives the instance an Elastic IP once it runs, from this pool, or one of Amazon's addresses if the block is empty.
-    /// The address is released after the instance is gone. Needs `publicIP: true`.
+    /// Gives the instance an Elastic IP once it runs, from this pool, or one of Amazon's addresses if the block is
+    /// empty. The address is released after the instance is gone. Needs `publicIP: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic_ip_pool: Option<ElasticIpPool>,
     /// Subnet of the instance. Absent: the subnet of the cluster's network with the fewest machines of the cluster,

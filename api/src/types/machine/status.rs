@@ -352,8 +352,8 @@ pub struct AppliedSecurityGroups {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)), extend("x-kubernetes-list-type" = "atomic"))]
     pub ids: Vec<String>,
-    /// Whether a call to EC2 may have changed the groups, and its answer is not recorded. Then the references of the spec
-    /// are resolved again, even if they are those that were resolved last.
+    /// Whether a call to EC2 may have changed the groups, and its answer is not recorded. Then the references of the
+    /// spec are resolved again, even if they are those that were resolved last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<bool>,
 }

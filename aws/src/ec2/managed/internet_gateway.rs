@@ -16,9 +16,9 @@ use super::{is_owned, made, owned, tag_specification};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The internet gateways that a cluster owns, the one with a known id, and the one of the VPC, in the order of their
-    /// ids. These are as many describes, because the filters of one must all match. Where those that are attached to no VPC
-    /// are known already, only the one of the VPC is asked for.
+    /// The internet gateways that a cluster owns, the one with a known id, and the one of the VPC, in the order of
+    /// their ids. These are as many describes, because the filters of one must all match. Where those that are attached
+    /// to no VPC are known already, only the one of the VPC is asked for.
     pub(super) async fn internet_gateways(
         &self,
         tag: &str,

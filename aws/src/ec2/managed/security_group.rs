@@ -69,8 +69,8 @@ fn without_descriptions(rules: &[Rule<String>]) -> Vec<IpPermission> {
     permissions(&rules.collect::<Vec<_>>())
 }
 
-/// One permission for each kind of traffic with the sources that are groups, and one with the others: EC2 takes no ranges
-/// beside groups.
+/// One permission for each kind of traffic with the sources that are groups, and one with the others: EC2 takes no
+/// ranges beside groups.
 fn permissions(rules: &[Rule<String>]) -> Vec<IpPermission> {
     let mut by_traffic: BTreeMap<(&Traffic, bool), Vec<&Rule<String>>> = BTreeMap::new();
     for rule in rules {

@@ -74,7 +74,8 @@ pub(super) async fn check(
     Ok((checked, cloud))
 }
 
-/// The same for somebody who only wants to know, whatever else is in the management cluster, with all zones of the region.
+/// The same for somebody who only wants to know, whatever else is in the management cluster, with all zones of the
+/// region.
 pub(super) async fn check_alone(
     cluster: &AWSCluster,
     owner: &Cluster,

@@ -257,8 +257,8 @@ fn attributes(wanted: &WantedClassicLoadBalancer) -> Ref {
     wanted.target.part(Kind::ClassicLoadBalancerAttributes)
 }
 
-/// In a deletion nothing is wanted. A living cluster has one classic load balancer at most, which stays whatever the spec
-/// asks for: nobody knows who uses another one.
+/// In a deletion nothing is wanted. A living cluster has one classic load balancer at most, which stays whatever the
+/// spec asks for: nobody knows who uses another one.
 fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     let wanted = scene.inputs.classic_load_balancer.as_ref();
     let wanted = wanted.filter(|_| !scene.is_deleted).map(|balancer| &balancer.target);

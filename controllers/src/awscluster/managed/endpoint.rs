@@ -67,8 +67,8 @@ pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool 
     true
 }
 
-/// Adds a problem where the spec does not ask for the load balancer of the endpoint any more. Returns whether it is that
-/// one.
+/// Adds a problem where the spec does not ask for the load balancer of the endpoint any more. Returns whether it is
+/// that one.
 pub(super) fn stays(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let kind = match target.kind {
         Kind::ClassicLoadBalancer => "classic",

@@ -1,9 +1,9 @@
 //! The ledger of a managed cluster, `status.resources`: what the provider has made in AWS, or may have made. Pure.
 //!
-//! An entry is *open* from before the call that creates the resource until the answer. AWS may have made the resource of
-//! an open entry, and may not show it for `Timing::unseen_age`. So an open entry holds back a second call, through
-//! crashes and lost answers, unless the entry has a client token: then the same call is made again, and AWS answers with
-//! the resource of the first one. After a lost status every resource counts as if it had just been asked for.
+//! An entry is *open* from before the call that creates the resource until the answer. AWS may have made the resource
+//! of an open entry, and may not show it for `Timing::unseen_age`. So an open entry holds back a second call, through
+//! crashes and lost answers, unless the entry has a client token: then the same call is made again, and AWS answers
+//! with the resource of the first one. After a lost status every resource counts as if it had just been asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -171,8 +171,8 @@ impl Ledger {
         entry.requested_at.is_some_and(is_young)
     }
 
-    /// Compares the entries of a kind with a look. `shown` says of an id whether the look shows it, and with the tag of the
-    /// cluster.
+    /// Compares the entries of a kind with a look. `shown` says of an id whether the look shows it, and with the tag of
+    /// the cluster.
     pub(crate) fn settle(&mut self, kind: Kind, shown: impl Fn(&str) -> Option<IsOwned>) {
         let (now, unseen_age) = (self.now, self.unseen_age);
         let is_young = |since: Timestamp| now < since + unseen_age;
@@ -224,7 +224,8 @@ impl Ledger {
         hex(&Sha256::digest(name))
     }
 
-    /// Records that a call is about to create the resource. `client_token` is that of the call, which can be made again.
+    /// Records that a call is about to create the resource. `client_token` is that of the call, which can be made
+    /// again.
     pub(crate) fn open(&mut self, target: &Ref, client_token: Option<&str>, now: Timestamp) {
         let entry = Entry {
             client_token: client_token.map(str::to_owned),
@@ -243,8 +244,8 @@ impl Ledger {
         entry.client_token = None;
     }
 
-    /// Records that a look shows the resource under this id, unless the resource has another one. What is recorded under a
-    /// name that nothing wanted has gets the name.
+    /// Records that a look shows the resource under this id, unless the resource has another one. What is recorded
+    /// under a name that nothing wanted has gets the name.
     pub(crate) fn found(&mut self, target: &Ref, id: &str, wanted: &[Ref]) {
         if self.id(target).is_some() {
             return;
@@ -317,8 +318,8 @@ impl Ledger {
         }
     }
 
-    /// Records that the resource has this id, whatever was recorded before. Another one that was recorded under the name
-    /// becomes surplus, under its id.
+    /// Records that the resource has this id, whatever was recorded before. Another one that was recorded under the
+    /// name becomes surplus, under its id.
     pub(crate) fn assign(&mut self, target: &Ref, id: &str) {
         let before = self.id(target).map(|before| Ref::new(target.kind, before));
         match before {

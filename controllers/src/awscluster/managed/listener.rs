@@ -29,7 +29,8 @@ fn forwards_to(listener: &Listener, group: &str) -> bool {
     listener.target_group_arns == [group]
 }
 
-/// Creates the listeners of a load balancer, corrects them, and removes those of the cluster that the spec does not name.
+/// Creates the listeners of a load balancer, corrects them, and removes those of the cluster that the spec does not
+/// name.
 pub(super) fn keep(scene: &Scene<'_>, balancer: &WantedLoadBalancer, plan: &mut Plan) {
     let Standing::Shown(arn) = scene.standing(&balancer.target) else {
         for wanted in &balancer.listeners {

@@ -38,8 +38,8 @@ impl Subject<'_> {
         self.cluster.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the status is lost, or CAPA has made something for the cluster: whoever has the finalizer has been called
-    /// for.
+    /// Whether the status is lost, or CAPA has made something for the cluster: whoever has the finalizer has been
+    /// called for.
     pub(super) fn has_lost_status(&self) -> bool {
         let mut resources = self.cluster.status.iter().flat_map(|status| &status.resources);
         let has_finalizer = meta::has_finalizer(&self.cluster.metadata, meta::CLUSTER_FINALIZER);

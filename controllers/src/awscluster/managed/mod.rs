@@ -205,8 +205,8 @@ impl Pass<'_> {
         Ok(super::outcome(cluster, status).with_next(next))
     }
 
-    /// A look at the cluster. Where it was at rest, the look asks for the lists of AWS only. What is planned from such a look
-    /// is planned again from a complete one.
+    /// A look at the cluster. Where it was at rest, the look asks for the lists of AWS only. What is planned from such
+    /// a look is planned again from a complete one.
     async fn look(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Looked, CloudError> {
         let known = &self.context.known_details;
         let timing = &self.context.timing;

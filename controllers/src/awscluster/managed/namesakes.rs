@@ -10,8 +10,9 @@ use kube::ResourceExt;
 use super::decided::has_begun;
 use super::inputs::brought;
 
-/// Why the AWSCluster, whose credentials belong to `account`, must not touch AWS: another managed AWSCluster goes before
-/// it, whose Cluster has the same name, in the same account and region. The tags could not tell whose a resource is.
+/// Why the AWSCluster, whose credentials belong to `account`, must not touch AWS: another managed AWSCluster goes
+/// before it, whose Cluster has the same name, in the same account and region. The tags could not tell whose a resource
+/// is.
 pub(super) fn conflict(cluster: &AWSCluster, name: &str, account: &str, others: &[Arc<AWSCluster>]) -> Option<String> {
     let first = others.iter().find(|other| {
         other.metadata.uid != cluster.metadata.uid

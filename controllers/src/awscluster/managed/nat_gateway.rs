@@ -94,8 +94,8 @@ fn rank(gateway: &NatGateway, subnet: Option<&str>) -> (NatGatewayState, bool) {
     (state, Some(gateway.subnet_id.as_str()) != subnet)
 }
 
-/// Compares the ledger with the look. A gateway is the cluster's by its tag, and is the wanted one by its zone. Others enter
-/// under their ids, and go with the cluster.
+/// Compares the ledger with the look. A gateway is the cluster's by its tag, and is the wanted one by its zone. Others
+/// enter under their ids, and go with the cluster.
 fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(live) = live(seen) else { return };
     let owned = live.clone().filter(|gateway| inputs.names.owns(&gateway.tags));
@@ -127,8 +127,8 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     }
 }
 
-/// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others enter under
-/// their ids, and go with the cluster.
+/// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others enter
+/// under their ids, and go with the cluster.
 fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.got() else {
         return;

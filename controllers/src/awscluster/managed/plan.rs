@@ -1,8 +1,8 @@
 //! The plan of one pass: the calls that bring AWS nearer to the spec, and what they wait for. Pure.
 //!
 //! A reference is *open* while the plan has a step, a wait or a problem for it. A step is ready once none of the
-//! references that it needs is open: what a call makes is used in a later pass, when a look shows it. So all ready steps
-//! of a plan are independent of each other, and an error holds up only what depends on it.
+//! references that it needs is open: what a call makes is used in a later pass, when a look shows it. So all ready
+//! steps of a plan are independent of each other, and an error holds up only what depends on it.
 
 use capa_api::conditions::Reason;
 use capa_cloud::managed::{Call, Effect, Observed, Repeat, Seen};
@@ -101,8 +101,8 @@ impl Scene<'_> {
         problems.any(|problem| problem.target == *target)
     }
 
-    /// What the first calls in a VPC of the user come after: a spec that is wrong in any part leaves nothing behind. In a
-    /// VPC that the provider creates everything comes after the VPC.
+    /// What the first calls in a VPC of the user come after: a spec that is wrong in any part leaves nothing behind. In
+    /// a VPC that the provider creates everything comes after the VPC.
     pub(crate) fn checked(&self) -> Vec<Ref> {
         if self.inputs.has_begun || self.inputs.vpc.brought.is_none() {
             return vec![];
@@ -118,8 +118,8 @@ impl Scene<'_> {
         recorded.cloned().collect()
     }
 
-    /// The id of a resource that can be deleted, which none of the user is. What may be there, and what is not proven to be
-    /// the cluster's, enters the plan as such.
+    /// The id of a resource that can be deleted, which none of the user is. What may be there, and what is not proven
+    /// to be the cluster's, enters the plan as such.
     pub(crate) fn deletable(&self, target: &Ref, plan: &mut Plan) -> Option<&str> {
         match self.standing(target) {
             _ if self.ledger.is_shared(target) => None,

@@ -16,8 +16,8 @@ use super::plan_facts::PlanFacts;
 use super::preview::Preview;
 use crate::pause;
 
-/// Looks at AWS, and says what the provider would do for an AWSCluster. The credentials need the permissions to describe
-/// only.
+/// Looks at AWS, and says what the provider would do for an AWSCluster. The credentials need the permissions to
+/// describe only.
 ///
 /// # Errors
 /// Why the provider would not look at AWS, in words for people.
@@ -44,7 +44,8 @@ pub async fn preview(
         checked: &checked,
         cloud,
     };
-    // The provider waits after a lost status, for what AWS may not show yet. Whoever asks for a plan wants to know the end.
+    // The provider waits after a lost status, for what AWS may not show yet. Whoever asks for a plan wants to know the
+    // end.
     let unseen_age = if subject.has_lost_status() {
         Duration::ZERO
     } else {

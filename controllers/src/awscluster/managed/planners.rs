@@ -26,8 +26,8 @@ pub(super) const PLANNERS: &[Planner] = &[
     classic_load_balancer::PLANNER,
 ];
 
-/// The planners of what the cluster is to have. The network of a VPC of the user is the user's, and of a VPC that is not
-/// proven to be the cluster's nothing is.
+/// The planners of what the cluster is to have. The network of a VPC of the user is the user's, and of a VPC that is
+/// not proven to be the cluster's nothing is.
 pub(super) fn of(inputs: &Inputs) -> impl Iterator<Item = &'static Planner> {
     let is_brought = inputs.vpc.brought.is_some();
     let count = if inputs.vpc.is_unproven { 1 } else { PLANNERS.len() };

@@ -200,7 +200,8 @@ fn unresolved(step: &Step, ledger: &Ledger) -> Option<Ref> {
     references.rfind(|reference| ledger.id(reference).is_none())
 }
 
-/// Whether there is a problem of what holds a step up, or of what holds that up, and so on. `before` is on the way here.
+/// Whether there is a problem of what holds a step up, or of what holds that up, and so on. `before` is on the way
+/// here.
 fn is_blocked(open: &Ref, plan: &Plan, before: &[&Ref]) -> bool {
     if before.contains(&open) {
         return false;

@@ -41,8 +41,9 @@ fn tags(inputs: &Inputs, subnet: &WantedSubnet) -> Tags {
     inputs.names.route_table_tags(&name)
 }
 
-/// Compares the ledger with the look. A table is the cluster's by its tag, and is the wanted one by its association with the
-/// subnet, or else by its name if it has no association. Others enter under their ids, and go with the cluster.
+/// Compares the ledger with the look. A table is the cluster's by its tag, and is the wanted one by its association
+/// with the subnet, or else by its name if it has no association. Others enter under their ids, and go with the
+/// cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(tables) = seen.ec2.route_tables.got() else {
         return;
@@ -83,8 +84,8 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     });
 }
 
-/// Whether a call may have created a table of this name, so that its repetition answers whose the table is. Subnets of one
-/// class and zone have tables of one name.
+/// Whether a call may have created a table of this name, so that its repetition answers whose the table is. Subnets of
+/// one class and zone have tables of one name.
 fn may_get_an_answer(inputs: &Inputs, name: &str, ledger: &Ledger) -> bool {
     let mut subnets = inputs.subnets.iter();
     subnets.any(|subnet| {

@@ -286,8 +286,8 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
     }
 }
 
-/// The addresses of the NAT gateways of the user to which the routes of the subnets lead: of those that the spec lists, and of
-/// those that left it, where machines may live.
+/// The addresses of the NAT gateways of the user to which the routes of the subnets lead: of those that the spec lists,
+/// and of those that left it, where machines may live.
 fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
     let tables = scene.seen.ec2.route_tables.got().map(Vec::as_slice).unwrap_or_default();
     let subnets = scene.ledger.of_kind(Kind::Subnet);

@@ -107,8 +107,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// What is wrong with subnets of the user is a problem of the spec, but for what AWS does not show: their routes tell which
-/// are public.
+/// What is wrong with subnets of the user is a problem of the spec, but for what AWS does not show: their routes tell
+/// which are public.
 fn check(scene: &Scene<'_>, plan: &mut Plan) {
     let subnets = scene.inputs.vpc.target.part(Kind::Subnet);
     let ec2 = &scene.seen.ec2;

@@ -149,8 +149,8 @@ fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn:
     }
 }
 
-/// A target group that no listener of the spec needs goes after the listeners that forward to it. One that a listener of
-/// somebody else uses stays.
+/// A target group that no listener of the spec needs goes after the listeners that forward to it. One that a listener
+/// of somebody else uses stays.
 pub(super) fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     let names: Vec<Ref> = wanted(scene.inputs).collect();
     let unwanted = scene.ledger.of_kind(Kind::TargetGroup);

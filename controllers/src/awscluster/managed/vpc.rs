@@ -113,8 +113,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// Looks whether the VPC of the user is there. With the tag of the cluster it may be one that the provider has created, and
-/// that a lost status does not name.
+/// Looks whether the VPC of the user is there. With the tag of the cluster it may be one that the provider has created,
+/// and that a lost status does not name.
 fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
     let names = &scene.inputs.names;
     let target = &scene.inputs.vpc.target;

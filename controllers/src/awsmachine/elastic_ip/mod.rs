@@ -40,8 +40,8 @@ struct Association<'a> {
     context: &'a MachineContext,
 }
 
-/// Makes sure that the instance has the Elastic IP that the spec asks for. The flow holds nothing up: what fails is shown
-/// by `ElasticIPReady`, and tried again.
+/// Makes sure that the instance has the Elastic IP that the spec asks for. The flow holds nothing up: what fails is
+/// shown by `ElasticIPReady`, and tried again.
 pub(super) async fn ensure_associated(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -130,16 +130,13 @@ impl Association<'_> {
 
     fn plan(&self, scope: &MachineScope) -> AddressStep {
         let record = scope.status.elastic_ip.as_deref();
-        let remembered = self.context.memory.elastic_ips().get(scope.uid(), &token(scope));
-        let is_held = record.is_some_and(|record| record.holder.as_deref() == Some(self.context.memory.holder()));
+        let holder = record.and_then(|record| record.holder.as_deref());
+        let calls = self.context.memory.elastic_ips();
+        let remembered = calls.recorded_by(scope.uid(), &token(scope), holder);
         let public_ip = record.and_then(|record| record.public_ip.as_deref());
         let mut shown = self.instance.addresses.iter();
         let known = KnownAddress {
-            progress: if is_held {
-                remembered.progress
-            } else {
-                Progress::Unknown
-            },
+            progress: remembered.progress,
             absence: remembered.absence,
             runs: self.instance.state == InstanceState::Running,
             is_shown: shown.any(|shown| {
@@ -369,7 +366,8 @@ impl Association<'_> {
         Blocked::by_call(READY, message, error)
     }
 
-    /// An address that EC2 does not show any more may be shown again: another one is allocated once its absence is proven.
+    /// An address that EC2 does not show any more may be shown again: another one is allocated once its absence is
+    /// proven.
     fn released_by_hand(&self, scope: &mut MachineScope, id: &str) -> Blocked {
         scope.status.elastic_ip = Some(Box::new(in_doubt(self.context)));
         let message = format!("Elastic IP {id} is not there any more: another one is allocated once that is certain");

@@ -1,8 +1,8 @@
-//! The protocol of an allocation: decides the next step for the Elastic IP of a machine, and which addresses are its own.
-//! Pure.
+//! The protocol of an allocation: decides the next step for the Elastic IP of a machine, and which addresses are its
+//! own. Pure.
 //!
-//! The tags are CAPA's: the cluster's, and a role that names the instance. They need no UID of an AWSMachine, so that the
-//! address of an instance is found again after a move, after a loss of the status, and after CAPA allocated it.
+//! The tags are CAPA's: the cluster's, and a role that names the instance. They need no UID of an AWSMachine, so that
+//! the address of an instance is found again after a move, after a loss of the status, and after CAPA allocated it.
 
 use capa_api::common::Tags;
 use capa_api::machine::{ElasticIp, ElasticIpPhase};

@@ -25,8 +25,8 @@ const ADDRESS: Allocation = Allocation {
 struct Owners {
     /// The ids of instances that are proven to be the machine's.
     proven: Vec<String>,
-    /// The id of an instance that the spec alone names, which users can write: of its addresses only a free one with the
-    /// name of the Machine is released.
+    /// The id of an instance that the spec alone names, which users can write: of its addresses only a free one with
+    /// the name of the Machine is released.
     named: Option<String>,
 }
 
@@ -159,7 +159,8 @@ async fn release(
     }
 }
 
-/// The wait for the end of an association: EC2 ends that with an ended instance of the machine, and a user every other one.
+/// The wait for the end of an association: EC2 ends that with an ended instance of the machine, and a user every other
+/// one.
 fn is_associated(
     scope: &MachineScope,
     described: &str,
@@ -195,9 +196,9 @@ fn await_absence(scope: &MachineScope, record: &ElasticIp, context: &MachineCont
     if record.effective_phase() != ElasticIpPhase::Requested {
         return Ok(());
     }
-    let is_held = record.holder.as_deref() == Some(context.memory.holder());
     let (calls, now) = (context.memory.elastic_ips(), context.kubernetes.uptime());
-    let Some(remaining) = calls.doubt(scope.uid(), &token(scope), is_held, now, &context.timing) else {
+    let holder = record.holder.as_deref();
+    let Some(remaining) = calls.doubt(scope.uid(), &token(scope), holder, now, &context.timing) else {
         return Ok(());
     };
     let message = "EC2 may have allocated an Elastic IP, and none shows yet: it is looked for before the AWSMachine is \

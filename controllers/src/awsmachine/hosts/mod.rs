@@ -136,14 +136,11 @@ impl Allocation<'_> {
 
     fn plan(&self, scope: &MachineScope) -> HostStep {
         let record = scope.status.dedicated_host.as_deref();
-        let remembered = self.context.memory.hosts().get(scope.uid(), token(scope));
-        let is_held = record.is_some_and(|record| record.holder.as_deref() == Some(self.context.memory.holder()));
+        let holder = record.and_then(|record| record.holder.as_deref());
+        let calls = self.context.memory.hosts();
+        let remembered = calls.recorded_by(scope.uid(), token(scope), holder);
         let known = KnownCall {
-            progress: if is_held {
-                remembered.progress
-            } else {
-                Progress::Unknown
-            },
+            progress: remembered.progress,
             absence: remembered.absence,
             first_number: self.wanted.first_number,
         };

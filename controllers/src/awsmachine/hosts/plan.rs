@@ -1,5 +1,5 @@
-//! The protocol of an allocation: decides the next step for a machine that needs a Dedicated Host, and which hosts are its
-//! own. Pure.
+//! The protocol of an allocation: decides the next step for a machine that needs a Dedicated Host, and which hosts are
+//! its own. Pure.
 
 use std::num::NonZeroU32;
 
@@ -119,7 +119,8 @@ fn number_in(token: &str) -> Option<u32> {
     token.rsplit_once(INFIX)?.1.parse().ok()
 }
 
-/// The UID that this AWSMachine had when it launched its instance, which was in another management cluster after a move.
+/// The UID that this AWSMachine had when it launched its instance, which was in another management cluster after a
+/// move.
 fn uid_of_launch(scope: &MachineScope) -> Option<&str> {
     let launch = scope.status.launch.as_ref().and_then(LaunchRecord::request)?;
     uid_in(&launch.client_token)

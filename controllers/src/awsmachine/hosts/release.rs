@@ -137,8 +137,8 @@ fn await_absence(
         return Ok(());
     };
     let (hosts, now) = (context.memory.hosts(), context.kubernetes.uptime());
-    let is_held = open.is_some_and(|record| record.holder.as_deref() == Some(context.memory.holder()));
-    let Some(remaining) = hosts.doubt(scope.uid(), token, is_held, now, &context.timing) else {
+    let holder = open.and_then(|record| record.holder.as_deref());
+    let Some(remaining) = hosts.doubt(scope.uid(), token, holder, now, &context.timing) else {
         return Ok(());
     };
     let next = remaining.min(attempt::lookup_interval(&context.timing));

@@ -71,8 +71,8 @@ pub(super) fn ownership(
     ownership::ownership(instance, &evidence)
 }
 
-/// The network of the machine's sources, read once in a pass. Its own subnet filters are not resolved. The memory keeps the
-/// group of the identity, because no record may contain the identity yet.
+/// The network of the machine's sources, read once in a pass. Its own subnet filters are not resolved. The memory keeps
+/// the group of the identity, because no record may contain the identity yet.
 pub(super) async fn network(
     scope: &MachineScope,
     cluster: &Cluster,

@@ -1,5 +1,5 @@
-//! Recovers what the status does not tell: a lost status from the instance and the network sources, and the instance of a
-//! later call, if the launch record was restored from a backup that is older than that attempt.
+//! Recovers what the status does not tell: a lost status from the instance and the network sources, and the instance of
+//! a later call, if the launch record was restored from a backup that is older than that attempt.
 
 use std::num::NonZeroU32;
 
@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::lookup;
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::inputs::location::{self, InstanceLocation};
-use crate::awsmachine::inputs::{self};
+use crate::awsmachine::inputs;
+use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::launch::record::LaunchEvent;
 use crate::awsmachine::ownership::{Ownership, attempt_number};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event, earlier};
@@ -52,9 +52,9 @@ pub(in crate::awsmachine) async fn recover(
     Ok(())
 }
 
-/// Recovers the launch record of a machine that is being deleted, before its instance ends, and stores it: its Dedicated
-/// Hosts and its bootstrap data are found by the client token of the instance, which AWS forgets. An Elastic IP may be
-/// allocated that EC2 does not show yet.
+/// Recovers the launch record of a machine that is being deleted, before its instance ends, and stores it: its
+/// Dedicated Hosts and its bootstrap data are found by the client token of the instance, which AWS forgets. An Elastic
+/// IP may be allocated that EC2 does not show yet.
 pub(in crate::awsmachine) async fn recover_before_end(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -71,12 +71,7 @@ pub(in crate::awsmachine) async fn recover_before_end(
         hosts::recover(scope, instance, location).await?;
         return Ok(());
     };
-    let format = user_data::bootstrap_format(scope, context).await;
-    let bucket = if lost::may_be_in_bucket(&scope.machine.spec, format) {
-        location::bootstrap_bucket(scope, context).await?
-    } else {
-        None
-    };
+    let (format, bucket) = secrets::format_and_bucket(scope, context).await?;
     // Targets that are not all known are looked up again.
     if scope.status.network.is_none() && location.pending_targets.is_none() {
         scope.status.network = Some(recovered_network(instance, location));
@@ -102,8 +97,8 @@ fn recovered_network(instance: &Instance, location: &InstanceLocation) -> Machin
     }
 }
 
-/// The launch of the instance, as far as it is known. Image and type come from the spec, because no call will be made from
-/// this record. `None` if the instance does not show its subnet and security groups any more.
+/// The launch of the instance, as far as it is known. Image and type come from the spec, because no call will be made
+/// from this record. `None` if the instance does not show its subnet and security groups any more.
 fn launch_of(instance: &Instance, scope: &MachineScope, context: &MachineContext) -> Option<LaunchEvent> {
     let spec = &scope.machine.spec;
     let interface = instance.primary_interface.as_ref();

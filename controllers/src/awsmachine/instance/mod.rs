@@ -310,10 +310,10 @@ fn report_drift(scope: &mut MachineScope, present: Option<MachineNetwork>) {
     scope.set_condition(update);
 }
 
-/// Adds the names of a running instance in the domain of its VPC to the addresses of the machine. The DHCP options of a VPC
-/// may give its instances a domain of the user's. The kubelet then asks for a serving certificate with a name in this
-/// domain, which is approved only if the addresses of the machine have the name. Names that were found before stay while
-/// the domain cannot be looked up.
+/// Adds the names of a running instance in the domain of its VPC to the addresses of the machine. The DHCP options of a
+/// VPC may give its instances a domain of the user's. The kubelet then asks for a serving certificate with a name in
+/// this domain, which is approved only if the addresses of the machine have the name. Names that were found before stay
+/// while the domain cannot be looked up.
 async fn add_domain_names(scope: &mut MachineScope, instance: &Instance, location: &InstanceLocation) {
     let Some(vpc_id) = &instance.vpc_id else { return };
     let domain = match location.cloud.domain_name(vpc_id).await {

@@ -1,5 +1,5 @@
-//! What is known of an instance: how old the knowledge is, when an absence counts, and what follows the end of an instance
-//! that never ran.
+//! What is known of an instance: how old the knowledge is, when an absence counts, and what follows the end of an
+//! instance that never ran.
 
 use std::time::Duration;
 

@@ -123,52 +123,76 @@ impl Attempts {
 }
 
 /// The last allocation of each machine that this process knows of, by UID.
-#[derive(Clone, Default)]
-pub(in crate::awsmachine) struct AllocationCalls(Arc<Mutex<Attempts>>);
+#[derive(Clone)]
+pub(in crate::awsmachine) struct AllocationCalls {
+    /// The id of this process in records of calls.
+    holder: Arc<str>,
+    calls: Arc<Mutex<Attempts>>,
+}
 
 impl AllocationCalls {
+    pub(super) fn new(holder: &Arc<str>) -> Self {
+        Self {
+            holder: holder.clone(),
+            calls: Arc::default(),
+        }
+    }
+
     /// The memory of the call with this token.
     pub(in crate::awsmachine) fn get(&self, uid: &str, token: &str) -> RememberedAttempt {
-        self.0.lock().get(uid, token)
+        self.calls.lock().get(uid, token)
+    }
+
+    /// The memory of the call with this token, whose record names `holder`. Another process may have made the call
+    /// since: what became of it is unknown.
+    pub(in crate::awsmachine) fn recorded_by(&self, uid: &str, token: &str, holder: Option<&str>) -> RememberedAttempt {
+        let remembered = self.get(uid, token);
+        if holder == Some(&*self.holder) {
+            return remembered;
+        }
+        RememberedAttempt {
+            progress: Progress::Unknown,
+            ..remembered
+        }
     }
 
     /// Records that this process has written the record of a new call; `at` is the beginning of the write.
     pub(in crate::awsmachine) fn recorded(&self, uid: &str, token: &str, account_id: &str, at: Moment) {
-        self.0.lock().recorded(uid, token, account_id, at);
+        self.calls.lock().recorded(uid, token, account_id, at);
     }
 
     /// Records that this process has claimed the record of another process, whose call may still be running.
     pub(in crate::awsmachine) fn claimed(&self, uid: &str, token: &str, at: Moment) {
-        self.0.lock().claimed(uid, token, at);
+        self.calls.lock().claimed(uid, token, at);
     }
 
     /// Records that the API server has confirmed the record.
     pub(in crate::awsmachine) fn confirmed(&self, uid: &str, token: &str, at: Moment) {
-        self.0.lock().confirmed(uid, token, at);
+        self.calls.lock().confirmed(uid, token, at);
     }
 
     /// Records the progress of the call.
     pub(in crate::awsmachine) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
-        self.0.lock().called(uid, token, progress, at);
+        self.calls.lock().called(uid, token, progress, at);
     }
 
     /// Records a lookup that did not show what the call allocates.
     pub(in crate::awsmachine) fn found_nothing(&self, uid: &str, token: &str, at: Duration) {
-        self.0.lock().found_nothing(uid, token, at);
+        self.calls.lock().found_nothing(uid, token, at);
     }
 
     /// The time until the absence of what an open call may have allocated is proven, of which a lookup has just shown
-    /// nothing. `None` once it is: it is not there. `is_held` says whether this process has made the record of the call.
+    /// nothing. `None` once it is: it is not there. The record of the call names `holder`.
     pub(in crate::awsmachine) fn doubt(
         &self,
         uid: &str,
         token: &str,
-        is_held: bool,
+        holder: Option<&str>,
         now: Duration,
         timing: &Timing,
     ) -> Option<Duration> {
-        let progress = self.get(uid, token).progress;
-        if is_held && matches!(progress, Progress::Recorded | Progress::Refused) {
+        let progress = self.recorded_by(uid, token, holder).progress;
+        if matches!(progress, Progress::Recorded | Progress::Refused) {
             return None;
         }
         let remaining = || self.get(uid, token).absence.map(|proof| proof.remaining(now, timing));
@@ -181,11 +205,11 @@ impl AllocationCalls {
 
     /// Forgets the call of a machine.
     pub(in crate::awsmachine) fn forget(&self, uid: &str) {
-        self.0.lock().forget(uid);
+        self.calls.lock().forget(uid);
     }
 
     /// Number of stored calls.
     pub(in crate::awsmachine) fn entries(&self) -> usize {
-        self.0.lock().entries()
+        self.calls.lock().entries()
     }
 }

@@ -130,8 +130,8 @@ impl Shortages {
         self.0.values().map(BTreeMap::len).sum()
     }
 
-    /// The capacity of the subnets in which this machine's pool lacked some recently. A location that the machine itself
-    /// retries counts as one without a shortage: the machine stays there until EC2 answers.
+    /// The capacity of the subnets in which this machine's pool lacked some recently. A location that the machine
+    /// itself retries counts as one without a shortage: the machine stays there until EC2 answers.
     pub(in crate::awsmachine) fn capacity(
         &self,
         uid: &str,

@@ -79,12 +79,13 @@ impl LaunchMemory {
     /// An empty memory. `holder` is the id of this process in launch records: an id of at most 64 characters that no
     /// other process has used.
     pub fn new(holder: impl Into<Arc<str>>) -> Self {
+        let holder = holder.into();
         Self {
-            holder: holder.into(),
+            hosts: AllocationCalls::new(&holder),
+            elastic_ips: AllocationCalls::new(&holder),
+            holder,
             state: Arc::default(),
             refusals: Refusals::default(),
-            hosts: AllocationCalls::default(),
-            elastic_ips: AllocationCalls::default(),
         }
     }
 
@@ -195,7 +196,8 @@ impl LaunchMemory {
         stored.map(|(_, parts)| *parts)
     }
 
-    /// Whether this process knows that nothing of the bootstrap data of a machine is stored, whose record it has written.
+    /// Whether this process knows that nothing of the bootstrap data of a machine is stored, whose record it has
+    /// written.
     pub(super) fn has_stored_nothing(&self, uid: &str) -> bool {
         let state = self.state();
         state.stored_data.get(uid).is_some_and(|(_, parts)| *parts == 0)
@@ -339,8 +341,8 @@ impl LaunchMemory {
         self.state().shortages.remaining(pool, now, retry)
     }
 
-    /// Chooses a subnet by the number of machines in each subnet and by recent lacks of capacity. The subnet is reserved at
-    /// once, so that machines that are placed simultaneously count each other.
+    /// Chooses a subnet by the number of machines in each subnet and by recent lacks of capacity. The subnet is
+    /// reserved at once, so that machines that are placed simultaneously count each other.
     pub(super) fn place<E>(
         &self,
         query: &SubnetQuery<'_>,

@@ -87,8 +87,8 @@ fn lacks_tags(scope: &MachineScope) -> bool {
     lacks_own || !scope.status.pending_tags.is_empty()
 }
 
-/// Shows how the instance deviates from the spec; `None` leaves what was shown before. A listing that is overdue is told
-/// first: it may hide the rest.
+/// Shows how the instance deviates from the spec; `None` leaves what was shown before. A listing that is overdue is
+/// told first: it may hide the rest.
 fn show_deviation(scope: &mut MachineScope, deviation: Option<ConditionUpdate>, location: &InstanceLocation) {
     if observation::overdue(location).is_some() {
         return;
@@ -235,8 +235,8 @@ async fn update_dns_records(
     Ok(())
 }
 
-/// Tightens the options of the metadata service to what the spec sets, where somebody has loosened them in AWS: they keep
-/// credentials from processes that shall not have them. What is tighter than the spec stays.
+/// Tightens the options of the metadata service to what the spec sets, where somebody has loosened them in AWS: they
+/// keep credentials from processes that shall not have them. What is tighter than the spec stays.
 async fn update_metadata_options(
     scope: &mut MachineScope,
     instance: &Instance,

@@ -6,11 +6,8 @@ use std::time::Duration;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{
-    ApiLoadBalancer, HostRequest, InstanceType, LaunchOptions, LaunchRequest, MetadataOptions, RouteTable, StateReason,
-    UserData,
-};
-use capa_fake_aws::machines::{PublishedImage, Region};
+use capa_cloud::{ApiLoadBalancer, HostRequest, InstanceType, LaunchRequest, RouteTable, StateReason};
+use capa_fake_aws::machines::{PublishedImage, Region, plain_launch};
 
 use super::{ACCESS_KEY, FakeAws};
 
@@ -192,26 +189,8 @@ impl FakeAws {
             (meta::MACHINE_NAME_TAG.to_owned(), machine_name_tag),
         ];
         let request = LaunchRequest {
-            client_token: token.to_owned(),
-            image_id: "ami-00000001".to_owned(),
-            instance_type: "t3.large".to_owned(),
-            subnet_id: "subnet-0000000a".to_owned(),
-            security_group_ids: Vec::new(),
-            iam_instance_profile: None,
-            key_name: None,
-            public_ip: None,
-            root_volume: None,
-            data_volumes: Vec::new(),
-            metadata_options: MetadataOptions {
-                http_endpoint: "enabled".to_owned(),
-                http_tokens: "required".to_owned(),
-                http_put_response_hop_limit: 1,
-                http_protocol_ipv6: "disabled".to_owned(),
-                instance_metadata_tags: "disabled".to_owned(),
-            },
             tags: tags.map(|(key, value)| (key, value.to_owned())).into(),
-            user_data: UserData::new(Vec::new()),
-            options: LaunchOptions::default(),
+            ..plain_launch(token, "ami-00000001", "t3.large", "subnet-0000000a")
         };
         self.change(|region| {
             region.add_instance(now, id, &request).set_state(now, id, state, None);

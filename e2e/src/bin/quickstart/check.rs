@@ -1,5 +1,5 @@
-//! Looks at the infrastructure before the cluster: a check finds the mistakes in a network that the user brings, and passes
-//! once they are mended; a plan shows what the provider would create.
+//! Looks at the infrastructure before the cluster: a check finds the mistakes in a network that the user brings, and
+//! passes once they are mended; a plan shows what the provider would create.
 
 use std::collections::BTreeSet;
 

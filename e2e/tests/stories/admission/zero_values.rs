@@ -1,6 +1,7 @@
 //! Zero and the empty string count as absent: the API server accepts them beside other fields, too.
 //!
-//! That they change nothing is shown by the generated tests `awsmachine/tests/absent.rs` and `awscluster/tests/absent.rs`.
+//! That they change nothing is shown by the generated tests `awsmachine/tests/absent.rs` and
+//! `awscluster/tests/absent.rs`.
 
 use anyhow::Context as _;
 use capa_api::crd::zero_value;

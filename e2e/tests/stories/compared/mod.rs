@@ -86,8 +86,8 @@ mod long_stories {
             })
         }
 
-        /// Changes an annotation of the AWSCluster, which makes both providers look at all that they have built, and change
-        /// nothing about it.
+        /// Changes an annotation of the AWSCluster, which makes both providers look at all that they have built, and
+        /// change nothing about it.
         async fn is_looked_at(&mut self) -> anyhow::Result<()> {
             let s = self.scenario;
             let from = s.aws().manager_journal().len();

@@ -349,7 +349,8 @@ mod long_stories {
                 .await?;
             s.machine_ready(MACHINE).await?;
 
-            // The other controller has put no finalizer on it, and this provider puts none on what it does not reconcile.
+            // The other controller has put no finalizer on it, and this provider puts none on what it does not
+            // reconcile.
             s.delete(OURS, "AWSCluster", "dev").await?;
             outlives(s).await
         })

@@ -21,11 +21,11 @@ use std::pin::Pin;
 use async_trait::async_trait;
 
 use capa_cloud::{
-    CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest, Instance, InstanceState, LaunchOptions,
-    LaunchRequest, MetadataOptions, Query, StateReason, UserData,
+    CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host, HostRequest, Instance, InstanceState, LaunchRequest,
+    Query, StateReason, UserData,
 };
 
-use super::StateChange;
+use super::{StateChange, plain_launch};
 
 /// An EC2 whose behaviour is compared with its documentation. Initially transitional states end at once, and no
 /// instance is hidden.
@@ -119,26 +119,10 @@ impl Place {
     /// A launch into the first subnet.
     pub fn request(&self, token: &str) -> LaunchRequest {
         LaunchRequest {
-            client_token: token.to_owned(),
-            image_id: self.image_id.clone(),
-            instance_type: self.instance_type.clone(),
-            subnet_id: self.subnet_id.clone(),
             security_group_ids: vec![self.security_group_id.clone()],
-            iam_instance_profile: None,
-            key_name: None,
-            public_ip: None,
-            root_volume: None,
-            data_volumes: Vec::new(),
-            metadata_options: MetadataOptions {
-                http_endpoint: "enabled".into(),
-                http_tokens: "required".into(),
-                http_put_response_hop_limit: 2,
-                http_protocol_ipv6: "disabled".into(),
-                instance_metadata_tags: "disabled".into(),
-            },
             tags: BTreeMap::from([("MachineName".to_owned(), format!("default/{token}"))]),
             user_data: UserData::new(b"#!/bin/sh".to_vec()),
-            options: LaunchOptions::default(),
+            ..plain_launch(token, &self.image_id, &self.instance_type, &self.subnet_id)
         }
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::time::after;
-use super::{Behaviour, Client, Ec2, Region};
-use capa_cloud::{CloudError, Instance, InstanceState, LaunchOptions, LaunchRequest, MetadataOptions, Query, UserData};
+use super::{Behaviour, Client, Ec2, Region, plain_launch};
+use capa_cloud::{CloudError, Instance, InstanceState, LaunchRequest, Query, UserData};
 
 const ACCOUNT: &str = "111122223333";
 const REGION: &str = "eu-west-1";
@@ -105,25 +105,8 @@ fn code<T: std::fmt::Debug>(result: Result<T, CloudError>) -> String {
 /// A launch without options.
 fn plain_request() -> LaunchRequest {
     LaunchRequest {
-        client_token: "uid-1".into(),
-        image_id: "ami-1".into(),
-        instance_type: "t3.large".into(),
-        subnet_id: "subnet-1".into(),
         security_group_ids: vec!["sg-1".into()],
-        iam_instance_profile: None,
-        key_name: None,
-        public_ip: None,
-        root_volume: None,
-        data_volumes: vec![],
-        metadata_options: MetadataOptions {
-            http_endpoint: "enabled".into(),
-            http_tokens: "required".into(),
-            http_put_response_hop_limit: 2,
-            http_protocol_ipv6: "disabled".into(),
-            instance_metadata_tags: "disabled".into(),
-        },
-        tags: BTreeMap::new(),
         user_data: UserData::new(b"secret".to_vec()),
-        options: LaunchOptions::default(),
+        ..plain_launch("uid-1", "ami-1", "t3.large", "subnet-1")
     }
 }

@@ -72,8 +72,8 @@ pub(in crate::awscluster::managed) fn other_vpc(
     }
 }
 
-/// Whether the spec says that the VPC in it was made for the cluster: CAPA writes id and tags of a VPC into the spec, and
-/// of one that it has made the tag of the cluster with them.
+/// Whether the spec says that the VPC in it was made for the cluster: CAPA writes id and tags of a VPC into the spec,
+/// and of one that it has made the tag of the cluster with them.
 pub(in crate::awscluster::managed) fn is_made_for(spec: &AWSClusterSpec, cluster: &str) -> bool {
     let tags = vpc_spec(spec).tags;
     let owned = tags.get(&meta::cluster_tag(cluster));
@@ -89,8 +89,8 @@ pub(super) fn own_tags_of_vpc(spec: &AWSClusterSpec, cluster: &str) -> Tags {
     vpc_spec(spec).tags
 }
 
-/// The tags that the spec asks for on a subnet of the provider. CAPA has written all tags of subnets there until v2.8, with
-/// those that only providers set.
+/// The tags that the spec asks for on a subnet of the provider. CAPA has written all tags of subnets there until v2.8,
+/// with those that only providers set.
 pub(super) fn own_tags_of_subnet(spec: &AWSClusterSpec, cluster: &str, subnet: &SubnetSpec) -> Tags {
     let mut tags = subnet.tags.clone();
     if is_made_for(spec, cluster) {
@@ -125,8 +125,8 @@ fn of_role<'a>(spec: &'a AWSClusterSpec, role: &str) -> Option<&'a str> {
     Some(id.as_str()).filter(|id| !id.is_empty())
 }
 
-/// What is wrong with the security group of a role. Machines keep the groups that they were launched with, so that a role
-/// keeps its group.
+/// What is wrong with the security group of a role. Machines keep the groups that they were launched with, so that a
+/// role keeps its group.
 pub(in crate::awscluster::managed) fn wrong_security_group(
     spec: &AWSClusterSpec,
     target: &Ref,
@@ -153,8 +153,8 @@ pub(in crate::awscluster::managed) fn wrong_security_group(
     })
 }
 
-/// What is wrong with roles of security groups in the spec. Those of bastions and EKS, which managed clusters do not have,
-/// say nothing.
+/// What is wrong with roles of security groups in the spec. Those of bastions and EKS, which managed clusters do not
+/// have, say nothing.
 pub(in crate::awscluster::managed) fn unknown_roles(spec: &AWSClusterSpec) -> Vec<Problem> {
     let overrides = spec.network.iter();
     let overrides = overrides.flat_map(|network| &network.security_group_overrides);
@@ -210,8 +210,8 @@ pub(in crate::awscluster::managed) fn subnet(
     }))
 }
 
-/// Whether the default route of a subnet leads to an internet gateway. A subnet without a table of its own uses the main
-/// one.
+/// Whether the default route of a subnet leads to an internet gateway. A subnet without a table of its own uses the
+/// main one.
 fn is_public(subnet: &Subnet, tables: &[RouteTable]) -> bool {
     let target = table_of(&subnet.id, tables).and_then(RouteTable::default_target);
     target.is_some_and(|target| target.starts_with("igw-"))

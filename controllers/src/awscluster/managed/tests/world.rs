@@ -349,8 +349,8 @@ impl World {
         world
     }
 
-    /// The same after so long that AWS shows everything for certain, and after a restart of the provider, whose next look
-    /// asks for everything.
+    /// The same after so long that AWS shows everything for certain, and after a restart of the provider, whose next
+    /// look asks for everything.
     pub(super) fn aged(spec: &str) -> Self {
         let mut world = Self::built(spec);
         world.advance(Duration::from_mins(10));
