@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use anyhow::{Context, Result, bail, ensure};
-use capa_cloud::{ClusterCloud, ClusterClouds as _, Query, RouteTable, SecurityGroup, Subnet, Vpc};
+use capa_cloud::{ClusterCloud, ClusterClouds as _, Query, SecurityGroup, Subnet, Vpc};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -92,15 +92,14 @@ async fn found(flags: &Flags, cloud: &dyn ClusterCloud) -> Result<Found> {
     let mut subnets: Vec<(Subnet, bool)> = subnets
         .into_iter()
         .map(|subnet| {
-            let is_public = is_public(&subnet, &tables);
+            let is_public = subnet.is_public(&tables) == Some(true);
             (subnet, is_public)
         })
         .collect();
     if flags.subnet_tag.is_empty() && subnets.iter().any(|(_, is_public)| !is_public) {
         subnets.retain(|(_, is_public)| !is_public);
     }
-    subnets
-        .sort_by(|(one, _), (other, _)| (&one.availability_zone, &one.id).cmp(&(&other.availability_zone, &other.id)));
+    subnets.sort_by(|(one, _), (other, _)| (&one.zone, &one.id).cmp(&(&other.zone, &other.id)));
     let security_groups = if flags.security_group_tag.is_empty() {
         vec![]
     } else {
@@ -115,13 +114,6 @@ async fn found(flags: &Flags, cloud: &dyn ClusterCloud) -> Result<Found> {
         subnets,
         security_groups,
     })
-}
-
-/// Whether the route table of a subnet, or else the main one, leads to an internet gateway.
-fn is_public(subnet: &Subnet, tables: &[RouteTable]) -> bool {
-    let own = tables.iter().find(|table| table.subnet_ids.contains(&subnet.id));
-    let table = own.or_else(|| tables.iter().find(|table| table.main));
-    table.is_some_and(|table| table.internet_gateway_route)
 }
 
 /// A filter for each tag.
@@ -140,9 +132,7 @@ fn manifest(flags: &Flags, found: &Found) -> Result<String> {
     let subnets: Vec<Value> = found
         .subnets
         .iter()
-        .map(|(subnet, is_public)| {
-            json!({"id": subnet.id, "availabilityZone": subnet.availability_zone, "isPublic": is_public})
-        })
+        .map(|(subnet, is_public)| json!({"id": subnet.id, "availabilityZone": subnet.zone, "isPublic": is_public}))
         .collect();
     let mut network = json!({"vpc": {"id": found.vpc.id}, "subnets": subnets});
     let mut notes = String::new();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_cloud::{CloudError, Query};
+use capa_cloud::{CloudError, Query, Subnet};
 use capa_preflight::FactsSource;
 use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, MachineDemand};
 use jiff::Timestamp;
@@ -56,8 +56,7 @@ impl FactsSource for FactsGatherer {
         facts.zones = answer(self.ec2.zone_facts().await);
         self.network(&mut facts).await;
         self.load_balancing(&mut facts).await;
-        let groups = group_ids(&facts);
-        facts.security_groups = answer(self.ec2.security_group_facts(groups).await);
+        self.security_groups(&mut facts).await;
         self.endpoint(&mut facts).await;
         self.machines(&mut facts).await;
         self.other_services(&mut facts).await;
@@ -68,9 +67,8 @@ impl FactsSource for FactsGatherer {
 impl FactsGatherer {
     /// The VPC and its parts.
     async fn network(&self, facts: &mut Facts) {
-        let declared: Vec<String> = facts.demand.subnet_ids(None).into_iter().map(str::to_owned).collect();
-        if !declared.is_empty() {
-            facts.subnets = answer(self.ec2.subnet_facts(&Query::filter("subnet-id", declared)).await);
+        if facts.demand.network.vpc.is_none() {
+            facts.subnets = self.subnets_with(declared_subnets(facts)).await;
         }
         let Some(vpc_id) = vpc_id(facts) else {
             return;
@@ -81,29 +79,69 @@ impl FactsGatherer {
                 ..Default::default()
             });
         }
-        facts.vpc = answer(self.ec2.vpc_facts(&vpc_id).await);
+        let in_vpc = Query::filter("vpc-id", [vpc_id.clone()]);
+        let vpcs = self.ec2.vpcs(&in_vpc).await;
+        facts.vpc = answer(vpcs.map(|vpcs| vpcs.into_iter().find(|vpc| vpc.id == vpc_id)));
         let Some(Some(vpc)) = facts.vpc.found().cloned() else {
+            if facts.subnets == Answer::NotAsked {
+                facts.subnets = self.subnets_with(declared_subnets(facts)).await;
+            }
             return;
         };
-        // The subnets of NAT gateways and load balancers are not among those of machines.
-        match self.ec2.subnet_facts(&Query::filter("vpc-id", [vpc_id.clone()])).await {
-            Err(error) => facts.subnets = Answer::Failed(failure(error)),
-            Ok(of_vpc) => {
-                let declared = facts.subnets.found().cloned().unwrap_or_default();
-                let elsewhere = declared.into_iter().filter(|subnet| subnet.vpc_id != vpc_id);
-                facts.subnets = Answer::Found(of_vpc.into_iter().chain(elsewhere).collect());
-            }
-        }
+        self.subnets(&in_vpc, facts).await;
         facts.vpc_dns = answer(self.ec2.vpc_dns_facts(&vpc_id).await);
         if vpc.dhcp_options_id == "default" {
             facts.dhcp_options = Answer::Found(None);
         } else {
             facts.dhcp_options = answer(self.ec2.dhcp_options_facts(&vpc.dhcp_options_id).await);
         }
-        facts.route_tables = answer(self.ec2.route_table_facts(&vpc_id).await);
+        facts.route_tables = answer(self.ec2.route_tables(&in_vpc).await);
         facts.nat_gateways = answer(self.ec2.nat_gateway_facts(&vpc_id).await);
         facts.network_acls = answer(self.ec2.network_acl_facts(&vpc_id).await);
         facts.vpc_endpoints = answer(self.ec2.vpc_endpoint_facts(&vpc_id).await);
+    }
+
+    /// The subnets of the VPC, among which are those of NAT gateways and load balancers, and the declared ones that are
+    /// not in the VPC. No subnet is asked for twice if the VPC was known from the beginning.
+    async fn subnets(&self, in_vpc: &Query, facts: &mut Facts) {
+        let mut subnets = match self.ec2.subnets(in_vpc).await {
+            Ok(subnets) => subnets,
+            Err(error) => {
+                facts.subnets = Answer::Failed(failure(error));
+                return;
+            }
+        };
+        if facts.subnets == Answer::NotAsked {
+            let mut beside = declared_subnets(facts);
+            beside.retain(|id| !subnets.iter().any(|subnet| subnet.id == *id));
+            facts.subnets = self.subnets_with(beside).await;
+        }
+        let beside = facts.subnets.found().into_iter().flatten().cloned();
+        let beside: Vec<Subnet> = beside
+            .filter(|one| !subnets.iter().any(|subnet| subnet.id == one.id))
+            .collect();
+        subnets.extend(beside);
+        if facts.subnets.failure().is_none() {
+            facts.subnets = Answer::Found(subnets);
+        }
+    }
+
+    /// The subnets with these ids that exist.
+    async fn subnets_with(&self, ids: Vec<String>) -> Answer<Vec<Subnet>> {
+        if ids.is_empty() {
+            return Answer::NotAsked;
+        }
+        answer(self.ec2.subnets(&Query::filter("subnet-id", ids)).await)
+    }
+
+    /// The security groups of machines, load balancers and endpoints.
+    async fn security_groups(&self, facts: &mut Facts) {
+        let ids = group_ids(facts);
+        facts.security_groups = if ids.is_empty() {
+            Answer::Found(vec![])
+        } else {
+            answer(self.ec2.security_groups(&Query::filter("group-id", ids)).await)
+        };
     }
 
     /// The target groups of the control plane and their load balancers.
@@ -249,6 +287,11 @@ where
         answers.insert(name, answer);
     }
     answers
+}
+
+/// The ids of the subnets that the demand names.
+fn declared_subnets(facts: &Facts) -> Vec<String> {
+    facts.demand.subnet_ids(None).into_iter().map(str::to_owned).collect()
 }
 
 /// The VPC of the demand, or else that of the first of its subnets.

@@ -1,7 +1,7 @@
 //! Route tables.
 
 use aws_sdk_ec2::types;
-use capa_cloud::{CloudError, Query, RouteTable};
+use capa_cloud::{CloudError, Query, Route, RouteTable, RouteTarget};
 
 use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
@@ -37,16 +37,49 @@ fn route_table(table: &types::RouteTable) -> RouteTable {
     RouteTable {
         id: text(table.route_table_id()),
         vpc_id: text(table.vpc_id()),
-        main: associations.iter().any(|association| association.main() == Some(true)),
+        is_main: associations.iter().any(|association| association.main() == Some(true)),
         subnet_ids: subnets.map(str::to_owned).collect(),
-        internet_gateway_route: table.routes().iter().any(leads_to_the_internet),
+        routes: table.routes().iter().map(route).collect(),
     }
 }
 
-fn leads_to_the_internet(route: &types::Route) -> bool {
-    let default =
-        route.destination_cidr_block() == Some("0.0.0.0/0") || route.destination_ipv6_cidr_block() == Some("::/0");
-    default && route.gateway_id().is_some_and(|gateway| gateway.starts_with("igw-"))
+fn route(route: &types::Route) -> Route {
+    let destination = route
+        .destination_cidr_block()
+        .or_else(|| route.destination_ipv6_cidr_block());
+    Route {
+        destination: text(destination.or_else(|| route.destination_prefix_list_id())),
+        target: target(route),
+        is_blackhole: route.state() == Some(&types::RouteState::Blackhole),
+    }
+}
+
+fn target(route: &types::Route) -> RouteTarget {
+    let owned = str::to_owned;
+    if let Some(id) = route.nat_gateway_id() {
+        return RouteTarget::NatGateway(owned(id));
+    }
+    if let Some(id) = route.transit_gateway_id() {
+        return RouteTarget::TransitGateway(owned(id));
+    }
+    if let Some(id) = route.egress_only_internet_gateway_id() {
+        return RouteTarget::EgressOnlyInternetGateway(owned(id));
+    }
+    if let Some(id) = route.network_interface_id().or_else(|| route.instance_id()) {
+        return RouteTarget::Appliance(owned(id));
+    }
+    match route.gateway_id() {
+        Some("local") => RouteTarget::Local,
+        Some(id) if id.starts_with("igw-") => RouteTarget::InternetGateway(owned(id)),
+        Some(id) if id.starts_with("vpce-") => RouteTarget::VpcEndpoint(owned(id)),
+        other => {
+            let other = other.or_else(|| route.vpc_peering_connection_id());
+            let other = other.or_else(|| route.local_gateway_id());
+            let other = other.or_else(|| route.carrier_gateway_id());
+            let other = other.or_else(|| route.core_network_arn());
+            RouteTarget::Other(text(other))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -54,21 +87,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_default_route_to_an_internet_gateway_makes_a_table_public() {
-        let table = |destination: &str, gateway: &str| {
-            let route = types::Route::builder()
-                .destination_cidr_block(destination)
-                .gateway_id(gateway)
-                .build();
-            route_table(&types::RouteTable::builder().routes(route).build()).internet_gateway_route
-        };
-        assert!(table("0.0.0.0/0", "igw-1"));
-        assert!(!table("10.0.0.0/8", "igw-1"));
-        assert!(!table("0.0.0.0/0", "vgw-1"));
-        let ipv6 = types::Route::builder()
-            .destination_ipv6_cidr_block("::/0")
-            .gateway_id("igw-1")
-            .build();
-        assert!(route_table(&types::RouteTable::builder().routes(ipv6).build()).internet_gateway_route);
+    fn the_target_of_a_route_is_told_by_its_field_and_its_id() {
+        let builder = types::Route::builder;
+        for (route, expected) in [
+            (builder().gateway_id("local"), RouteTarget::Local),
+            (
+                builder().gateway_id("igw-1"),
+                RouteTarget::InternetGateway("igw-1".to_owned()),
+            ),
+            (
+                builder().gateway_id("vpce-1"),
+                RouteTarget::VpcEndpoint("vpce-1".to_owned()),
+            ),
+            (builder().gateway_id("vgw-1"), RouteTarget::Other("vgw-1".to_owned())),
+            (
+                builder().nat_gateway_id("nat-1"),
+                RouteTarget::NatGateway("nat-1".to_owned()),
+            ),
+            (
+                builder().transit_gateway_id("tgw-1"),
+                RouteTarget::TransitGateway("tgw-1".to_owned()),
+            ),
+            (
+                builder().network_interface_id("eni-1"),
+                RouteTarget::Appliance("eni-1".to_owned()),
+            ),
+            (
+                builder().vpc_peering_connection_id("pcx-1"),
+                RouteTarget::Other("pcx-1".to_owned()),
+            ),
+        ] {
+            assert_eq!(target(&route.build()), expected);
+        }
     }
 }

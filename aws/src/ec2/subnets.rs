@@ -3,7 +3,7 @@
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query, Subnet};
 
-use super::{Ec2Calls, PAGE_SIZE, filters, text};
+use super::{Ec2Calls, PAGE_SIZE, filters, some_text, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
@@ -35,13 +35,23 @@ impl Ec2Calls {
 }
 
 fn subnet(subnet: &types::Subnet) -> Subnet {
+    let ipv6_blocks = subnet.ipv6_cidr_block_association_set().iter().filter(|block| {
+        let state = block
+            .ipv6_cidr_block_state()
+            .and_then(types::SubnetCidrBlockState::state);
+        state == Some(&types::SubnetCidrBlockStateCode::Associated)
+    });
     Subnet {
         id: text(subnet.subnet_id()),
         vpc_id: text(subnet.vpc_id()),
-        availability_zone: text(subnet.availability_zone()),
-        ipv6: subnet.ipv6_cidr_block_association_set().iter().any(|block| {
-            let state = block.ipv6_cidr_block_state().and_then(|state| state.state());
-            state == Some(&types::SubnetCidrBlockStateCode::Associated)
-        }),
+        state: text(subnet.state().map(types::SubnetState::as_str)),
+        zone: text(subnet.availability_zone()),
+        cidr_block: text(subnet.cidr_block()),
+        ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
+        assigns_ipv6: subnet.assign_ipv6_address_on_creation() == Some(true),
+        assigns_public_ip: subnet.map_public_ip_on_launch() == Some(true),
+        free_addresses: subnet.available_ip_address_count().unwrap_or_default(),
+        outpost_arn: some_text(subnet.outpost_arn()),
+        tags: tags(subnet.tags()),
     }
 }

@@ -14,9 +14,9 @@ impl Ec2Calls {
     /// The domain name in the DHCP options of a VPC.
     pub(crate) async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError> {
         let query = Query::filter("vpc-id", [vpc_id]);
-        let ids = self.vpcs_as(&query, |vpc| text(vpc.dhcp_options_id())).await?;
+        let mut ids = self.vpcs(&query).await?.into_iter().map(|vpc| vpc.dhcp_options_id);
         // A VPC without DHCP options has the id `default`.
-        let Some(id) = ids.into_iter().find(|id| id.starts_with("dopt-")) else {
+        let Some(id) = ids.find(|id| id.starts_with("dopt-")) else {
             return Ok(None);
         };
         let options = self.dhcp_options_facts(&id).await?;
@@ -83,8 +83,12 @@ fn vpc(vpc: &types::Vpc) -> Vpc {
     });
     Vpc {
         id: text(vpc.vpc_id()),
+        state: text(vpc.state().map(types::VpcState::as_str)),
+        owner_id: text(vpc.owner_id()),
         cidr_blocks: associated_blocks(vpc),
         ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
+        tenancy: text(vpc.instance_tenancy().map(types::Tenancy::as_str)),
+        dhcp_options_id: text(vpc.dhcp_options_id()),
         tags: tags(vpc.tags()),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use capa_cloud::{
     ClusterClouds, ErrorClass, InstanceState, LaunchOptions, LaunchRequest, LaunchVolume, MachineClouds,
-    MetadataOptions, Query, ResolvedIdentity, UserData,
+    MetadataOptions, Query, ResolvedIdentity, RouteTarget, UserData,
 };
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
@@ -73,7 +73,7 @@ async fn every_page_is_asked_for_and_filters_are_sent_with_each() {
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let found = cluster.subnets(&Query::filter("vpc-id", ["vpc-1"])).await.unwrap();
     assert_eq!(found.len(), 3);
-    assert_eq!(found[2].availability_zone, "us-test-1a");
+    assert_eq!(found[2].zone, "us-test-1a");
     let calls = fake.calls();
     assert_eq!(calls.len(), 2);
     for (call, token) in calls.iter().zip(["", "second"]) {
@@ -158,7 +158,8 @@ async fn route_tables_are_asked_for_in_the_pages_that_ec2_allows() {
     .await;
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let tables = cluster.route_tables(&Query::default()).await.unwrap();
-    assert!(tables[0].main && tables[0].internet_gateway_route);
+    assert!(tables[0].is_main);
+    assert_eq!(tables[0].routes[0].target, RouteTarget::InternetGateway("igw-1".into()));
     assert_eq!(tables[0].subnet_ids, ["subnet-1"]);
     assert_eq!(fake.calls()[0].field("MaxResults"), "100");
 }

@@ -4,12 +4,13 @@ mod elastic_ip;
 mod host;
 mod identity;
 mod launch;
+mod network;
 mod secret;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use capa_api::common::{MachineAddress, Tags};
+use capa_api::common::MachineAddress;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 pub use elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
@@ -17,6 +18,7 @@ pub use host::{CapacitySource, Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
 use jiff::Timestamp;
 pub use launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
+pub use network::{Route, RouteTable, RouteTarget, SecurityGroup, SecurityGroupRule, Subnet, Vpc};
 pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out
@@ -42,58 +44,6 @@ impl Query {
     }
 }
 
-/// A VPC.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vpc {
-    /// `vpc-…`
-    pub id: String,
-    /// Associated IPv4 CIDR blocks.
-    pub cidr_blocks: Vec<String>,
-    /// Associated IPv6 CIDR blocks.
-    pub ipv6_cidr_blocks: Vec<String>,
-    /// Tags of the VPC.
-    pub tags: Tags,
-}
-
-/// A subnet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subnet {
-    /// `subnet-…`
-    pub id: String,
-    /// Id of the subnet's VPC.
-    pub vpc_id: String,
-    /// Name of its zone, for example `eu-west-1a`.
-    pub availability_zone: String,
-    /// Whether the subnet has an IPv6 CIDR block.
-    pub ipv6: bool,
-}
-
-impl Subnet {
-    /// Whether the subnet is public: its route table, or else the main route table of its VPC, has a default route to
-    /// an internet gateway. `None` if neither table is among `route_tables`.
-    pub fn is_public(&self, route_tables: &[RouteTable]) -> Option<bool> {
-        let own = route_tables.iter().find(|table| table.subnet_ids.contains(&self.id));
-        let main = || {
-            let mut tables = route_tables.iter();
-            tables.find(|table| table.main && table.vpc_id == self.vpc_id)
-        };
-        own.or_else(main).map(|table| table.internet_gateway_route)
-    }
-}
-
-/// A security group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecurityGroup {
-    /// `sg-…`
-    pub id: String,
-    /// The VPC it belongs to.
-    pub vpc_id: String,
-    /// Name of the group, which is unique in its VPC.
-    pub name: String,
-    /// Tags of the group.
-    pub tags: Tags,
-}
-
 /// A network interface, reduced to what a launch with it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkInterface {
@@ -114,21 +64,6 @@ impl NetworkInterface {
     pub fn attached(&self) -> Option<(&str, &str)> {
         Some((&self.id, self.instance_id.as_deref()?))
     }
-}
-
-/// A route table, reduced to the fields that determine whether a subnet is public.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteTable {
-    /// `rtb-…`
-    pub id: String,
-    /// The VPC it belongs to.
-    pub vpc_id: String,
-    /// Whether this is the main route table, which serves subnets without an associated route table.
-    pub main: bool,
-    /// Ids of explicitly associated subnets.
-    pub subnet_ids: Vec<String>,
-    /// Whether the default route leads to an internet gateway.
-    pub internet_gateway_route: bool,
 }
 
 /// A load balancer of the second generation, reduced to its listeners and target groups.
@@ -291,35 +226,6 @@ mod tests {
         assert_eq!(zone_type("eu-west-1", "eu-west-1b"), "availability-zone");
         assert_eq!(zone_type("us-west-2", "us-west-2-lax-1a"), "local-zone");
         assert_eq!(zone_type("us-east-1", "us-east-1-wl1-bos-wlz-1"), "wavelength-zone");
-    }
-
-    #[test]
-    fn a_subnet_without_a_route_table_has_the_main_one_of_its_vpc() {
-        let table = |vpc_id: &str, subnets: &[&str], internet_gateway_route| RouteTable {
-            id: "rtb-1".into(),
-            vpc_id: vpc_id.into(),
-            main: subnets.is_empty(),
-            subnet_ids: subnets.iter().map(|id| (*id).to_owned()).collect(),
-            internet_gateway_route,
-        };
-        let subnet = Subnet {
-            id: "subnet-1".into(),
-            vpc_id: "vpc-1".into(),
-            availability_zone: "eu-west-1a".into(),
-            ipv6: false,
-        };
-        let (main, elsewhere) = (table("vpc-1", &[], true), table("vpc-2", &[], true));
-        let (own, of_another) = (
-            table("vpc-1", &["subnet-1"], false),
-            table("vpc-1", &["subnet-2"], false),
-        );
-        for (tables, expected) in [
-            (vec![main.clone(), own], Some(false)),
-            (vec![of_another, main], Some(true)),
-            (vec![elsewhere], None),
-        ] {
-            assert_eq!(subnet.is_public(&tables), expected, "{tables:?}");
-        }
     }
 
     #[test]

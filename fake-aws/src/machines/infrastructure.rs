@@ -41,16 +41,14 @@ impl Infrastructure {
         let vpc = Vpc {
             id: id.to_owned(),
             cidr_blocks: vec![cidr_block.to_owned()],
-            ipv6_cidr_blocks: Vec::new(),
-            tags: Tags::new(),
+            ..Vpc::default()
         };
         self.vpcs.insert(id.to_owned(), vpc);
         self.add_route_table(RouteTable {
             id: format!("rtb-main-{id}"),
             vpc_id: id.to_owned(),
-            main: true,
-            subnet_ids: Vec::new(),
-            internet_gateway_route: false,
+            is_main: true,
+            ..RouteTable::default()
         });
     }
 
@@ -63,7 +61,7 @@ impl Infrastructure {
             id: id.to_owned(),
             vpc_id: vpc_id.to_owned(),
             name: name.to_owned(),
-            tags: Tags::new(),
+            ..SecurityGroup::default()
         };
         self.security_groups.insert(id.to_owned(), group);
     }
@@ -168,7 +166,7 @@ impl Infrastructure {
             |subnet, filter| match filter {
                 "subnet-id" => vec![subnet.id.clone()],
                 "vpc-id" => vec![subnet.vpc_id.clone()],
-                _ => vec![subnet.availability_zone.clone()],
+                _ => vec![subnet.zone.clone()],
             },
         )
         .map(cloned)
@@ -202,7 +200,7 @@ impl Infrastructure {
             |table, filter| match filter {
                 "route-table-id" => vec![table.id.clone()],
                 "vpc-id" => vec![table.vpc_id.clone()],
-                "association.main" => vec![table.main.to_string()],
+                "association.main" => vec![table.is_main.to_string()],
                 _ => table.subnet_ids.clone(),
             },
         )

@@ -130,7 +130,7 @@ impl LaunchedInstance {
             state: self.state(at),
             state_reason: phase.and_then(|phase| phase.reason.clone()),
             instance_type: self.instance_type.clone(),
-            availability_zone: self.subnet.availability_zone.clone(),
+            availability_zone: self.subnet.zone.clone(),
             // A terminated instance has lost its interface.
             subnet_id: self.has_interface(at).then(|| self.subnet.id.clone()),
             vpc_id: self.has_interface(at).then(|| self.subnet.vpc_id.clone()),
@@ -162,7 +162,7 @@ impl LaunchedInstance {
             "instance-type" => vec![self.instance_type.clone()],
             "instance-state-name" => vec![state.to_string()],
             "instance-state-code" => vec![state_code(state).to_owned()],
-            "availability-zone" => vec![self.subnet.availability_zone.clone()],
+            "availability-zone" => vec![self.subnet.zone.clone()],
             "key-name" => self.request.key_name.iter().cloned().collect(),
             "subnet-id" => attached(vec![self.subnet.id.clone()]),
             "vpc-id" => attached(vec![self.subnet.vpc_id.clone()]),

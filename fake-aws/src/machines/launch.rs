@@ -60,7 +60,7 @@ impl Region {
         let Some(subnet) = self.infrastructure.subnet(&request.subnet_id).cloned() else {
             return Err(missing("InvalidSubnetID.NotFound", "subnet ID", &request.subnet_id));
         };
-        if let Some(first) = self.remembered(now, &subnet.availability_zone, &request.client_token) {
+        if let Some(first) = self.remembered(now, &subnet.zone, &request.client_token) {
             let answer = self.repeated(now, &first, request)?;
             self.record(now, access_key, &answer.id, Change::LaunchRepeated);
             return Ok(answer);
@@ -148,7 +148,7 @@ impl Region {
             let message = "You have requested more vCPU capacity than your current vCPU limit allows.";
             return Err(CloudError::answered(OPERATION, "VcpuLimitExceeded", message));
         }
-        let pair = (request.instance_type.clone(), subnet.availability_zone.clone());
+        let pair = (request.instance_type.clone(), subnet.zone.clone());
         // The capacity of a host is taken already.
         let on_host = request
             .options
@@ -173,7 +173,7 @@ impl Region {
         let instance = self.new_instance(now, access_key, request, subnet);
         let id = instance.id.clone();
         if !request.client_token.is_empty() {
-            let place = (instance.subnet.availability_zone.clone(), request.client_token.clone());
+            let place = (instance.subnet.zone.clone(), request.client_token.clone());
             self.tokens.insert(place, id.clone());
         }
         // The answer shows `pending`, however short that state is.

@@ -106,8 +106,8 @@ impl Region {
         self.infrastructure.add_subnet(Subnet {
             id: id.to_owned(),
             vpc_id: vpc_id.to_owned(),
-            availability_zone: zone.to_owned(),
-            ipv6: false,
+            zone: zone.to_owned(),
+            ..Subnet::default()
         });
         self
     }
@@ -127,7 +127,7 @@ impl Region {
     /// Adds a network interface that is attached to no instance.
     pub fn network_interface(&mut self, id: &str, subnet_id: &str, security_group_ids: &[&str]) -> &mut Self {
         let zone = self.infrastructure.subnet(subnet_id);
-        let zone = zone.map(|subnet| subnet.availability_zone.clone());
+        let zone = zone.map(|subnet| subnet.zone.clone());
         self.infrastructure.add_network_interface(NetworkInterface {
             id: id.to_owned(),
             subnet_id: subnet_id.to_owned(),

@@ -31,11 +31,7 @@ impl Region {
     ) -> Result<Vec<StateChange>, CloudError> {
         let operation = "TerminateInstances";
         let ids = self.known_ids(operation, now, ids)?;
-        let zone_of = |id: &String| {
-            self.instances
-                .get(id)
-                .map(|instance| instance.subnet.availability_zone.clone())
-        };
+        let zone_of = |id: &String| self.instances.get(id).map(|instance| instance.subnet.zone.clone());
         let is_protected = |id: &&String| self.instances.get(*id).is_some_and(|instance| instance.protected);
         let spared: BTreeSet<_> = ids.iter().filter(is_protected).filter_map(zone_of).collect();
         let (kept, ended): (Vec<_>, Vec<_>) = ids

@@ -5,12 +5,14 @@ mod demand;
 mod kubernetes;
 mod load_balancing;
 mod machines;
-mod security_groups;
 mod vpc;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+// What clusters look up, too.
+pub use capa_cloud::{Route, RouteTable, RouteTarget, SecurityGroup, SecurityGroupRule, Subnet, Vpc};
 
 pub use answer::{Answer, Failure, FailureKind};
 pub use demand::{Demand, EndpointDemand, MachineDemand, ON_DEMAND_VCPUS, RoleOfMachines, SPOT_VCPUS};
@@ -20,11 +22,7 @@ pub use machines::{
     Bucket, CapacityReservation, DedicatedHost, DryRun, EncryptionKey, Image, InstanceProfile, InstanceType, Offering,
     PlacementGroup,
 };
-pub use security_groups::{SecurityGroup, SecurityGroupRule};
-pub use vpc::{
-    AclEntry, DhcpOptions, NatGateway, NetworkAcl, Region, Route, RouteTable, RouteTarget, Subnet, Vpc, VpcDns,
-    VpcEndpoint, Zone,
-};
+pub use vpc::{AclEntry, DhcpOptions, NatGateway, NetworkAcl, Region, VpcDns, VpcEndpoint, Zone};
 
 /// All that the rules know. The facts of a check can be saved and replayed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,27 +1,6 @@
 //! Facts about a VPC and its parts.
 
-use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
-
-/// A VPC.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Vpc {
-    /// `vpc-…`
-    pub id: String,
-    /// `available` or `pending`.
-    pub state: String,
-    /// Account that owns the VPC.
-    pub owner_id: String,
-    /// Associated IPv4 ranges.
-    pub cidr_blocks: Vec<String>,
-    /// Associated IPv6 ranges.
-    pub ipv6_cidr_blocks: Vec<String>,
-    /// Tenancy of instances: `default` or `dedicated`.
-    pub tenancy: String,
-    /// Id of the DHCP options, or `default`.
-    pub dhcp_options_id: String,
-}
 
 /// DNS settings of a VPC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,99 +44,6 @@ pub struct Region {
     pub name: String,
     /// `opt-in-not-required`, `opted-in` or `not-opted-in`.
     pub opt_in_status: String,
-}
-
-/// A subnet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Subnet {
-    /// `subnet-…`
-    pub id: String,
-    /// VPC of the subnet.
-    pub vpc_id: String,
-    /// `available`, `pending` or another state.
-    pub state: String,
-    /// Zone of the subnet.
-    pub zone: String,
-    /// IPv4 range; empty for a subnet with IPv6 only.
-    pub cidr_block: String,
-    /// IPv6 ranges.
-    pub ipv6_cidr_blocks: Vec<String>,
-    /// Whether instances get an IPv6 address without asking.
-    pub assigns_ipv6: bool,
-    /// Whether instances get a public IPv4 address without asking.
-    pub assigns_public_ip: bool,
-    /// Number of free IPv4 addresses.
-    pub free_addresses: i32,
-    /// Outpost of the subnet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outpost_arn: Option<String>,
-    /// Tags.
-    pub tags: Tags,
-}
-
-/// A route table.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RouteTable {
-    /// `rtb-…`
-    pub id: String,
-    /// Whether subnets without a route table of their own use this one.
-    pub is_main: bool,
-    /// Subnets that the route table is associated with.
-    pub subnet_ids: Vec<String>,
-    /// Routes.
-    pub routes: Vec<Route>,
-}
-
-/// A route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Route {
-    /// Range of addresses, or a prefix list.
-    pub destination: String,
-    /// Where the packets go.
-    pub target: RouteTarget,
-    /// Whether the target is gone, so that the packets are dropped.
-    pub is_blackhole: bool,
-}
-
-/// Target of a route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum RouteTarget {
-    /// The VPC itself.
-    Local,
-    /// An internet gateway.
-    InternetGateway(String),
-    /// An egress-only internet gateway, for IPv6.
-    EgressOnlyInternetGateway(String),
-    /// A NAT gateway.
-    NatGateway(String),
-    /// A transit gateway.
-    TransitGateway(String),
-    /// A network interface or an instance that forwards packets.
-    Appliance(String),
-    /// A gateway endpoint.
-    VpcEndpoint(String),
-    /// A target of another kind: a peering connection, a virtual private gateway and others.
-    Other(String),
-}
-
-impl RouteTarget {
-    /// Id of the target.
-    pub fn id(&self) -> &str {
-        match self {
-            Self::Local => "local",
-            Self::InternetGateway(id)
-            | Self::EgressOnlyInternetGateway(id)
-            | Self::NatGateway(id)
-            | Self::TransitGateway(id)
-            | Self::Appliance(id)
-            | Self::VpcEndpoint(id)
-            | Self::Other(id) => id,
-        }
-    }
 }
 
 /// A NAT gateway.

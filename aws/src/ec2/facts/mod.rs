@@ -4,7 +4,6 @@ mod launch;
 mod machines;
 mod networks;
 mod routes;
-mod security_groups;
 
 use capa_cloud::{CloudError, ErrorClass};
 use capa_preflight::facts::{Failure, FailureKind};

@@ -1,10 +1,10 @@
-//! Facts about regions, zones, VPCs and subnets.
+//! Facts about regions, zones and the DNS of VPCs.
 
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{DhcpOptions, Region, Subnet, Vpc, VpcDns, Zone};
+use capa_preflight::facts::{DhcpOptions, Region, VpcDns, Zone};
 
-use super::super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
+use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
@@ -32,12 +32,6 @@ impl Ec2Calls {
     /// All zones of the region that the account can use.
     pub(crate) async fn zone_facts(&self) -> Result<Vec<Zone>, CloudError> {
         self.zones_as(&Query::default(), zone).await
-    }
-
-    /// The VPC with this id; `None` where it does not exist.
-    pub(crate) async fn vpc_facts(&self, id: &str) -> Result<Option<Vpc>, CloudError> {
-        let vpcs = self.vpcs_as(&Query::filter("vpc-id", [id]), vpc).await?;
-        Ok(vpcs.into_iter().find(|vpc| vpc.id == id))
     }
 
     /// The DNS settings of a VPC: two calls, because each call answers one attribute.
@@ -68,11 +62,6 @@ impl Ec2Calls {
             });
         Ok(options.await?.into_iter().find(|options| options.id == id))
     }
-
-    /// Subnets.
-    pub(crate) async fn subnet_facts(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.subnets_as(query, subnet).await
-    }
 }
 
 fn zone(zone: &types::AvailabilityZone) -> Zone {
@@ -80,26 +69,6 @@ fn zone(zone: &types::AvailabilityZone) -> Zone {
         name: text(zone.zone_name()),
         zone_type: text(zone.zone_type()),
         state: text(zone.state().map(types::AvailabilityZoneState::as_str)),
-    }
-}
-
-fn vpc(vpc: &types::Vpc) -> Vpc {
-    let blocks = vpc.cidr_block_association_set().iter().filter(|block| {
-        let state = block.cidr_block_state().and_then(types::VpcCidrBlockState::state);
-        state == Some(&types::VpcCidrBlockStateCode::Associated)
-    });
-    let ipv6_blocks = vpc.ipv6_cidr_block_association_set().iter().filter(|block| {
-        let state = block.ipv6_cidr_block_state().and_then(types::VpcCidrBlockState::state);
-        state == Some(&types::VpcCidrBlockStateCode::Associated)
-    });
-    Vpc {
-        id: text(vpc.vpc_id()),
-        state: text(vpc.state().map(types::VpcState::as_str)),
-        owner_id: text(vpc.owner_id()),
-        cidr_blocks: blocks.map(|block| text(block.cidr_block())).collect(),
-        ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
-        tenancy: text(vpc.instance_tenancy().map(types::Tenancy::as_str)),
-        dhcp_options_id: text(vpc.dhcp_options_id()),
     }
 }
 
@@ -115,27 +84,5 @@ fn dhcp_options(options: &types::DhcpOptions) -> DhcpOptions {
         id: text(options.dhcp_options_id()),
         domain_names: values("domain-name"),
         domain_name_servers: values("domain-name-servers"),
-    }
-}
-
-fn subnet(subnet: &types::Subnet) -> Subnet {
-    let ipv6_blocks = subnet.ipv6_cidr_block_association_set().iter().filter(|block| {
-        let state = block
-            .ipv6_cidr_block_state()
-            .and_then(types::SubnetCidrBlockState::state);
-        state == Some(&types::SubnetCidrBlockStateCode::Associated)
-    });
-    Subnet {
-        id: text(subnet.subnet_id()),
-        vpc_id: text(subnet.vpc_id()),
-        state: text(subnet.state().map(types::SubnetState::as_str)),
-        zone: text(subnet.availability_zone()),
-        cidr_block: text(subnet.cidr_block()),
-        ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
-        assigns_ipv6: subnet.assign_ipv6_address_on_creation() == Some(true),
-        assigns_public_ip: subnet.map_public_ip_on_launch() == Some(true),
-        free_addresses: subnet.available_ip_address_count().unwrap_or_default(),
-        outpost_arn: super::super::some_text(subnet.outpost_arn()),
-        tags: tags(subnet.tags()),
     }
 }

@@ -1,19 +1,13 @@
-//! Facts about route tables, NAT gateways, network ACLs and VPC endpoints.
+//! Facts about NAT gateways, network ACLs and VPC endpoints.
 
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{AclEntry, NatGateway, NetworkAcl, Route, RouteTable, RouteTarget, VpcEndpoint};
+use capa_preflight::facts::{AclEntry, NatGateway, NetworkAcl, VpcEndpoint};
 
 use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The route tables of a VPC.
-    pub(crate) async fn route_table_facts(&self, vpc_id: &str) -> Result<Vec<RouteTable>, CloudError> {
-        let query = Query::filter("vpc-id", [vpc_id]);
-        self.route_tables_as(&query, route_table).await
-    }
-
     /// The NAT gateways of a VPC. Deleted ones are among them for an hour.
     pub(crate) async fn nat_gateway_facts(&self, vpc_id: &str) -> Result<Vec<NatGateway>, CloudError> {
         let query = &Query::filter("vpc-id", [vpc_id]);
@@ -68,56 +62,6 @@ impl Ec2Calls {
     }
 }
 
-fn route_table(table: &types::RouteTable) -> RouteTable {
-    let associations = table.associations();
-    let subnets = associations.iter().filter_map(types::RouteTableAssociation::subnet_id);
-    RouteTable {
-        id: text(table.route_table_id()),
-        is_main: associations.iter().any(|association| association.main() == Some(true)),
-        subnet_ids: subnets.map(str::to_owned).collect(),
-        routes: table.routes().iter().map(route).collect(),
-    }
-}
-
-fn route(route: &types::Route) -> Route {
-    let destination = route
-        .destination_cidr_block()
-        .or_else(|| route.destination_ipv6_cidr_block());
-    Route {
-        destination: text(destination.or_else(|| route.destination_prefix_list_id())),
-        target: target(route),
-        is_blackhole: route.state() == Some(&types::RouteState::Blackhole),
-    }
-}
-
-fn target(route: &types::Route) -> RouteTarget {
-    let owned = str::to_owned;
-    if let Some(id) = route.nat_gateway_id() {
-        return RouteTarget::NatGateway(owned(id));
-    }
-    if let Some(id) = route.transit_gateway_id() {
-        return RouteTarget::TransitGateway(owned(id));
-    }
-    if let Some(id) = route.egress_only_internet_gateway_id() {
-        return RouteTarget::EgressOnlyInternetGateway(owned(id));
-    }
-    if let Some(id) = route.network_interface_id().or_else(|| route.instance_id()) {
-        return RouteTarget::Appliance(owned(id));
-    }
-    match route.gateway_id() {
-        Some("local") => RouteTarget::Local,
-        Some(id) if id.starts_with("igw-") => RouteTarget::InternetGateway(owned(id)),
-        Some(id) if id.starts_with("vpce-") => RouteTarget::VpcEndpoint(owned(id)),
-        other => {
-            let other = other.or_else(|| route.vpc_peering_connection_id());
-            let other = other.or_else(|| route.local_gateway_id());
-            let other = other.or_else(|| route.carrier_gateway_id());
-            let other = other.or_else(|| route.core_network_arn());
-            RouteTarget::Other(text(other))
-        }
-    }
-}
-
 fn network_acl(list: &types::NetworkAcl) -> NetworkAcl {
     let subnets = list
         .associations()
@@ -167,41 +111,6 @@ fn vpc_endpoint(endpoint: &types::VpcEndpoint) -> VpcEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_target_of_a_route_is_told_by_its_field_and_its_id() {
-        let builder = types::Route::builder;
-        for (route, expected) in [
-            (builder().gateway_id("local"), RouteTarget::Local),
-            (
-                builder().gateway_id("igw-1"),
-                RouteTarget::InternetGateway("igw-1".to_owned()),
-            ),
-            (
-                builder().gateway_id("vpce-1"),
-                RouteTarget::VpcEndpoint("vpce-1".to_owned()),
-            ),
-            (builder().gateway_id("vgw-1"), RouteTarget::Other("vgw-1".to_owned())),
-            (
-                builder().nat_gateway_id("nat-1"),
-                RouteTarget::NatGateway("nat-1".to_owned()),
-            ),
-            (
-                builder().transit_gateway_id("tgw-1"),
-                RouteTarget::TransitGateway("tgw-1".to_owned()),
-            ),
-            (
-                builder().network_interface_id("eni-1"),
-                RouteTarget::Appliance("eni-1".to_owned()),
-            ),
-            (
-                builder().vpc_peering_connection_id("pcx-1"),
-                RouteTarget::Other("pcx-1".to_owned()),
-            ),
-        ] {
-            assert_eq!(target(&route.build()), expected);
-        }
-    }
 
     #[test]
     fn the_service_of_an_endpoint_has_no_prefix_of_the_region() {

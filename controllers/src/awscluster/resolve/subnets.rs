@@ -45,20 +45,18 @@ pub(super) fn resolve(
             );
             continue;
         }
-        if let Some(zone) =
-            non_empty(declared.availability_zone.as_ref()).filter(|zone| *zone != seen.availability_zone)
-        {
+        if let Some(zone) = non_empty(declared.availability_zone.as_ref()).filter(|zone| *zone != seen.zone) {
             problems.add(
                 Reason::Conflict,
                 format!(
                     "subnet {id} lies in zone {}, but spec.network.subnets says {zone}: correct availabilityZone",
-                    seen.availability_zone
+                    seen.zone
                 ),
             );
         }
         let mut subnet = from_lookup(declared, seen, region, &found.route_tables);
         // Only in a cluster that uses IPv6: otherwise its instances would get addresses that nobody asked for.
-        subnet.ipv6 = declared.is_ipv6.or_else(|| uses_ipv6(spec).then_some(seen.ipv6));
+        subnet.ipv6 = declared.is_ipv6.or_else(|| uses_ipv6(spec).then_some(seen.has_ipv6()));
         subnets.push(subnet);
     }
     subnets
@@ -130,12 +128,10 @@ pub(super) fn from_lookup(
 ) -> NetworkSubnet {
     NetworkSubnet {
         id: seen.id.clone(),
-        availability_zone: Some(seen.availability_zone.clone()),
+        availability_zone: Some(seen.zone.clone()),
         public: declared.is_public.or_else(|| seen.is_public(route_tables)),
         ipv6: None,
-        zone_type: declared
-            .zone_type
-            .or_else(|| edge_zone_type(region, &seen.availability_zone)),
+        zone_type: declared.zone_type.or_else(|| edge_zone_type(region, &seen.zone)),
         roles: vec![],
     }
 }

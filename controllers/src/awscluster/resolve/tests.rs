@@ -128,8 +128,8 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
     let subnet = Subnet {
         id: SUBNET.to_owned(),
         vpc_id: "vpc-0000000a".to_owned(),
-        availability_zone: "eu-west-1a".to_owned(),
-        ipv6: false,
+        zone: "eu-west-1a".to_owned(),
+        ..Subnet::default()
     };
     let found = FoundNetwork {
         subnets: vec![subnet],

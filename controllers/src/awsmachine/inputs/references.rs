@@ -104,11 +104,9 @@ async fn look_up(
         let region = region_of(&network).to_owned();
         for subnet in &mut network.subnets {
             if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
-                subnet.zone_type = subnet
-                    .zone_type
-                    .or_else(|| zone_type(&region, &seen.availability_zone).parse().ok());
+                subnet.zone_type = subnet.zone_type.or_else(|| zone_type(&region, &seen.zone).parse().ok());
                 subnet.ipv6 = subnet.ipv6.or_else(|| ipv6(seen, merged.uses_ipv6));
-                subnet.availability_zone = Some(seen.availability_zone.clone());
+                subnet.availability_zone = Some(seen.zone.clone());
             }
         }
     }
@@ -269,16 +267,14 @@ fn filter_query(reference: &ResourceReference, id_filter: &str, vpc_id: Option<&
 
 /// Whether instances in a subnet that AWS shows get an IPv6 address. `None`: only if their machines ask for one.
 fn ipv6(seen: &Subnet, uses_ipv6: bool) -> Option<bool> {
-    Some(seen.ipv6).filter(|ipv6| !ipv6 || uses_ipv6)
+    Some(seen.has_ipv6()).filter(|ipv6| !ipv6 || uses_ipv6)
 }
 
 fn as_network(subnet: &Subnet, merged: &Merged) -> NetworkSubnet {
     NetworkSubnet {
         id: subnet.id.clone(),
-        availability_zone: Some(subnet.availability_zone.clone()),
-        zone_type: zone_type(region_of(&merged.network), &subnet.availability_zone)
-            .parse()
-            .ok(),
+        availability_zone: Some(subnet.zone.clone()),
+        zone_type: zone_type(region_of(&merged.network), &subnet.zone).parse().ok(),
         ipv6: ipv6(subnet, merged.uses_ipv6),
         ..NetworkSubnet::default()
     }

@@ -6,10 +6,21 @@ use std::time::Duration;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{ApiLoadBalancer, HostRequest, InstanceType, LaunchRequest, RouteTable, StateReason};
+use capa_cloud::{
+    ApiLoadBalancer, HostRequest, InstanceType, LaunchRequest, Route, RouteTable, RouteTarget, StateReason,
+};
 use capa_fake_aws::machines::{PublishedImage, Region, plain_launch};
 
 use super::{ACCESS_KEY, FakeAws};
+
+/// The route of public subnets.
+fn default_route() -> Route {
+    Route {
+        destination: "0.0.0.0/0".to_owned(),
+        target: RouteTarget::InternetGateway("igw-0000000a".to_owned()),
+        is_blackhole: false,
+    }
+}
 
 /// Duration of the draining of a target.
 pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(50);
@@ -59,9 +70,9 @@ impl FakeAws {
             region.route_table(RouteTable {
                 id: id.to_owned(),
                 vpc_id: vpc_id.to_owned(),
-                main: subnets.is_empty(),
+                is_main: subnets.is_empty(),
                 subnet_ids: subnets.iter().map(|id| (*id).to_owned()).collect(),
-                internet_gateway_route,
+                routes: internet_gateway_route.then(default_route).into_iter().collect(),
             });
         });
     }

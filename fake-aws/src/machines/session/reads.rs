@@ -42,7 +42,7 @@ impl<T: Transport> Reads for SimSession<T> {
 /// The call of a read, and its parameters for a trace. None for a read that needs no call, see [`without_call`].
 fn call(flow: &Flow, read: &Read) -> Option<(CallRequest, String)> {
     let described = |query: &Query| CallRequest::describe(read.action(), flow, query, Priority::Describe);
-    let named = |filter, name: &String| (described(&Query::filter(filter, [name])), name.clone());
+    let by_name = |filter, name: &String| (described(&Query::filter(filter, [name])), name.clone());
     Some(match read {
         Read::Vpcs(query)
         | Read::Subnets(query)
@@ -56,8 +56,8 @@ fn call(flow: &Flow, read: &Read) -> Option<(CallRequest, String)> {
             let query = Query::filter("instance-type", [name]);
             (described(&query), describe_query(&query))
         }
-        Read::PublicParameter(name) => named("name", name),
-        Read::FreeAddresses(pool) => named("pool-id", pool),
+        Read::PublicParameter(name) => by_name("name", name),
+        Read::FreeAddresses(pool) => by_name("pool-id", pool),
         Read::LoadBalancer(name) => (CallRequest::load_balancer(flow, name), name.clone()),
         Read::ClassicLoadBalancers(names) => {
             let names = names.join(" ");

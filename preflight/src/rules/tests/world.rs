@@ -40,6 +40,7 @@ pub(super) fn good() -> Facts {
             ipv6_cidr_blocks: vec!["2001:db8::/56".to_owned()],
             tenancy: "dedicated".to_owned(),
             dhcp_options_id: "dopt-0000000a".to_owned(),
+            ..Vpc::default()
         })),
         vpc_dns: Answer::Found(VpcDns {
             support: true,
@@ -285,6 +286,7 @@ fn route_tables() -> Vec<RouteTable> {
         let default = target.map(|target| route("0.0.0.0/0", target));
         RouteTable {
             id: id.to_owned(),
+            vpc_id: VPC.to_owned(),
             is_main,
             subnet_ids: subnets.iter().map(|id| (*id).to_owned()).collect(),
             routes: [route("10.0.0.0/16", RouteTarget::Local)]

@@ -51,6 +51,7 @@ impl<'a> World<'a> {
                 .collect(),
             tenancy: when(self.has(object, &Wanted::DefaultTenancy), "default", "dedicated"),
             dhcp_options_id: "dopt-1".to_owned(),
+            ..Vpc::default()
         };
         let dns = VpcDns {
             support: self.has(object, &Wanted::DnsSupport),
@@ -146,7 +147,6 @@ impl<'a> World<'a> {
     pub(super) fn route_tables(&self) -> Vec<RouteTable> {
         let table = |object: &Object| RouteTable {
             id: format!("rtb-{}", object.name),
-            is_main: false,
             subnet_ids: vec![id(object)],
             routes: self
                 .default_route(object)
@@ -157,6 +157,7 @@ impl<'a> World<'a> {
                     is_blackhole: false,
                 })
                 .collect(),
+            ..RouteTable::default()
         };
         self.subnet_objects().into_iter().map(table).collect()
     }
