@@ -1,13 +1,17 @@
-//! Paused machines: they cause no AWS call of any kind, and continue after the pause.
+//! Paused machines: they cause no AWS call of any kind, and continue after the pause. What a move has marked only looks
+//! like one.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use capa_api::meta::MACHINE_FINALIZER;
 use capa_e2e::aws_proxy::{Journal, Mark};
 use capa_e2e::{Manager, eventually, eventually_by_polling};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::machines::{INLINE, condition_of, text};
 use super::scenario::{CORE, OURS, REGION, Scenario, WITHIN, story};
+
+/// The mark that `clusterctl move` puts on what it deletes.
+const MARK: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
 #[test]
 fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
@@ -101,7 +105,35 @@ fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Result<(
     })
 }
 
-async fn pause(scenario: &Scenario, name: &str, value: serde_json::Value) -> anyhow::Result<()> {
+#[test]
+fn a_mark_that_a_move_left_behind_is_named_and_freezes_nothing() -> anyhow::Result<()> {
+    story("left-over-mark", async |s| {
+        s.cluster("dev").await?;
+        let mark = |value: Value| json!({"metadata": {"annotations": {MARK: value}}});
+        s.change("dev", mark("".into())).await?;
+        s.await_condition("dev", "Paused", "False", "MoveInterrupted").await?;
+        s.machine("one", "dev", INLINE).await?;
+        s.patch(OURS, "AWSMachine", "one", mark("".into())).await?;
+        let ready = s.machine_ready("one").await?;
+        s.machine_condition_false("one", "Paused", "MoveInterrupted").await?;
+        s.event("AWSMachine", "one", "MoveInterrupted").await?;
+        s.patch(OURS, "AWSMachine", "one", mark(Value::Null)).await?;
+        s.machine_condition_false("one", "Paused", "NotPaused").await?;
+
+        // What is deleted with the mark has moved: its instance belongs to the other management cluster.
+        s.patch(OURS, "AWSMachine", "one", mark("".into())).await?;
+        s.machine_condition_false("one", "Paused", "MoveInterrupted").await?;
+        s.begin_deletion(OURS, "AWSMachine", "one").await?;
+        s.gone(OURS, "AWSMachine", &["one"]).await?;
+        s.event("AWSMachine", "one", "InstanceAbandoned").await?;
+        s.assert_mutating(&[("RunInstances", 1)]);
+        let instance = ready.data["spec"]["instanceID"].as_str().context("no instance")?;
+        assert_eq!(s.state_of(instance).await?, "running");
+        s.user.terminate(instance).await
+    })
+}
+
+async fn pause(scenario: &Scenario, name: &str, value: Value) -> anyhow::Result<()> {
     let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
     scenario.patch(OURS, "AWSMachine", name, patch).await
 }

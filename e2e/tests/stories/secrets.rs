@@ -1,18 +1,67 @@
-//! The search for secrets in everything that a manager leaves behind.
+//! The search for secrets in everything that a manager leaves behind, and for the manager's role in what tenants read.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::aws_proxy::{Fault, SECRET_KEYS, Session};
-use capa_e2e::{ManagerBuilder, Story, eventually, fixtures, planted};
-use kube::api::DynamicObject;
+use capa_e2e::aws_proxy::{CALLER, Fault, SECRET_KEYS, Session};
+use capa_e2e::{ManagerBuilder, Story, eventually, eventually_by_polling, fixtures, planted};
+use kube::ResourceExt as _;
+use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 
 use super::machines::{INLINE, condition_of, machine};
-use super::scenario::{FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, run_story};
+use super::scenario::{CORE, FASTER, IDENTITY_NAMESPACE, OURS, Scenario, WITHIN, run_story, story};
 
 /// The external id of the story's role. Only users who may read the identity may know it.
 const EXTERNAL_ID: &str = "planted.external.id.8d1f52c07ab94e36";
+
+#[test]
+fn a_refusal_reaches_tenants_without_the_managers_role() -> anyhow::Result<()> {
+    story("refusal", async |s| {
+        s.cluster("dev").await?;
+        let refusal = s.aws().fault(Fault::on("RunInstances").error("UnauthorizedOperation"));
+        s.machine("refused", "dev", INLINE).await?;
+        let message = s
+            .machine_condition_false("refused", "InstanceReady", "Unauthorized")
+            .await?;
+        for part in ["RunInstances", "AWSClusterControllerIdentity/default"] {
+            ensure!(message.contains(part), "{part} is not in {message}");
+        }
+        s.event("AWSMachine", "refused", "Unauthorized").await?;
+        eventually_by_polling(WITHIN, "AWS's words in the log", async || {
+            ensure!(s.manager().log()?.contains(CALLER), "not yet");
+            Ok(())
+        })
+        .await?;
+        nobody_is_told_the_caller(s).await?;
+        refusal.lift();
+        s.machine_ready("refused").await?;
+        Ok(())
+    })
+}
+
+/// No object that a tenant can read names the role of the manager.
+async fn nobody_is_told_the_caller(scenario: &Scenario) -> anyhow::Result<()> {
+    for (api_version, kind) in [
+        (OURS, "AWSMachine"),
+        (OURS, "AWSCluster"),
+        (CORE, "Machine"),
+        ("events.k8s.io/v1", "Event"),
+    ] {
+        let objects = scenario
+            .api(api_version, kind)
+            .await?
+            .list(&ListParams::default())
+            .await?
+            .items;
+        ensure!(!objects.is_empty(), "no {kind}");
+        for object in objects {
+            let text = serde_json::to_string(&object)?;
+            ensure!(!text.contains(CALLER), "{kind} {}: {text}", object.name_any());
+        }
+    }
+    Ok(())
+}
 
 mod long_stories {
     use super::*;

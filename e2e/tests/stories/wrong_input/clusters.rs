@@ -4,30 +4,39 @@ use capa_e2e::objects;
 use capa_e2e::user::Network;
 use serde_json::{Value, json};
 
-use super::{Mend, NO_GROUP, NO_SUBNET, NO_VPC, Trial, with_cluster};
+use super::{Mend, NO_GROUP, NO_SUBNET, NO_VPC, WrongInput, with_cluster};
 use crate::stories::scenario::Scenario;
 
-/// A wrong field of an AWSCluster: the input, the part of the spec that is changed, its value, and what is said.
-type Wrong = (&'static str, &'static str, Value, String);
+/// A wrong field of an AWSCluster.
+struct WrongField {
+    input: &'static str,
+    /// The changed part of the spec.
+    path: &'static str,
+    value: Value,
+    /// The reason for which the AWSCluster is not Ready, if the API server accepts it.
+    reason: Option<&'static str>,
+    says: String,
+}
 
-pub(super) async fn trials(s: &Scenario, elsewhere: &Network) -> anyhow::Result<Vec<Trial>> {
-    let mut trials = Vec::new();
-    for (number, (input, path, value, says)) in wrong_fields(s, elsewhere).into_iter().enumerate() {
+pub(super) async fn inputs(s: &Scenario, elsewhere: &Network) -> anyhow::Result<Vec<WrongInput>> {
+    let mut inputs = Vec::new();
+    for (number, wrong) in wrong_fields(s, elsewhere).into_iter().enumerate() {
         let name = format!("cluster-{number}");
         let mut cluster = objects::parse(&s.unmanaged(&name, ""))?.remove(0);
-        set(&mut cluster.data["spec"], path, value);
-        trials.push(Trial {
-            input,
-            wrong: with_cluster(&name, &serde_json::to_string(&cluster)?),
+        set(&mut cluster.data["spec"], wrong.path, wrong.value);
+        inputs.push(WrongInput {
+            input: wrong.input,
+            objects: with_cluster(&name, &serde_json::to_string(&cluster)?),
             looks_at: ("AWSCluster", name.clone()),
-            says,
+            condition: wrong.reason.map(|reason| ("Ready", reason)),
+            says: vec![wrong.says],
             mend: Mend::Apply(with_cluster(&name, &s.unmanaged(&name, ""))),
             heals: ("AWSCluster", name),
         });
     }
-    trials.push(endpoint_without_port(s));
-    trials.extend(identities(s).await?);
-    Ok(trials)
+    inputs.push(endpoint_without_port(s));
+    inputs.extend(identities(s).await?);
+    Ok(inputs)
 }
 
 /// Sets or, with null, removes a field by its path.
@@ -44,118 +53,179 @@ fn set(spec: &mut Value, path: &str, value: Value) {
     }
 }
 
-fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<Wrong> {
+fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
     let own = &s.network.zones[0].private_subnet_id;
     let foreign = &elsewhere.zones[0].private_subnet_id;
     let group = &elsewhere.node_security_group_id;
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/nowhere/0123456789abcdef";
+    let wrong = |input, path, value, reason, says| WrongField {
+        input,
+        path,
+        value,
+        reason,
+        says,
+    };
     vec![
-        ("no region", "region", Value::Null, "spec.region".into()),
-        ("a zone as region", "region", json!("eu-west-1a"), "spec.region".into()),
-        (
+        wrong(
+            "no region",
+            "region",
+            Value::Null,
+            Some("InvalidSpec"),
+            "spec.region".into(),
+        ),
+        wrong(
+            "a zone as region",
+            "region",
+            json!("eu-west-1a"),
+            None,
+            "spec.region".into(),
+        ),
+        wrong(
             "a region in capitals",
             "region",
             json!("EU-WEST-1"),
+            None,
             "spec.region".into(),
         ),
-        ("no network", "network", Value::Null, "declares no subnet".into()),
-        (
+        wrong(
+            "no network",
+            "network",
+            Value::Null,
+            Some("NothingDeclared"),
+            "declares no subnet".into(),
+        ),
+        wrong(
             "a subnet that does not exist",
             "network.subnets",
             json!([{"id": NO_SUBNET}]),
+            Some("NotFound"),
             NO_SUBNET.into(),
         ),
-        (
+        wrong(
             "the name of a subnet as its id",
             "network.subnets",
             json!([{"id": "my-subnet"}]),
+            Some("InvalidSpec"),
             "my-subnet".into(),
         ),
-        (
+        wrong(
             "a subnet of another VPC",
             "network.subnets",
             json!([{"id": own}, {"id": foreign}]),
+            Some("Conflict"),
             foreign.clone(),
         ),
-        (
+        wrong(
             "a subnet with another zone",
             "network.subnets",
             json!([{"id": own, "availabilityZone": "eu-west-1f"}]),
+            Some("Conflict"),
             "eu-west-1f".into(),
         ),
-        (
+        wrong(
             "subnets as a text",
             "network.subnets",
             json!("subnet-1"),
+            None,
             "subnets".into(),
         ),
-        (
+        wrong(
             "a VPC that does not exist",
             "network.vpc.id",
             json!(NO_VPC),
+            Some("NotFound"),
             NO_VPC.into(),
         ),
-        (
+        wrong(
             "a security group that does not exist",
             "network.securityGroupOverrides.node",
             json!(NO_GROUP),
+            Some("NotFound"),
             NO_GROUP.into(),
         ),
-        (
+        wrong(
             "a security group of another VPC",
             "network.securityGroupOverrides.node",
             json!(group),
+            Some("Conflict"),
             group.clone(),
         ),
-        (
+        wrong(
             "a role that does not exist",
             "network.securityGroupOverrides.nodes",
             json!(s.network.node_security_group_id),
-            "nodes".into(),
+            Some("InvalidSpec"),
+            "nodes is no role".into(),
         ),
-        (
+        wrong(
             "a load balancer that does not exist",
             "controlPlaneLoadBalancer",
             json!({"name": "nowhere", "loadBalancerType": "nlb"}),
-            "nowhere".into(),
+            Some("NotFound"),
+            "load balancer nowhere does not exist".into(),
         ),
-        (
+        wrong(
             "a target group that does not exist",
             "controlPlaneTargets",
             json!([{"targetGroupARN": arn}]),
+            None,
             "nowhere".into(),
         ),
-        (
+        wrong(
             "a tag that AWS reserves",
             "additionalTags",
             json!({"aws:team": "a"}),
+            None,
             "aws:".into(),
         ),
-        (
+        wrong(
             "a kind of identity that does not exist",
             "identityRef",
             json!({"kind": "AWSClusterUserIdentity", "name": "default"}),
+            None,
             "identityRef.kind".into(),
+        ),
+        wrong(
+            "a path as region",
+            "region",
+            json!("../x"),
+            Some("InvalidSpec"),
+            "spec.region".into(),
+        ),
+        wrong(
+            "two words as region",
+            "region",
+            json!("US EAST"),
+            Some("InvalidSpec"),
+            "spec.region".into(),
+        ),
+        wrong(
+            "a host as region",
+            "region",
+            json!("eu-west-1.example.org/"),
+            Some("InvalidSpec"),
+            "spec.region".into(),
         ),
     ]
 }
 
 /// The endpoint is immutable once it is set, so that its mend keeps the host.
-fn endpoint_without_port(s: &Scenario) -> Trial {
+fn endpoint_without_port(s: &Scenario) -> WrongInput {
     let name = "cluster-portless";
     let with = |endpoint| with_cluster(name, &s.unmanaged(name, &format!("  controlPlaneEndpoint: {endpoint}")));
-    Trial {
+    WrongInput {
         input: "an endpoint without a port",
-        wrong: with("{host: 10.0.0.9}"),
+        objects: with("{host: 10.0.0.9}"),
         looks_at: ("AWSCluster", name.to_owned()),
-        says: "port".to_owned(),
+        condition: None,
+        says: vec!["port".to_owned()],
         mend: Mend::Apply(with("{host: 10.0.0.9, port: 6443}")),
         heals: ("AWSCluster", name.to_owned()),
     }
 }
 
 /// Clusters with an identity of their own, each with another mistake.
-async fn identities(s: &Scenario) -> anyhow::Result<Vec<Trial>> {
+async fn identities(s: &Scenario) -> anyhow::Result<Vec<WrongInput>> {
     let name = |suffix: &str| format!("{}-{suffix}", s.namespace());
     let of = |input, suffix: &str, says: &str, mend: String| {
         let cluster = format!("cluster-{suffix}");
@@ -163,11 +233,12 @@ async fn identities(s: &Scenario) -> anyhow::Result<Vec<Trial>> {
             "  identityRef: {{kind: AWSClusterStaticIdentity, name: {}}}",
             name(suffix)
         );
-        Trial {
+        WrongInput {
             input,
-            wrong: with_cluster(&cluster, &s.unmanaged(&cluster, &reference)),
+            objects: with_cluster(&cluster, &s.unmanaged(&cluster, &reference)),
             looks_at: ("AWSCluster", cluster.clone()),
-            says: says.to_owned(),
+            condition: None,
+            says: vec![says.to_owned()],
             mend: Mend::Apply(mend),
             heals: ("AWSCluster", cluster),
         }

@@ -1,4 +1,4 @@
-//! Invalid user input: a condition names the object and the corrective action, and the correction alone is enough.
+//! What an unmanaged cluster that is in use does about a network that becomes wrong, and about lookups that fail.
 
 use capa_e2e::user::NetworkPlan;
 use capa_e2e::{Story, objects};
@@ -201,35 +201,6 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn a_cluster_of_missing_subnets_is_provisioned_but_not_ready() -> anyhow::Result<()> {
-        story("no-usable-subnet", async |s| {
-            let mut cluster = objects::parse(&s.unmanaged("dev", ""))?.remove(0);
-            cluster.data["spec"]["network"]["subnets"] = json!([{"id": NO_SUBNET}]);
-            s.owned("dev", &serde_json::to_string(&cluster)?).await?;
-            s.infrastructure_provisioned("dev").await?;
-            let message = s.await_condition("dev", "Ready", "False", "NotFound").await?;
-            assert!(message.contains(NO_SUBNET), "{message}");
-            s.apply(&s.unmanaged("dev", "")).await?;
-            s.await_condition("dev", "Ready", "True", "Ready").await?;
-            Ok(())
-        })
-    }
-
-    #[test]
-    fn a_cluster_without_a_region_says_so_and_makes_no_call() -> anyhow::Result<()> {
-        story("no-region", async |s| {
-            let nowhere = s.unmanaged("dev", "").replace("  region: eu-west-1\n", "");
-            s.owned("dev", &nowhere).await?;
-            let message = s.await_condition("dev", "Ready", "False", "InvalidSpec").await?;
-            assert!(message.contains("spec.region"), "{message}");
-            assert!(s.calls().is_empty());
-            s.change("dev", json!({"spec": {"region": REGION}})).await?;
-            s.await_condition("dev", "Ready", "True", "Ready").await?;
-            s.infrastructure_provisioned("dev").await
-        })
-    }
-
-    #[test]
     fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()> {
         run_story(Story::new("grace"), async |s| {
             s.new_manager().flag("--timing-divisor=3").start().await?;
@@ -252,47 +223,6 @@ mod long_stories {
             s.await_condition("dev", "Ready", "True", "Ready").await?;
             let status = s.aws_cluster("dev").await?.data["status"].take();
             assert_eq!(status["failureDomains"].as_array().map_or(0, Vec::len), 3, "{status}");
-            Ok(())
-        })
-    }
-
-    #[test]
-    fn a_cluster_created_with_a_wrong_part_is_not_ready() -> anyhow::Result<()> {
-        run_story(Story::new("wrong-from-birth"), async |s| {
-            let elsewhere = s.user.create_network(&NetworkPlan::new("elsewhere", REGION, 1)).await?;
-            s.start_manager().await?;
-            let own = &s.network.control_plane_security_group_id;
-            let foreign = &elsewhere.node_security_group_id;
-            let balancer = json!({"name": "nowhere", "loadBalancerType": "nlb"});
-            let wrong = [
-                (
-                    "group",
-                    json!({"node": NO_GROUP, "controlplane": own}),
-                    "NotFound",
-                    NO_GROUP,
-                ),
-                ("foreign", json!({"node": foreign}), "Conflict", foreign),
-                ("role", json!({"nodes": own}), "InvalidSpec", "nodes is no role"),
-                ("balancer", balancer, "NotFound", "load balancer nowhere does not exist"),
-            ];
-            for (name, part, reason, says) in wrong {
-                let mut cluster = objects::parse(&s.unmanaged(name, ""))?.remove(0);
-                let spec = &mut cluster.data["spec"];
-                if name == "balancer" {
-                    spec["controlPlaneLoadBalancer"] = part;
-                } else {
-                    spec["network"]["securityGroupOverrides"] = part;
-                }
-                s.owned(name, &serde_json::to_string(&cluster)?).await?;
-                let message = s.await_condition(name, "Ready", "False", reason).await?;
-                assert!(message.contains(says), "{name}: {message}");
-                s.infrastructure_provisioned(name).await?;
-                s.await_condition(name, "Ready", "False", reason).await?;
-
-                s.apply(&s.unmanaged(name, "")).await?;
-                let message = s.await_condition(name, "Ready", "True", "Ready").await?;
-                assert_eq!(message, "", "{name}");
-            }
             Ok(())
         })
     }
