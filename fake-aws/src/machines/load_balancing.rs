@@ -11,49 +11,16 @@ use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
 use capa_cloud::CloudError;
-use capa_cloud::targets::{
-    Group, GroupAnswer, GroupCall, GroupFacts, GroupRequest, Health, Target, TargetKind, TargetState,
-};
+use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest, Health, Target, TargetKind, TargetState};
 
 use super::audit::Change;
 use super::instances::LaunchedInstance;
 use super::region::Region;
+use super::target_group::{Registration, TargetGroup};
 use super::time::after;
 
 /// Time after a registration before the first health check of the target.
 const INITIAL: Duration = Duration::from_secs(20);
-
-/// A target group or a Classic Load Balancer.
-#[derive(Clone, Debug)]
-pub struct TargetGroup {
-    kind: TargetKind,
-    delay: Duration,
-    targets: BTreeMap<Target, Registration>,
-    tags: Tags,
-    vpc_id: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Registration {
-    since: Timestamp,
-    deregistered: Option<Timestamp>,
-}
-
-impl TargetGroup {
-    fn forget_drained(&mut self, now: Timestamp) {
-        let delay = self.delay;
-        let drains = |at: Timestamp| now < after(at, delay);
-        self.targets
-            .retain(|_, registration| registration.deregistered.is_none_or(drains));
-    }
-
-    fn facts(&self) -> GroupFacts {
-        GroupFacts {
-            kind: self.kind.clone(),
-            port: Some(6443),
-        }
-    }
-}
 
 impl Region {
     /// Adds a target group or a Classic Load Balancer, whose targets drain for `delay`.

@@ -27,6 +27,7 @@ mod load_balancing;
 mod region;
 mod secrets;
 mod session;
+mod target_group;
 mod terminate;
 #[cfg(test)]
 mod tests;
@@ -43,9 +44,9 @@ pub use client::{Client, StateChange};
 pub use infrastructure::PublishedImage;
 pub use instances::{LaunchedInstance, Phase};
 pub use launch::plain_launch;
-pub use load_balancing::TargetGroup;
 pub use region::Region;
 pub use session::{CallDescription, Sessions, SimSession, Transport};
+pub use target_group::TargetGroup;
 
 use capa_cloud::LaunchRequest;
 

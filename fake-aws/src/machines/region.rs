@@ -17,7 +17,7 @@ use super::behaviour::Behaviour;
 use super::infrastructure::{Infrastructure, PublishedImage};
 use super::instances::{LaunchedInstance, Phase};
 use super::limits::{TokenBuckets, exceeded};
-use super::load_balancing::TargetGroup;
+use super::target_group::TargetGroup;
 use super::time::before;
 
 /// One region of one account.

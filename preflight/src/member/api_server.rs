@@ -3,7 +3,7 @@
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use super::facts::{MemberFacts, Reached};
-use super::rules::{accepted, known, problem};
+use super::verdict::{accepted, known, problem};
 use crate::rule::Category::ApiServer;
 use crate::rule::{Checked, Problem, Rule, ShownBy, Skipped};
 

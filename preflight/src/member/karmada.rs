@@ -3,7 +3,7 @@
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use super::facts::{MemberFacts, Resource};
-use super::rules::{accepted, known, minor, permitted, problem};
+use super::verdict::{accepted, known, minor, permitted, problem};
 use crate::rule::Category::KarmadaMember;
 use crate::rule::{Checked, Rule, ShownBy, Skipped};
 

@@ -4,6 +4,7 @@ mod api_server;
 mod facts;
 mod karmada;
 mod rules;
+mod verdict;
 mod workload;
 
 pub use facts::{MemberFacts, Nodes, Reached, Read, Resource, User};

@@ -1,10 +1,10 @@
-//! The rules about an API server that is to be a member of a fleet engine, and what their checks share.
+//! The rules about an API server that is to be a member of a fleet engine.
 
 use std::sync::LazyLock;
 
-use super::facts::{MemberFacts, Reached, Read};
+use super::facts::MemberFacts;
 use super::{api_server, karmada, workload};
-use crate::rule::{Checked, Problem, Rule, Skipped};
+use crate::rule::Rule;
 
 static RULES: LazyLock<Vec<Rule<MemberFacts>>> = LazyLock::new(|| {
     api_server::RULES
@@ -19,49 +19,13 @@ pub fn member_rules() -> &'static [Rule<MemberFacts>] {
     &RULES
 }
 
-/// The answer of a rule with one problem.
-#[expect(clippy::unnecessary_wraps, reason = "the answer of a rule is a result")]
-pub(super) fn problem(facts: &MemberFacts, message: impl Into<String>, fix: impl Into<String>) -> Checked {
-    Ok(vec![Problem::new(facts.server.clone(), message, fix)])
-}
-
-pub(super) fn known<'a, T>(read: &'a Read<T>, what: &str) -> Result<&'a T, Skipped> {
-    read.as_ref()
-        .map_err(|why| Skipped::Unknown(format!("{what} could not be read: {why}")))
-}
-
-/// A refusal that breaks a rule, unless the API server could not be reached at all: that is another rule.
-pub(super) fn accepted(facts: &MemberFacts, read: &Read<()>, fix: &str) -> Checked {
-    match read {
-        Ok(()) => Ok(Vec::new()),
-        Err(why) if matches!(facts.readiness, Reached::Unreachable(_)) => Err(Skipped::Unknown(why.clone())),
-        Err(why) => problem(facts, why.clone(), fix),
-    }
-}
-
-/// The minor version in a version of Kubernetes such as `v1.34.1`.
-pub(super) fn minor(version: &str) -> Option<u32> {
-    let minor = version.trim_start_matches('v').split('.').nth(1)?;
-    minor.trim_end_matches('+').parse().ok()
-}
-
-/// What the user may not do, of which a rule says what it is needed for.
-pub(super) fn permitted(facts: &MemberFacts, missing: &Read<Vec<String>>) -> Checked {
-    let missing = known(missing, "the rights of the user")?;
-    if missing.is_empty() {
-        return Ok(Vec::new());
-    }
-    let fix = "bind the ClusterRole cluster-admin to the user of the kubeconfig";
-    problem(facts, format!("the user may not {}", missing.join(", ")), fix)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use capa_api::cluster::status::FindingSeverity::Blocking;
 
-    use super::super::facts::{Nodes, Resource, User};
+    use super::super::facts::{Nodes, Reached, Resource, User};
     use super::super::karmada::NEEDED;
     use super::*;
     use crate::report::{Outcome, Report, Selection, apply};

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use super::facts::MemberFacts;
-use super::rules::{known, minor, permitted, problem};
+use super::verdict::{known, minor, permitted, problem};
 use crate::rule::Category::WorkloadCluster;
 use crate::rule::{Checked, Rule, ShownBy};
 

@@ -20,7 +20,7 @@ use crate::identity;
 use crate::kubernetes_api::KubernetesError;
 use crate::launching::kept::KeptData;
 
-pub(super) use plan::{Allocation, merged};
+pub(super) use plan::merged;
 pub(super) use search::{Found, find};
 
 /// The most submitted terminations that the status has room for. An event tells of no further one, and targets that

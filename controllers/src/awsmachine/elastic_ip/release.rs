@@ -9,7 +9,7 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use super::plan::{address_query, addresses_of};
 use super::token;
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::Allocation;
+use crate::awsmachine::deletion::plan::Allocation;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::launch::attempt;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};

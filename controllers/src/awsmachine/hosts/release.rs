@@ -7,7 +7,7 @@ use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::plan::{host_query, hosts_of};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::Allocation;
+use crate::awsmachine::deletion::plan::Allocation;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::instance::observation;
 use crate::awsmachine::launch::attempt;
