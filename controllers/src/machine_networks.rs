@@ -3,7 +3,6 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use capa_api::cluster::AWSCluster;
-use capa_api::common::ResourceReference;
 use capa_api::conditions::{ConditionStatus, ConditionType, find};
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
@@ -32,18 +31,14 @@ impl MachineNetworks {
 /// Whether the spec names a subnet. The objects of `networkSources` are not read here: a machine whose sources supply
 /// nothing reports that itself.
 fn names_subnet(spec: &AWSMachineSpec) -> bool {
-    !spec.network_sources.is_empty() || spec.subnet.as_ref().is_some_and(names_something)
+    !spec.network_sources.is_empty() || spec.names_subnet()
 }
 
 fn names_security_group(spec: &AWSMachineSpec) -> bool {
     let overrides = NetworkSecurityGroups::from_overrides(&spec.security_group_overrides);
     let mut additional = spec.additional_security_groups.iter();
     let by_override = !overrides.all.is_empty() || !overrides.control_plane.is_empty();
-    !spec.network_sources.is_empty() || by_override || additional.any(names_something)
-}
-
-fn names_something(reference: &ResourceReference) -> bool {
-    reference.id.as_ref().is_some_and(|id| !id.is_empty()) || !reference.filters.is_empty()
+    !spec.network_sources.is_empty() || by_override || additional.any(|reference| !reference.is_empty())
 }
 
 /// Hash of the fields of an AWSMachine whose change can make its AWSCluster `Ready`, or hold or release it.

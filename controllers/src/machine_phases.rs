@@ -11,8 +11,6 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::awsmachine::instance_id;
-
 /// Phase of the life of a machine, coarser than its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -65,7 +63,7 @@ impl Phase {
             Some(InstanceState::Running) => Self::Running,
             Some(InstanceState::Stopping | InstanceState::Stopped) => Self::Stopped,
             Some(InstanceState::ShuttingDown | InstanceState::Terminated) => Self::Terminated,
-            None if instance_id(machine).is_some() => Self::Pending,
+            None if machine.instance_id().is_some() => Self::Pending,
             None => {
                 let asked = status.is_some_and(capa_api::machine::AWSMachineStatus::has_open_attempt);
                 if asked { Self::Launching } else { Self::Waiting }

@@ -9,7 +9,7 @@ use capa_api::contract::Cluster;
 use capa_cloud::informer::{InformerSnapshot, UnwatchedInstance};
 use capa_runtime::reconcile::EventDraft;
 
-use crate::awsmachine::{cluster_of, machine_name};
+use crate::awsmachine::cluster_of;
 use crate::kubernetes_api::MachineKubernetes;
 
 /// Maximum number of instances in one event. The metric counts all instances.
@@ -143,7 +143,7 @@ fn cluster_without_machine(instance: &UnwatchedInstance, kubernetes: &dyn Machin
         || kubernetes
             .machines_of_cluster(namespace, &instance.cluster)
             .iter()
-            .any(|machine| machine_name(machine) == instance.machine);
+            .any(|machine| machine.machine_name() == instance.machine);
     (!has_machine).then_some(cluster)
 }
 

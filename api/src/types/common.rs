@@ -73,6 +73,18 @@ pub struct ResourceReference {
     pub filters: Vec<Filter>,
 }
 
+impl ResourceReference {
+    /// The id, if there is one.
+    pub fn given_id(&self) -> Option<&String> {
+        self.id.as_ref().filter(|id| !id.is_empty())
+    }
+
+    /// Whether the reference has neither an id nor filters.
+    pub fn is_empty(&self) -> bool {
+        self.given_id().is_none() && self.filters.is_empty()
+    }
+}
+
 /// Kind of an identity object, cluster-scoped in the group `infrastructure.cluster.x-k8s.io`.
 #[derive(
     Clone,

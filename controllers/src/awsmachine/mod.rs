@@ -17,7 +17,6 @@ mod ownership;
 mod refusal;
 mod scope;
 mod secrets;
-mod spec;
 mod status;
 mod targets;
 #[cfg(test)]
@@ -44,7 +43,6 @@ pub use self::controller::{MachineReconciler, watched_cluster, watched_machine};
 pub(crate) use self::inputs::cluster_of;
 pub use self::memory::LaunchMemory;
 pub use self::ownership::claimed_instances;
-pub(crate) use self::spec::{instance_id, machine_name};
 
 /// Runs one pass over an AWSMachine.
 pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<Outcome<AWSMachine>, ReconcileError> {
@@ -126,7 +124,7 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     if scope.owners.machine.is_ok() && scope.owners.cluster.is_some() {
         write::ensure_finalizer(scope, context).await?;
     }
-    let launched = match spec::instance_id(&scope.machine) {
+    let launched = match scope.machine.instance_id() {
         None => Box::pin(launch::launch(scope, context)).await?,
         Some(_) => None,
     };

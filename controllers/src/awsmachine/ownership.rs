@@ -14,8 +14,6 @@ use jiff::SignedDuration;
 use kube::Resource as _;
 use thiserror::Error;
 
-use super::spec;
-
 /// The most by which the clock of the manager, which dates a recorded call, may be ahead of the clock of EC2, which
 /// dates the launch. With a clock that is further ahead, the instance of a call counts as that of an earlier one.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
@@ -112,14 +110,14 @@ fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> 
     let token = instance.client_token.as_deref().filter(|token| !token.is_empty());
     let recorded_token = launch.and_then(LaunchRecord::request);
     let recorded_token = recorded_token.map(|request| request.client_token.as_str());
-    if spec::recorded_instance_id(machine) == Some(&instance.id) || (token.is_some() && token == recorded_token) {
+    if machine.recorded_instance_id() == Some(&instance.id) || (token.is_some() && token == recorded_token) {
         return Ok(Proof::Recorded);
     }
     let uid = machine.metadata.uid.as_deref().unwrap_or_default();
     if token.is_some_and(|token| attempt_number(token, uid).is_some()) {
         return Ok(Proof::Launched);
     }
-    let named = if spec::claimed_instance_id(&machine.spec).as_deref() == Some(&instance.id) {
+    let named = if machine.spec.claimed_instance_id().as_deref() == Some(&instance.id) {
         Proof::Named
     } else if AdoptAnnotation::of(machine) == AdoptAnnotation::Instance(&instance.id) {
         Proof::Adopted
@@ -147,7 +145,7 @@ fn has_claim(other: &Claim, machine: &AWSMachine, id: &str) -> bool {
     let (metadata, has_owner) = (&other.machine.metadata, other.has_owner);
     let is_itself = metadata.name == machine.metadata.name;
     let is_neighbour = metadata.namespace == machine.metadata.namespace;
-    let is_recorded = spec::recorded_instance_id(&other.machine) == Some(id);
+    let is_recorded = other.machine.recorded_instance_id() == Some(id);
     !(is_itself && is_neighbour) && (is_recorded || (is_neighbour && has_owner))
 }
 
@@ -159,11 +157,8 @@ fn name_of(machine: &AWSMachine) -> String {
 
 /// The instances that an AWSMachine names or records, without duplicates. The cache indexes AWSMachines by these ids.
 pub fn claimed_instances(machine: &AWSMachine) -> Vec<String> {
-    let mut ids: Vec<String> = spec::recorded_instance_id(machine)
-        .map(str::to_owned)
-        .into_iter()
-        .collect();
-    ids.extend(spec::claimed_instance_id(&machine.spec));
+    let mut ids: Vec<String> = machine.recorded_instance_id().map(str::to_owned).into_iter().collect();
+    ids.extend(machine.spec.claimed_instance_id());
     if let AdoptAnnotation::Instance(id) = AdoptAnnotation::of(machine) {
         ids.push(id.to_owned());
     }

@@ -14,7 +14,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::launch::record::{IllegalTransition, LaunchEvent, transition};
 use super::ownership::{MachineTags, OwnerProblem};
-use super::spec;
 use crate::call_fingerprint::CallFingerprint;
 use crate::kubernetes_api::{BeingRead, KubernetesError};
 use crate::retry;
@@ -150,7 +149,7 @@ impl MachineScope {
         MachineTags {
             cluster,
             namespace: self.namespace(),
-            machine: spec::machine_name(&self.machine),
+            machine: self.machine.machine_name(),
         }
     }
 }

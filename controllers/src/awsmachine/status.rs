@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::scope::MachineScope;
-use super::spec;
 use crate::pause::not_paused;
 
 /// The status of a paused machine: only the condition `Paused` changes.
@@ -23,7 +22,7 @@ pub(super) fn paused(machine: &AWSMachine, paused: ConditionUpdate, now: Timesta
 /// that it has not reached does not stay False.
 pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatus {
     let deleting = scope.machine.metadata.deletion_timestamp.is_some();
-    let launching = !deleting && spec::instance_id(&scope.machine).is_none();
+    let launching = !deleting && scope.machine.instance_id().is_none();
     let is_set = |condition| scope.conditions.iter().any(|update| update.condition == condition);
     let kept = scope.status.conditions.iter().filter_map(as_update);
     let mut updates: Vec<ConditionUpdate> = kept

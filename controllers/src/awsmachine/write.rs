@@ -8,7 +8,7 @@ use super::inputs::location;
 use super::launch::record::{IllegalTransition, LaunchEvent};
 use super::ownership::AdoptAnnotation;
 use super::scope::{FlowError, MachineScope};
-use super::{spec, status};
+use super::status;
 use crate::kubernetes_api::KubernetesError;
 use crate::launching::kept::KeptData;
 
@@ -32,7 +32,7 @@ pub(super) async fn store_with_conditions(
 /// finalizer, because an AWSMachine with the finalizer and without a record counts as restored or moved.
 pub(super) fn plan_launch(scope: &mut MachineScope) -> Result<(), IllegalTransition> {
     let tells_of_launch = meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER)
-        || spec::instance_id(&scope.machine).is_some()
+        || scope.machine.instance_id().is_some()
         || matches!(AdoptAnnotation::of(&scope.machine), AdoptAnnotation::Instance(_))
         || location::account_of_lost_attempt(&scope.machine, &scope.status).is_some();
     if tells_of_launch || scope.status.launch.is_some() {
@@ -107,5 +107,5 @@ pub(super) async fn allow_move(
 fn instance_to_name<'a>(machine: &AWSMachine, status: &'a AWSMachineStatus) -> Option<&'a str> {
     let id = status.launch.as_ref()?.instance_id()?;
     let has_ended = status.instance_state.is_some_and(InstanceState::has_ended);
-    (!has_ended && spec::claimed_instance_id(&machine.spec).is_none()).then_some(id)
+    (!has_ended && machine.spec.claimed_instance_id().is_none()).then_some(id)
 }

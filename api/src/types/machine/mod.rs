@@ -6,6 +6,7 @@ mod elastic_ip;
 mod host;
 mod launch;
 mod launch_options;
+mod names;
 mod options;
 mod spec;
 mod status;

@@ -14,8 +14,8 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::instance::observation;
 use crate::awsmachine::ownership::Ids;
+use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{self, Blocked, MachineScope};
-use crate::awsmachine::{refusal, spec};
 use crate::identity;
 use crate::kubernetes_api::KubernetesError;
 use crate::launching::kept::KeptData;
@@ -194,7 +194,7 @@ pub(super) async fn moved(
     machine: AWSMachine,
     context: &MachineContext,
 ) -> Result<Outcome<AWSMachine>, KubernetesError> {
-    let left = spec::instance_id(&machine).map(|id| {
+    let left = machine.instance_id().map(|id| {
         let message = format!(
             "annotation {} says that this AWSMachine has moved to another management cluster: instance {id} is left to \
              the AWSMachine there; if there is none, nobody but you will terminate it",

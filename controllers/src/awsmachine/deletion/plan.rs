@@ -13,7 +13,6 @@ use capa_cloud::{CloudError, Instance, Observation};
 
 use crate::awsmachine::ownership::AdoptAnnotation;
 use crate::awsmachine::scope::{Blocked, MachineScope, earlier, search_token};
-use crate::awsmachine::spec;
 use crate::time::remaining;
 
 /// A step of the deletion of an instance.
@@ -188,7 +187,7 @@ fn expected_value(machine: &AWSMachine) -> String {
 fn recorded(machine: &AWSMachine) -> Option<String> {
     let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
     let token = || Some(launch?.request()?.client_token.clone());
-    spec::instance_id(machine).or_else(token)
+    machine.instance_id().or_else(token)
 }
 
 /// The block of a deletion whose instances are blocked like this: its condition has the message of each instance, and

@@ -11,15 +11,15 @@ use capa_runtime::reconcile::Next;
 
 use super::plan::{NeverLaunchedEvidence, abandonment_described};
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
-use crate::awsmachine::inputs::{self};
 use crate::awsmachine::instance::{adopt, lookup, observation};
 use crate::awsmachine::launch::attempt;
 use crate::awsmachine::ownership::{
     AdoptAnnotation, MachineTags, Ownership, Proof as Proved, Reason as NotOurs, launched_by,
 };
+use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, search_token};
-use crate::awsmachine::{refusal, spec};
 
 /// The instances that a deletion has to end.
 pub(in crate::awsmachine) enum Found {
@@ -65,7 +65,10 @@ pub(in crate::awsmachine) async fn find(
     attempt::record_known_refusal(scope, context)?;
     let answer = attempt::record_known_answer(scope, context)?;
     let proof = proof_of_absence(scope, context);
-    let known = spec::instance_id(&scope.machine).or_else(|| answer.map(|instance| instance.id));
+    let known = scope
+        .machine
+        .instance_id()
+        .or_else(|| answer.map(|instance| instance.id));
     let location = match location::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {

@@ -23,7 +23,7 @@ use crate::awsmachine::launch::attempt;
 use crate::awsmachine::launch::plan::is_fresh;
 use crate::awsmachine::launch::record::Progress;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
-use crate::awsmachine::{refusal, spec, write};
+use crate::awsmachine::{refusal, write};
 use crate::launching::request::additional_tags;
 use crate::public_ipv4_pool;
 
@@ -53,7 +53,7 @@ pub(super) async fn ensure_associated(
     let Some(pool) = pool.filter(|_| !instance.state.has_ended()) else {
         return Ok(());
     };
-    let tag = meta::machine_name_tag_value(scope.namespace(), spec::machine_name(&scope.machine));
+    let tag = meta::machine_name_tag_value(scope.namespace(), scope.machine.machine_name());
     let others = network.map_or_else(Tags::new, |network| additional_tags(&scope.machine.spec, network));
     let association = Association {
         pool: &pool,

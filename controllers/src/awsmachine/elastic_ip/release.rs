@@ -12,8 +12,8 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::deletion::plan::Allocation;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::launch::attempt;
+use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
-use crate::awsmachine::{refusal, spec};
 
 /// What is allocated, and released here.
 const ADDRESS: Allocation = Allocation {
@@ -36,7 +36,7 @@ impl Owners {
         let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::instance_id);
         let mut proven = ended.to_vec();
         proven.extend(recorded.map(str::to_owned).filter(|id| !ended.contains(id)));
-        let named = spec::instance_id(&scope.machine);
+        let named = scope.machine.instance_id();
         let named = named.filter(|id| !proven.contains(id) && !foreign.contains(id));
         Self { proven, named }
     }
@@ -114,7 +114,7 @@ async fn find(scope: &MachineScope, owners: &Owners, location: &InstanceLocation
         let shown = look_up(scope, address_query(id), location).await?;
         let mut of_instance = addresses_of(id, &location.cluster_tag, shown);
         if owners.named.as_ref() == Some(id) {
-            let tag = meta::machine_name_tag_value(scope.namespace(), spec::machine_name(&scope.machine));
+            let tag = meta::machine_name_tag_value(scope.namespace(), scope.machine.machine_name());
             let is_of_machine = |address: &Address| address.tags.get(meta::MACHINE_NAME_TAG) == Some(&tag);
             of_instance.retain(|address| is_of_machine(address) && address.association_id.is_none());
         }

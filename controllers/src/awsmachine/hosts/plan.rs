@@ -9,7 +9,6 @@ use capa_cloud::{Host, Query, Timing};
 
 use crate::awsmachine::launch::record::{AbsenceProof, Progress};
 use crate::awsmachine::scope::MachineScope;
-use crate::awsmachine::spec;
 use crate::time::{Moment, age};
 
 /// The next step for a machine that needs a host.
@@ -140,7 +139,7 @@ pub(super) fn hosts_of(scope: &MachineScope, found: Vec<Host>) -> Vec<Host> {
 
 /// The same with the UID that the AWSMachine had before a move.
 pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found: Vec<Host>) -> Vec<Host> {
-    let tag = meta::machine_name_tag_value(scope.namespace(), spec::machine_name(&scope.machine));
+    let tag = meta::machine_name_tag_value(scope.namespace(), scope.machine.machine_name());
     let number = |host: &Host| {
         let token = host.client_token.as_deref()?;
         let own = host_number(token, scope.uid());

@@ -16,12 +16,13 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::image::{self, ImageRequest, LaunchImage};
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::inputs::references::{self, CapacityZone, InterfaceError, OwnInterfaces, ResolvedReferences};
+use crate::awsmachine::inputs::validation;
 use crate::awsmachine::inputs::{self, network_not_ready};
 use crate::awsmachine::launch::attempt;
 use crate::awsmachine::memory::LaunchKind;
+use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 use crate::awsmachine::user_data::{self, LaunchUserData};
-use crate::awsmachine::{refusal, spec};
 use crate::launching::bootstrap::BootstrapData;
 use crate::launching::replacement::Replacement;
 use crate::launching::request::{RequestInputs, additional_tags, build_request};
@@ -59,7 +60,7 @@ pub(in crate::awsmachine) async fn resolve(
     let bootstrap_data = bootstrap_data(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
-    if let Some(mut update) = spec::validate(spec) {
+    if let Some(mut update) = validation::validate(spec) {
         let replacement = Replacement::of(&scope.machine.metadata);
         update.message = format!("{}; the spec of a machine is immutable: {replacement}", update.message);
         return Err(Blocked::new(update, Next::AwaitChange).into());
@@ -138,7 +139,7 @@ fn delivered(
     let request = |data| StorageRequest {
         spec: &scope.machine.spec,
         uid: scope.uid(),
-        name: spec::machine_name(&scope.machine),
+        name: scope.machine.machine_name(),
         region: &location.region,
         account_id: &location.account_id,
         identity_ref: &location.identity_ref,
@@ -178,8 +179,8 @@ async fn network(
     let problem = merged.problem.clone();
     let cluster_name = cluster.metadata.name.as_deref().unwrap_or_default();
     let cluster_tag = merged.network.cluster_tag.as_deref().unwrap_or(cluster_name);
-    let problem = problem.or_else(|| spec::validate_tags(&scope.machine.spec, &merged.network, cluster_tag));
-    let problem = problem.or_else(|| spec::validate_network(&merged.network, cluster_name));
+    let problem = problem.or_else(|| validation::validate_tags(&scope.machine.spec, &merged.network, cluster_tag));
+    let problem = problem.or_else(|| validation::validate_network(&merged.network, cluster_name));
     let problem = problem.or_else(|| {
         let missing = || MissingField::region(merged.unlabelled.as_ref()).into();
         merged.network.region.is_none().then(missing)
@@ -262,7 +263,7 @@ impl LaunchInputs {
         let mut sources = self.merged.winners.clone();
         let brings_interfaces = !machine.spec.network_interfaces.is_empty();
         let name = machine.metadata.name.as_deref().unwrap_or_default();
-        if brings_interfaces || spec::names_subnet(&machine.spec) {
+        if brings_interfaces || machine.spec.names_subnet() {
             sources.insert("subnets".to_owned(), format!("AWSMachine/{name}"));
         }
         if brings_interfaces {

@@ -13,8 +13,8 @@ use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
-use crate::awsmachine::{inputs, spec};
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
 use crate::launching::kept::KeptData;
@@ -364,7 +364,7 @@ pub(in crate::awsmachine) fn account_of_lost_attempt<'a>(
         Some(record @ LaunchRecord::Unreadable(_)) => record.instance_id().is_none(),
         Some(_) => false,
     };
-    let is_known = spec::claimed_instance_id(&machine.spec).is_some();
+    let is_known = machine.spec.claimed_instance_id().is_some();
     let value = meta::annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION)?;
     let is_account = value.len() == ACCOUNT_ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
     (is_lost && !is_known && is_account).then_some(value)

@@ -4,6 +4,7 @@ pub(super) mod image;
 pub(super) mod launch;
 pub(super) mod location;
 pub(super) mod references;
+pub(super) mod validation;
 
 use std::sync::Arc;
 

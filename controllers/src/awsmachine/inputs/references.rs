@@ -14,7 +14,6 @@ use capa_network::{Merged, Placement, Problem};
 use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::scope::Blocked;
-use crate::awsmachine::spec::{given_id, names_subnet};
 use crate::filters::candidates;
 
 /// The remedy for filters that match too much.
@@ -132,10 +131,10 @@ async fn filtered_subnets(
         return Ok(None);
     };
     let mut found = cloud.subnets(&query).await?;
-    found.retain(|subnet| given_id(reference).is_none_or(|id| *id == subnet.id));
+    found.retain(|subnet| reference.given_id().is_none_or(|id| *id == subnet.id));
     if found.is_empty() {
         let region = region_of(network);
-        let message = match given_id(reference) {
+        let message = match reference.given_id() {
             Some(id) => format!(
                 "subnet {id} of spec.subnet.id does not exist in {region}, or does not match spec.subnet.filters: tag \
                  it, or name another in a new template"
@@ -170,11 +169,11 @@ async fn additional_groups(
     };
     for (index, reference) in spec.additional_security_groups.iter().enumerate() {
         let Some(query) = filter_query(reference, "group-id", vpc_id.as_deref()) else {
-            ids.extend(given_id(reference).cloned());
+            ids.extend(reference.given_id().cloned());
             continue;
         };
         let mut found = cloud.security_groups(&query).await?;
-        found.retain(|group| given_id(reference).is_none_or(|id| *id == group.id));
+        found.retain(|group| reference.given_id().is_none_or(|id| *id == group.id));
         let path = format!("spec.additionalSecurityGroups[{index}]");
         if found.is_empty() {
             let message = format!(
@@ -202,7 +201,7 @@ async fn vpc_of_subnets(
     cloud: &dyn MachineCloud,
 ) -> Result<Option<String>, LookupError> {
     let of_network = network.vpc.as_ref().map(|vpc| vpc.id.clone());
-    if subnet_ids.is_empty() || (of_network.is_some() && !names_subnet(spec)) {
+    if subnet_ids.is_empty() || (of_network.is_some() && !spec.names_subnet()) {
         return Ok(of_network);
     }
     let query = Query::filter("subnet-id", subnet_ids.iter().cloned());
@@ -233,7 +232,7 @@ fn the_vpc<'a>(
 
 /// Whether the filters of a reference find resources of every VPC.
 fn searches_in_vpc(reference: &ResourceReference) -> bool {
-    !reference.filters.is_empty() && given_id(reference).is_none() && !names_vpc(reference)
+    !reference.filters.is_empty() && reference.given_id().is_none() && !names_vpc(reference)
 }
 
 /// Whether the user's own filters say in which VPC to search.
@@ -257,7 +256,7 @@ fn filter_query(reference: &ResourceReference, id_filter: &str, vpc_id: Option<&
     let query = Query {
         filters: filters.collect(),
     };
-    Some(match (given_id(reference), vpc_id) {
+    Some(match (reference.given_id(), vpc_id) {
         (Some(id), _) => query.and(id_filter, [id]),
         // Names and tags repeat from VPC to VPC. A machine in another VPC than its cluster names that VPC itself.
         (None, Some(vpc_id)) if !names_vpc(reference) => query.and("vpc-id", [vpc_id]),

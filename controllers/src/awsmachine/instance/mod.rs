@@ -26,7 +26,7 @@ use crate::awsmachine::launch::record::LaunchEvent;
 use crate::awsmachine::memory::{CapacityLocation, Pool};
 use crate::awsmachine::ownership::Ownership;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event};
-use crate::awsmachine::{inputs, spec, status};
+use crate::awsmachine::{inputs, status};
 
 pub(super) use self::adopt::recover_before_end;
 
@@ -55,7 +55,7 @@ pub(super) async fn observe(
 ) -> Result<Observed, FlowError> {
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
     observation::report_freshness(scope, location);
-    let Some(id) = spec::instance_id(&scope.machine) else {
+    let Some(id) = scope.machine.instance_id() else {
         return Ok(Observed::Nothing);
     };
     match location.cloud.observe_instance(&scope.key(), &id) {
@@ -94,7 +94,7 @@ fn validate_ownership(
     let id = &instance.id;
     let reason = match ownership {
         Ownership::Ours(_) => return Ok(true),
-        Ownership::Foreign(_) if spec::recorded_instance_id(&scope.machine) == Some(id) => {
+        Ownership::Foreign(_) if scope.machine.recorded_instance_id() == Some(id) => {
             return Ok(instance.state.has_ended());
         }
         Ownership::Foreign(reason) => reason,
@@ -117,7 +117,7 @@ async fn seen(
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     let running = instance.state == InstanceState::Running;
-    if let Some((field, named)) = spec::names_another(&scope.machine.spec, &instance.id) {
+    if let Some((field, named)) = scope.machine.spec.names_another_instance(&instance.id) {
         let message = format!(
             "spec.{field} is {named:?}, and the instance of this machine is {}: it was written by somebody else and \
              cannot be changed; delete the Machine to replace it",
@@ -283,7 +283,7 @@ fn report_drift(scope: &mut MachineScope, present: Option<MachineNetwork>) {
     let (Some(mut network), Some(mut in_use)) = (present, scope.status.network.clone()) else {
         return;
     };
-    if spec::names_subnet(&scope.machine.spec) {
+    if scope.machine.spec.names_subnet() {
         // The machine's own subnet was used at launch, and its spec cannot change.
         network.subnets.clear();
     }

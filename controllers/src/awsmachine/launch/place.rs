@@ -17,11 +17,11 @@ use super::attempt;
 use super::plan::{Attempt, LaunchPlan, LaunchStep, plan_launch};
 use super::rejection::RefusedLaunch;
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::hosts;
 use crate::awsmachine::inputs::launch::LaunchInputs;
 use crate::awsmachine::inputs::{network_not_ready, references};
 use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::scope::{Blocked, MachineScope, search_token};
-use crate::awsmachine::{hosts, spec};
 use crate::time::age;
 
 /// A launch that is decided: what to do, and the call.
@@ -106,7 +106,7 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
     let network = &inputs.references.network;
     if let Some(interfaces) = &inputs.interfaces {
         let own_subnets: Vec<&str> = network.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
-        let own_subnets = spec::names_subnet(spec).then_some(own_subnets.as_slice());
+        let own_subnets = spec.names_subnet().then_some(own_subnets.as_slice());
         return interfaces.placement(owner.requested_failure_domain(), own_subnets);
     }
     let network = &match &inputs.capacity_zone {
@@ -133,7 +133,7 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
             failure_domain: owner.requested_failure_domain(),
             public_ip: spec.public_ip,
             needs_ipv6: spec.assign_primary_ipv6 == Some(Switch::Enabled),
-            explicit_subnet: spec::names_subnet(spec),
+            explicit_subnet: spec.names_subnet(),
             additional_security_group_ids: &inputs.references.additional_security_group_ids,
             machines_by_subnet,
             capacity,

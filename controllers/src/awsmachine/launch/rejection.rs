@@ -9,7 +9,6 @@ use capa_api::machine::AWSMachine;
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, Fault, LaunchRequest, LaunchVolume, Parameter, Subject};
 
-use crate::awsmachine::spec;
 use crate::identity;
 use crate::launching::image::image_id;
 use crate::launching::replacement::Replacement;
@@ -98,7 +97,7 @@ impl<'a> RefusedLaunch<'a> {
             }
             Parameter::Image => self.of_spec("spec.ami.id", Some(&request.image_id)),
             Parameter::InstanceType => self.of_spec("spec.instanceType", Some(&request.instance_type)),
-            Parameter::Subnet if spec::names_subnet(spec) => self.of_spec("spec.subnet", Some(&request.subnet_id)),
+            Parameter::Subnet if spec.names_subnet() => self.of_spec("spec.subnet", Some(&request.subnet_id)),
             Parameter::Subnet => self.of_network("subnets", Some(&request.subnet_id)),
             Parameter::SecurityGroup => self.security_group(named),
             Parameter::InstanceProfile => {

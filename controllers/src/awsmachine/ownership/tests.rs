@@ -86,7 +86,7 @@ fn decide(machine: &AWSMachine, instance: &Instance, claims: &[Claim]) -> Owners
     let tags = MachineTags {
         cluster: "dev",
         namespace: "team-a",
-        machine: spec::machine_name(machine),
+        machine: machine.machine_name(),
     };
     let owner = &good_owner(machine);
     let evidence = Evidence {

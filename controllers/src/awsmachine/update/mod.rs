@@ -18,9 +18,10 @@ use self::plan::{GroupFacts, GroupRecord, GroupStep, KnownTags, TagChange};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::inputs::references;
+use crate::awsmachine::inputs::validation;
 use crate::awsmachine::instance::{lookup, observation};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
-use crate::awsmachine::{spec, write};
+use crate::awsmachine::write;
 use crate::launching::options::GROUPS_OF_BROUGHT_INTERFACES;
 use crate::launching::request::{additional_tags, metadata_options};
 
@@ -119,7 +120,7 @@ async fn update_tags(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    if let Some(problem) = spec::validate_tags(&scope.machine.spec, network, &location.cluster_tag) {
+    if let Some(problem) = validation::validate_tags(&scope.machine.spec, network, &location.cluster_tag) {
         let message = format!(
             "the tags of instance {} do not change: {}",
             instance.id, problem.message

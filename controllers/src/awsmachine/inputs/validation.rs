@@ -1,10 +1,8 @@
-//! The spec of an AWSMachine: the instance that it names, and its validation. Pure.
+//! The validation of a machine's spec and network. Pure.
 
 use capa_api::common::{ResourceReference, Volume};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::forms::IdKind;
-use capa_api::machine::{AWSMachine, AWSMachineSpec, LaunchRecord};
-use capa_api::meta;
+use capa_api::machine::AWSMachineSpec;
 use capa_api::network::{MachineNetwork, Oversized};
 use capa_network::Problem;
 
@@ -13,95 +11,13 @@ use crate::launching::options::contradiction;
 use crate::launching::overrides::validate_overrides;
 use crate::tags;
 
-/// Name of the Machine, which tags contain. An AWSMachine has the same name as its Machine, so the name is known
-/// without the owner reference.
-pub(crate) fn machine_name(machine: &AWSMachine) -> &str {
-    let metadata = &machine.metadata;
-    meta::owner_machine_name(metadata)
-        .or(metadata.name.as_deref())
-        .unwrap_or_default()
-}
-
-/// The id of a machine's instance: from the launch record, or else from the spec. After an attempt without an instance
-/// the spec does not count, because only the attempt can have launched an instance.
-pub(crate) fn instance_id(machine: &AWSMachine) -> Option<String> {
-    let record = machine.status.as_ref().and_then(|status| status.launch.as_ref());
-    if record.is_some_and(LaunchRecord::is_without_instance) {
-        return None;
-    }
-    recorded_instance_id(machine)
-        .map(str::to_owned)
-        .or_else(|| claimed_instance_id(&machine.spec))
-}
-
-/// The id of the instance in the launch record.
-pub(super) fn recorded_instance_id(machine: &AWSMachine) -> Option<&str> {
-    let recorded = machine.status.as_ref()?.launch.as_ref()?.instance_id();
-    recorded.filter(|id| IdKind::Instance.is_id(id))
-}
-
-/// Refuses a spec that names two instances, or that contains an invalid instance id.
-fn validate_instance_ids(spec: &AWSMachineSpec) -> Option<String> {
-    let [provider_id, instance_id] = named_instances(spec);
-    for (field, named) in [("providerID", provider_id), ("instanceID", instance_id)] {
-        if let Some((text, id)) = named
-            && !IdKind::Instance.is_id(id)
-        {
-            return Some(format!(
-                "{field} is {text:?}, which names no EC2 instance: leave it out, it is written once one runs"
-            ));
-        }
-    }
-    match (provider_id, instance_id) {
-        (Some((_, provider_id)), Some((_, instance_id))) if provider_id != instance_id => Some(format!(
-            "providerID names instance {provider_id} and instanceID {instance_id}: leave both out, they are written \
-             once an instance runs"
-        )),
-        _ => None,
-    }
-}
-
-/// The texts of `providerID` and `instanceID`, if they are set, with the instance ids in them.
-fn named_instances(spec: &AWSMachineSpec) -> [Option<(&str, &str)>; 2] {
-    [&spec.provider_id, &spec.instance_id].map(|field| {
-        let text = field.as_deref().filter(|text| !text.is_empty())?;
-        Some((text, text.rsplit('/').next().unwrap_or(text)))
-    })
-}
-
-/// The field of the spec that names another instance than this one, and its value.
-pub(super) fn names_another<'a>(spec: &'a AWSMachineSpec, instance_id: &str) -> Option<(&'static str, &'a str)> {
-    let [by_provider_id, by_instance_id] = named_instances(spec);
-    let named = [("providerID", by_provider_id), ("instanceID", by_instance_id)];
-    let mut others = named.into_iter().filter_map(|(field, named)| Some((field, named?)));
-    let (field, (text, _)) = others.find(|(_, (_, id))| *id != instance_id)?;
-    Some((field, text))
-}
-
-/// The instance that the spec names. Users can write this field too.
-pub(super) fn claimed_instance_id(spec: &AWSMachineSpec) -> Option<String> {
-    if validate_instance_ids(spec).is_some() {
-        return None;
-    }
-    let [by_provider_id, by_instance_id] = named_instances(spec);
-    let (_, id) = by_instance_id.or(by_provider_id)?;
-    Some(id.to_owned())
-}
-
-/// Whether the machine's own spec names its subnet.
-pub(super) fn names_subnet(spec: &AWSMachineSpec) -> bool {
-    let subnet = spec.subnet.as_ref();
-    subnet.is_some_and(|subnet| given_id(subnet).is_some() || !subnet.filters.is_empty())
-}
-
-/// The id in a reference to a resource, if there is one.
-pub(super) fn given_id(reference: &ResourceReference) -> Option<&String> {
-    reference.id.as_ref().filter(|id| !id.is_empty())
-}
-
 /// Refuses tags that only the manager may set, because these tags decide which instances are deleted. `cluster_tag` is
 /// the name of the cluster in tags.
-pub(super) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork, cluster_tag: &str) -> Option<Problem> {
+pub(in crate::awsmachine) fn validate_tags(
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cluster_tag: &str,
+) -> Option<Problem> {
     let refused = |path, tags| tags::refused(path, tags, cluster_tag);
     let path = "additionalTags";
     let of_host = spec.dynamic_host_allocation.iter();
@@ -111,9 +27,9 @@ pub(super) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork, clu
 }
 
 /// Refuses a spec that cannot be launched, and names the field.
-pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
+pub(in crate::awsmachine) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
-    let message = if let Some(contradiction) = validate_instance_ids(spec) {
+    let message = if let Some(contradiction) = spec.wrong_instance_ids() {
         contradiction
     } else if let Some(invalid) = forms::first_invalid_id(spec) {
         invalid
@@ -123,22 +39,21 @@ pub(super) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
         format!("nonRootVolumes[{index}] has no deviceName: set it, for example to /dev/sdb")
     } else if let Some(wrong) = validate_overrides(spec) {
         format!("securityGroupOverrides: {wrong}")
-    } else if spec.subnet.as_ref().is_some_and(names_nothing) {
+    } else if spec.subnet.as_ref().is_some_and(ResourceReference::is_empty) {
         "subnet has neither id nor filters: set one of them, or leave it out".to_owned()
     } else {
-        let index = spec.additional_security_groups.iter().position(names_nothing)?;
+        let index = spec
+            .additional_security_groups
+            .iter()
+            .position(ResourceReference::is_empty)?;
         format!("additionalSecurityGroups[{index}] has neither id nor filters: set one of them")
     };
     Some(ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message))
 }
 
-fn names_nothing(reference: &ResourceReference) -> bool {
-    reference.id.as_ref().is_none_or(String::is_empty) && reference.filters.is_empty()
-}
-
 /// Refuses a network with a value that is too long for the status of a machine, or with an invalid AWS id.
 /// `cluster_name` is the name in tags if no source supplies another one.
-pub(super) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
+pub(in crate::awsmachine) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
     let mut sized = network.clone();
     sized.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
     let message = if let Some(Oversized { field, limit }) = sized.take_oversized().first() {
@@ -155,6 +70,8 @@ pub(super) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> 
 
 #[cfg(test)]
 mod tests {
+    use capa_api::machine::AWSMachine;
+
     use super::*;
     use crate::testing::read;
 
