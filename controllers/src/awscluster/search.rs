@@ -74,7 +74,7 @@ async fn subnets(
     matching.retain(|subnet| subnet.vpc_id == vpc_id);
     let ids: BTreeSet<String> = matching.iter().map(|subnet| subnet.id.clone()).collect();
     for subnet in matching {
-        if !found.subnets.contains(&subnet) {
+        if !found.subnets.iter().any(|known| known.id == subnet.id) {
             found.subnets.push(subnet);
         }
     }
