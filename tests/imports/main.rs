@@ -19,7 +19,7 @@ use circles::{Circle, circles};
 use modules::Crate;
 
 /// The source folders that are looked at.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "api/src",
     "network/src",
     "preflight/src",
@@ -30,6 +30,7 @@ const SOURCES: [&str; 11] = [
     "controllers/src",
     "fleet/src",
     "simulation/src",
+    "e2e/src",
     "src",
 ];
 

@@ -1,32 +1,21 @@
 //! One AWS account of a test: its keys, its assumable roles, the timing of its instances, and its part of the journal.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
 
+use super::caller::AccessKey;
 use super::computers::Boot;
-use super::faults::{Fault, InjectedFault};
-use super::held::{self, UnansweredLaunch};
+use super::faults::Fault;
 use super::journal::{Journal, Mark, RawLaunch};
 use super::limits::Limits;
 use super::sessions::Session;
 use super::state::{AccountState, KeyEntry, Shared};
+use super::unanswered::{self, UnansweredLaunch};
 
 /// The common prefix of all secret access keys, so that one search finds any of them.
 pub const SECRET_KEYS: &str = "secret/access/key/that/nobody/prints/";
-
-/// A key pair that signs requests. The proxy does not check the secret, but every secret is unique, so that a test can
-/// search logs for it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccessKey {
-    /// Public half, 20 characters.
-    pub access_key_id: String,
-    /// Secret half.
-    pub secret_access_key: String,
-}
 
 /// An AWS account for one test alone. Clones share the account, which exists as long as its
 /// [`AwsProxy`](super::AwsProxy).
@@ -230,7 +219,7 @@ impl Account {
     ) -> anyhow::Result<Vec<UnansweredLaunch>> {
         let changes = self.change(|account| account.unanswered.follow());
         let changes = changes.context("the account does not exist")?;
-        held::some(changes, at_least, within).await
+        unanswered::some(changes, at_least, within).await
     }
 
     /// All RunInstances requests unredacted, [those of the user](Account::user_key) included, in the order of the
@@ -288,20 +277,32 @@ impl Account {
     }
 }
 
-impl fmt::Debug for AccessKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("AccessKey")
-            .field("access_key_id", &self.access_key_id)
-            .finish_non_exhaustive()
-    }
-}
-
 impl AccessKey {
     pub(super) fn numbered(number: u64) -> Self {
         Self {
             access_key_id: format!("AKIA{number:016}"),
             secret_access_key: format!("{SECRET_KEYS}{number:04}"),
         }
+    }
+}
+
+/// An injected fault. Dropping this value does not end the fault.
+#[derive(Clone, Debug)]
+pub struct InjectedFault {
+    account: Account,
+    index: usize,
+}
+
+impl InjectedFault {
+    /// Ends the fault: later calls do not meet it, and the answers that it holds back are sent.
+    pub fn lift(&self) {
+        self.account.change(|account| account.faults.lift(self.index));
+    }
+
+    /// The number of calls that met the fault.
+    pub fn hits(&self) -> u64 {
+        self.account
+            .change(|account| account.faults.hits(self.index))
+            .unwrap_or_default()
     }
 }

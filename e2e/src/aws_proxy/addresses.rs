@@ -1,8 +1,8 @@
 //! Elastic IPs, as far as moto lacks them: public IPv4 pools, the instance of an interface that gets an address, and
 //! the refusals of what an address cannot do.
 
-use super::answer::{Answer, Refusal};
-use super::pipeline::{CallerIdentity, unreadable};
+use super::answer::{Answer, Refusal, unreadable};
+use super::caller::CallerIdentity;
 use super::request::Request;
 use super::state::Shared;
 use super::xml::Element;

@@ -166,6 +166,12 @@ impl Answer {
     }
 }
 
+/// The refusal of an answer of moto that is no XML.
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
+pub(super) fn unreadable(error: XmlError) -> Refusal {
+    Refusal::new(500, "InternalError", format!("moto's answer: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

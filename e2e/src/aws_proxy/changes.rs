@@ -1,12 +1,13 @@
-//! Changes of instances after their launch (stop, start, terminate), and their description.
+//! Changes of instances after their launch (stop, start, terminate, names), and their description.
 
 use std::time::Instant;
 
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, Refusal, unreadable};
+use super::caller::CallerIdentity;
 use super::instances::{self, Instances, PENDING, SHUTTING_DOWN, STOPPED, STOPPING, State, TERMINATED};
-use super::pipeline::{CallerIdentity, unreadable};
 use super::request::Request;
 use super::state::Shared;
+use super::xml::Element;
 
 /// TerminateInstances; EC2 accepts it in every state.
 pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
@@ -87,7 +88,7 @@ fn refuse_hidden(shared: &Shared, request: &Request, caller: &CallerIdentity) ->
 }
 
 /// The refusal of a call that names an instance which does not exist, or is hidden.
-pub(super) fn unknown(id: &str) -> Refusal {
+fn unknown(id: &str) -> Refusal {
     let message = format!("The instance ID '{id}' does not exist");
     Refusal::new(400, "InvalidInstanceID.NotFound", message)
 }
@@ -149,6 +150,23 @@ async fn terminate_dead(shared: &Shared, request: &Request, caller: &CallerIdent
     parameters.insert("Version".to_owned(), "2016-11-15".to_owned());
     shared.moto.call(&caller.account, &request.scope, &parameters).await?;
     Ok(())
+}
+
+/// ModifyPrivateDnsNameOptions, in every state of the instance: only a change of the kind of name needs a stopped one.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyPrivateDnsNameOptions.html>
+pub(super) fn set_dns_records(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
+    let id = request.parameter("InstanceId").unwrap_or_default();
+    shared.with_account(&caller.account, |account| {
+        let instances = &mut account.instances;
+        let hidden = !caller.meets_no_faults && instances.is_hidden(id, Instant::now());
+        if hidden || !instances.exists(id, &request.scope.region) {
+            return Err(unknown(id));
+        }
+        instances.dns_records.changed(id, request);
+        Ok(())
+    })?;
+    let fields = vec![Element::text("return", "true")];
+    Ok(Answer::of("ModifyPrivateDnsNameOptions", fields))
 }
 
 #[cfg(test)]

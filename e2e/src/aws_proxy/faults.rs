@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::account::Account;
-
-/// A fault in the calls of an account, until it is [lifted](InjectedFault::lift) or used up. Calls with the [user's
-/// key](Account::user_key) meet no faults, so that a test can always read the actual state.
+/// A fault in the calls of an account, until it is [lifted](super::InjectedFault::lift) or used up. Calls with the [user's
+/// key](super::Account::user_key) meet no faults, so that a test can always read the actual state.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -243,27 +241,6 @@ fn is_about_the_caller(code: &str) -> bool {
     )
 }
 
-/// An injected fault. Dropping this value does not end the fault.
-#[derive(Clone, Debug)]
-pub struct InjectedFault {
-    pub(super) account: Account,
-    pub(super) index: usize,
-}
-
-impl InjectedFault {
-    /// Ends the fault: later calls do not meet it, and the answers that it holds back are sent.
-    pub fn lift(&self) {
-        self.account.change(|account| account.faults.lift(self.index));
-    }
-
-    /// The number of calls that met the fault.
-    pub fn hits(&self) -> u64 {
-        self.account
-            .change(|account| account.faults.hits(self.index))
-            .unwrap_or_default()
-    }
-}
-
 /// The faults of one account, including those that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Active>);
@@ -288,13 +265,13 @@ impl Faults {
         self.0.len() - 1
     }
 
-    fn lift(&self, index: usize) {
+    pub(super) fn lift(&self, index: usize) {
         if let Some(active) = self.0.get(index) {
             active.lifted.cancel();
         }
     }
 
-    fn hits(&self, index: usize) -> u64 {
+    pub(super) fn hits(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |active| active.hits)
     }
 

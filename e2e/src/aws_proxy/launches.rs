@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, Refusal, unreadable};
+use super::caller::CallerIdentity;
 use super::faults::{Ending, FaultEffect, Stage};
 use super::instances::{self, Death};
 use super::launch_rules;
-use super::pipeline::{CallerIdentity, Outcome, injected, unreadable};
+use super::outcome::{Outcome, injected};
 use super::request::Request;
 use super::state::Shared;
 use super::tokens::{Known, TokenKey};

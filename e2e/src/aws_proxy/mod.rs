@@ -20,11 +20,14 @@
 mod account;
 mod addresses;
 mod answer;
+mod caller;
 mod changes;
+mod computer_calls;
 pub mod computers;
 mod dns_records;
 mod faults;
 mod held;
+mod host_calls;
 mod hosts;
 mod instances;
 mod journal;
@@ -32,6 +35,7 @@ mod launch_rules;
 mod launches;
 mod limits;
 mod load_balancing;
+mod outcome;
 mod pipeline;
 mod protocol;
 mod request;
@@ -39,6 +43,7 @@ mod reservations;
 mod sessions;
 mod state;
 mod tokens;
+mod unanswered;
 mod upstream;
 pub mod xml;
 
@@ -56,13 +61,14 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
-pub use account::{AccessKey, Account, SECRET_KEYS};
+pub use account::{Account, InjectedFault, SECRET_KEYS};
 pub use answer::CALLER;
-pub use faults::{Fault, InjectedFault};
-pub use held::UnansweredLaunch;
+pub use caller::AccessKey;
+pub use faults::Fault;
 pub use journal::{AssumedRole, Call, Fate, Journal, Mark, RawLaunch, digest};
 pub use sessions::Session;
 use state::{KeyEntry, Shared};
+pub use unanswered::UnansweredLaunch;
 use upstream::Moto;
 
 use crate::changes::Changes;
@@ -258,7 +264,7 @@ enum Reply {
 async fn read_and_serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Reply, NoAnswer> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
-    if let Some(answer) = computers::serve(&shared, &head, &body).await {
+    if let Some(answer) = computer_calls::serve(&shared, &head, &body).await {
         return Ok(Reply::Done(answer));
     }
     let served = pipeline::serve(&shared, &head, &body).await;

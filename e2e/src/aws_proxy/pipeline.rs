@@ -6,15 +6,17 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
 
-use super::answer::{Answer, CALLER, Refusal};
+use super::answer::{Answer, CALLER, Refusal, unreadable};
+use super::caller::CallerIdentity;
 use super::faults::{Delay, Ending, FaultEffect, Stage};
-use super::held::UnansweredLaunch;
 use super::instances;
 use super::journal::{AssumedRole, Call, Fate, RawLaunch, redacted};
+use super::outcome::{Outcome, injected};
 use super::request::{CredentialScope, Request};
 use super::sessions::Session;
 use super::state::{KeyEntry, Shared};
-use super::{addresses, changes, dns_records, hosts, launches, load_balancing, protocol, reservations};
+use super::unanswered::UnansweredLaunch;
+use super::{addresses, changes, host_calls, launches, load_balancing, protocol, reservations};
 
 /// The result of a request that has had its effect.
 pub(super) struct Served {
@@ -24,54 +26,6 @@ pub(super) struct Served {
     pub(super) held_back: Delay,
     /// The launch whose answer is held back, with its account.
     pub(super) launched: Option<(String, UnansweredLaunch)>,
-}
-
-/// The caller of a request.
-#[derive(Clone, Debug)]
-pub(super) struct CallerIdentity {
-    pub(super) account: String,
-    /// Whether the caller is a node.
-    pub(super) is_node: bool,
-    /// Whether the caller is the human who owns the account, or a check of infrastructure: faults are meant for the
-    /// launches and lookups of the manager.
-    pub(super) meets_no_faults: bool,
-}
-
-/// The outcome of a request.
-pub(super) struct Outcome {
-    pub(super) answer: Answer,
-    pub(super) replayed: bool,
-    pub(super) fate: Fate,
-    pub(super) held_back: Delay,
-}
-
-impl From<Answer> for Outcome {
-    fn from(answer: Answer) -> Self {
-        Self::after(answer, Delay::default())
-    }
-}
-
-impl Outcome {
-    /// An answer that is held back.
-    pub(super) fn after(answer: Answer, held_back: Delay) -> Self {
-        Self {
-            answer,
-            replayed: false,
-            fate: Fate::Answered,
-            held_back,
-        }
-    }
-
-    fn lost_request(held_back: Delay) -> Self {
-        let nothing = Answer {
-            status: 0,
-            body: Vec::new(),
-        };
-        Self {
-            fate: Fate::RequestLost,
-            ..Self::after(nothing, held_back)
-        }
-    }
 }
 
 /// Serves a request up to its answer, and records the call.
@@ -194,15 +148,15 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
         ("ec2", "DescribePublicIpv4Pools") => addresses::describe_pools(shared, request, caller),
         ("ec2", "AssociateAddress") => addresses::associate(shared, request, caller).await,
         ("ec2", "ReleaseAddress") => addresses::release(shared, request, caller).await,
-        ("ec2", "AllocateHosts") => hosts::allocate(shared, request, caller).await,
+        ("ec2", "AllocateHosts") => host_calls::allocate(shared, request, caller).await,
         ("ec2", "DescribeCapacityReservations") => Ok(reservations::describe(shared, caller)),
-        ("ec2", "DescribeHosts") => hosts::describe(shared, request, caller).await,
-        ("ec2", "ReleaseHosts") => hosts::release(shared, request, caller).await,
+        ("ec2", "DescribeHosts") => host_calls::describe(shared, request, caller).await,
+        ("ec2", "ReleaseHosts") => host_calls::release(shared, request, caller).await,
         ("ec2", "TerminateInstances") => changes::terminate(shared, request, caller).await,
         ("ec2", "StopInstances") => changes::stop(shared, request, caller).await,
         ("ec2", "StartInstances") => changes::start(shared, request, caller).await,
         ("ec2", "DescribeInstances") => changes::describe(shared, request, caller).await,
-        ("ec2", "ModifyPrivateDnsNameOptions") => dns_records::modify(shared, request, caller),
+        ("ec2", "ModifyPrivateDnsNameOptions") => changes::set_dns_records(shared, request, caller),
         _ => shared.moto.pass_on(&caller.account, request).await,
     };
     answer.map(Outcome::from)
@@ -245,14 +199,4 @@ async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refus
         shared.with_account(account, |account| account.sessions.push(session));
     }
     Ok(answer)
-}
-
-/// The answer that an injected error code gives.
-pub(super) fn injected(code: &str, service: &str) -> Answer {
-    Refusal::injected(code, service).answer(service)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
-pub(super) fn unreadable(error: super::xml::XmlError) -> Refusal {
-    Refusal::new(500, "InternalError", format!("moto's answer: {error}"))
 }

@@ -1,7 +1,7 @@
 //! Capacity Reservations, which moto lacks.
 
 use super::answer::Answer;
-use super::pipeline::CallerIdentity;
+use super::caller::CallerIdentity;
 use super::state::Shared;
 use super::xml::Element;
 

@@ -7,19 +7,18 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::account::AccessKey;
+use super::caller::{AccessKey, CallerIdentity};
 use super::computers::Computers;
 use super::faults::{FaultEffect, Faults, Stage, Target};
-use super::held::Unanswered;
 use super::hosts::Hosts;
 use super::instances::Instances;
 use super::journal::{AssumedRole, Call, Journal, Mark, RawLaunch};
 use super::limits::Limits;
-use super::load_balancing::Targets;
-use super::pipeline::CallerIdentity;
+use super::load_balancing::targets::Targets;
 use super::request::Request;
 use super::sessions::Session;
 use super::tokens::Tokens;
+use super::unanswered::Unanswered;
 use super::upstream::Moto;
 use crate::changes::Changes;
 

@@ -1,7 +1,7 @@
 //! Instances of classic load balancers.
 
 use super::super::answer::{Answer, Refusal};
-use super::super::pipeline::CallerIdentity;
+use super::super::caller::CallerIdentity;
 use super::super::request::Request;
 use super::super::state::{AccountState, Shared};
 use super::super::xml::Element;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::answer::{Answer, Refusal};
-use super::super::pipeline::unreadable;
+use super::super::answer::{Answer, Refusal, unreadable};
 use super::super::request::CredentialScope;
 use super::super::state::Shared;
 use super::super::xml::Element;

@@ -1,8 +1,8 @@
 //! Targets of target groups.
 
 use super::super::answer::{Answer, Refusal};
+use super::super::caller::CallerIdentity;
 use super::super::instances::RUNNING;
-use super::super::pipeline::CallerIdentity;
 use super::super::request::Request;
 use super::super::state::{AccountState, Shared};
 use super::super::xml::Element;

@@ -6,19 +6,18 @@ mod classic;
 mod endpoints;
 mod facts;
 mod groups;
-mod targets;
+pub(super) mod targets;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::answer::{Answer, Refusal};
-use super::pipeline::{CallerIdentity, unreadable};
+use super::answer::{Answer, Refusal, unreadable};
+use super::caller::CallerIdentity;
 use super::request::Request;
 use super::state::{AccountState, Shared};
 use super::xml::Element;
 
 pub(super) use endpoints::healthy_targets;
-pub(super) use targets::Targets;
 
 /// The signing name of both generations.
 pub(super) const SERVICE: &str = "elasticloadbalancing";
