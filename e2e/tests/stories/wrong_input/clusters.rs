@@ -13,8 +13,9 @@ struct WrongField {
     /// The changed part of the spec.
     path: &'static str,
     value: Value,
-    /// The reason for which the AWSCluster is not Ready, if the API server accepts it.
-    reason: Option<&'static str>,
+    /// The type and the reason of the condition that is false, if the API server accepts the AWSCluster. A cluster of
+    /// which a part can be used is Ready all the same.
+    condition: Option<(&'static str, &'static str)>,
     says: String,
 }
 
@@ -28,7 +29,7 @@ pub(super) async fn inputs(s: &Scenario, elsewhere: &Network) -> anyhow::Result<
             input: wrong.input,
             objects: with_cluster(&name, &serde_json::to_string(&cluster)?),
             looks_at: ("AWSCluster", name.clone()),
-            condition: wrong.reason.map(|reason| ("Ready", reason)),
+            condition: wrong.condition,
             says: vec![wrong.says],
             mend: Mend::Apply(with_cluster(&name, &s.unmanaged(&name, ""))),
             heals: ("AWSCluster", name),
@@ -58,19 +59,21 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
     let foreign = &elsewhere.zones[0].private_subnet_id;
     let group = &elsewhere.node_security_group_id;
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/nowhere/0123456789abcdef";
-    let wrong = |input, path, value, reason, says| WrongField {
+    let wrong = |input, path, value, condition, says| WrongField {
         input,
         path,
         value,
-        reason,
+        condition,
         says,
     };
+    let not_ready = |reason| Some(("Ready", reason));
+    let usable = |reason| Some(("NetworkReady", reason));
     vec![
         wrong(
             "no region",
             "region",
             Value::Null,
-            Some("InvalidSpec"),
+            not_ready("InvalidSpec"),
             "spec.region".into(),
         ),
         wrong(
@@ -91,35 +94,35 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
             "no network",
             "network",
             Value::Null,
-            Some("NothingDeclared"),
+            not_ready("NothingDeclared"),
             "declares no subnet".into(),
         ),
         wrong(
             "a subnet that does not exist",
             "network.subnets",
             json!([{"id": NO_SUBNET}]),
-            Some("NotFound"),
+            not_ready("NotFound"),
             NO_SUBNET.into(),
         ),
         wrong(
             "the name of a subnet as its id",
             "network.subnets",
             json!([{"id": "my-subnet"}]),
-            Some("InvalidSpec"),
+            not_ready("InvalidSpec"),
             "my-subnet".into(),
         ),
         wrong(
             "a subnet of another VPC",
             "network.subnets",
             json!([{"id": own}, {"id": foreign}]),
-            Some("Conflict"),
+            usable("Conflict"),
             foreign.clone(),
         ),
         wrong(
             "a subnet with another zone",
             "network.subnets",
             json!([{"id": own, "availabilityZone": "eu-west-1f"}]),
-            Some("Conflict"),
+            usable("Conflict"),
             "eu-west-1f".into(),
         ),
         wrong(
@@ -133,35 +136,35 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
             "a VPC that does not exist",
             "network.vpc.id",
             json!(NO_VPC),
-            Some("NotFound"),
+            not_ready("NotFound"),
             NO_VPC.into(),
         ),
         wrong(
             "a security group that does not exist",
             "network.securityGroupOverrides.node",
             json!(NO_GROUP),
-            Some("NotFound"),
+            not_ready("NotFound"),
             NO_GROUP.into(),
         ),
         wrong(
             "a security group of another VPC",
             "network.securityGroupOverrides.node",
             json!(group),
-            Some("Conflict"),
+            not_ready("Conflict"),
             group.clone(),
         ),
         wrong(
             "a role that does not exist",
-            "network.securityGroupOverrides.nodes",
-            json!(s.network.node_security_group_id),
-            Some("InvalidSpec"),
+            "network.securityGroupOverrides",
+            json!({"nodes": s.network.node_security_group_id}),
+            not_ready("InvalidSpec"),
             "nodes is no role".into(),
         ),
         wrong(
             "a load balancer that does not exist",
             "controlPlaneLoadBalancer",
             json!({"name": "nowhere", "loadBalancerType": "nlb"}),
-            Some("NotFound"),
+            not_ready("NotFound"),
             "load balancer nowhere does not exist".into(),
         ),
         wrong(
@@ -189,21 +192,21 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
             "a path as region",
             "region",
             json!("../x"),
-            Some("InvalidSpec"),
+            not_ready("InvalidSpec"),
             "spec.region".into(),
         ),
         wrong(
             "two words as region",
             "region",
             json!("US EAST"),
-            Some("InvalidSpec"),
+            not_ready("InvalidSpec"),
             "spec.region".into(),
         ),
         wrong(
             "a host as region",
             "region",
             json!("eu-west-1.example.org/"),
-            Some("InvalidSpec"),
+            not_ready("InvalidSpec"),
             "spec.region".into(),
         ),
     ]
