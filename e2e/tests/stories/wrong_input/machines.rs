@@ -32,6 +32,9 @@ const fn wrong(
 const INVALID: Option<(&str, &str)> = Some(("InstanceReady", "InvalidSpec"));
 const NOT_FOUND: Option<(&str, &str)> = Some(("NetworkReady", "NotFound"));
 
+/// The patterns that stand in place of ids below. AWS is not asked with them.
+pub(super) const PATTERNS: [&str; 4] = ["ami-*", "subnet-*", "sg-?", "alias/*"];
+
 const WRONG_SPECS: &[WrongSpec] = &[
     wrong(
         "an instance profile that does not exist",
