@@ -67,8 +67,9 @@ impl FactsSource for FactsGatherer {
 impl FactsGatherer {
     /// The VPC and its parts.
     async fn network(&self, facts: &mut Facts) {
-        if facts.demand.network.vpc.is_none() {
-            facts.subnets = self.subnets_with(declared_subnets(facts)).await;
+        let declared: Vec<String> = facts.demand.subnet_ids(None).into_iter().map(str::to_owned).collect();
+        if facts.demand.network.vpc.is_none() && !declared.is_empty() {
+            facts.subnets = answer(self.subnets_with(declared.clone()).await);
         }
         let Some(vpc_id) = vpc_id(facts) else {
             return;
@@ -83,12 +84,12 @@ impl FactsGatherer {
         let vpcs = self.ec2.vpcs(&in_vpc).await;
         facts.vpc = answer(vpcs.map(|vpcs| vpcs.into_iter().find(|vpc| vpc.id == vpc_id)));
         let Some(Some(vpc)) = facts.vpc.found().cloned() else {
-            if facts.subnets == Answer::NotAsked {
-                facts.subnets = self.subnets_with(declared_subnets(facts)).await;
+            if facts.subnets == Answer::NotAsked && !declared.is_empty() {
+                facts.subnets = answer(self.subnets_with(declared).await);
             }
             return;
         };
-        self.subnets(&in_vpc, facts).await;
+        facts.subnets = answer(self.subnets(&in_vpc, declared, facts.subnets.found()).await);
         facts.vpc_dns = answer(self.ec2.vpc_dns_facts(&vpc_id).await);
         if vpc.dhcp_options_id == "default" {
             facts.dhcp_options = Answer::Found(None);
@@ -101,37 +102,32 @@ impl FactsGatherer {
         facts.vpc_endpoints = answer(self.ec2.vpc_endpoint_facts(&vpc_id).await);
     }
 
-    /// The subnets of the VPC, among which are those of NAT gateways and load balancers, and the declared ones that are
-    /// not in the VPC. No subnet is asked for twice if the VPC was known from the beginning.
-    async fn subnets(&self, in_vpc: &Query, facts: &mut Facts) {
-        let mut subnets = match self.ec2.subnets(in_vpc).await {
-            Ok(subnets) => subnets,
-            Err(error) => {
-                facts.subnets = Answer::Failed(failure(error));
-                return;
-            }
+    /// The subnets of the VPC, among which are those of NAT gateways and load balancers, and the declared ones elsewhere.
+    /// `known` are the declared ones, where they were asked for to find the VPC; else no subnet is asked for twice.
+    async fn subnets(
+        &self,
+        in_vpc: &Query,
+        mut declared: Vec<String>,
+        known: Option<&Vec<Subnet>>,
+    ) -> Result<Vec<Subnet>, CloudError> {
+        let mut subnets = self.ec2.subnets(in_vpc).await?;
+        let of_vpc: BTreeSet<String> = subnets.iter().map(|subnet| subnet.id.clone()).collect();
+        declared.retain(|id| !of_vpc.contains(id));
+        let mut elsewhere = match known {
+            Some(known) => known.clone(),
+            None => self.subnets_with(declared).await?,
         };
-        if facts.subnets == Answer::NotAsked {
-            let mut beside = declared_subnets(facts);
-            beside.retain(|id| !subnets.iter().any(|subnet| subnet.id == *id));
-            facts.subnets = self.subnets_with(beside).await;
-        }
-        let beside = facts.subnets.found().into_iter().flatten().cloned();
-        let beside: Vec<Subnet> = beside
-            .filter(|one| !subnets.iter().any(|subnet| subnet.id == one.id))
-            .collect();
-        subnets.extend(beside);
-        if facts.subnets.failure().is_none() {
-            facts.subnets = Answer::Found(subnets);
-        }
+        elsewhere.retain(|subnet| !of_vpc.contains(&subnet.id));
+        subnets.extend(elsewhere);
+        Ok(subnets)
     }
 
     /// The subnets with these ids that exist.
-    async fn subnets_with(&self, ids: Vec<String>) -> Answer<Vec<Subnet>> {
+    async fn subnets_with(&self, ids: Vec<String>) -> Result<Vec<Subnet>, CloudError> {
         if ids.is_empty() {
-            return Answer::NotAsked;
+            return Ok(vec![]);
         }
-        answer(self.ec2.subnets(&Query::filter("subnet-id", ids)).await)
+        self.ec2.subnets(&Query::filter("subnet-id", ids)).await
     }
 
     /// The security groups of machines, load balancers and endpoints.
@@ -287,11 +283,6 @@ where
         answers.insert(name, answer);
     }
     answers
-}
-
-/// The ids of the subnets that the demand names.
-fn declared_subnets(facts: &Facts) -> Vec<String> {
-    facts.demand.subnet_ids(None).into_iter().map(str::to_owned).collect()
 }
 
 /// The VPC of the demand, or else that of the first of its subnets.

@@ -41,6 +41,7 @@ use crate::sts::StsCalls;
 
 /// The age up to which the zones of a region are reused: AWS adds one every few years.
 const ZONES_AGE: Duration = Duration::from_hours(24);
+
 /// The calls of all services, on behalf of one controller.
 #[derive(Clone)]
 struct Calls {

@@ -21,7 +21,7 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
 impl<T: Transport> Reads for SimSession<T> {
     async fn read(&self, read: &Read) -> Result<Found, CloudError> {
         if let Read::TargetGroupTags(arns) = read
-            && arns.len() > MOST_TAGGED
+            && !(1..=MOST_TAGGED).contains(&arns.len())
         {
             let mut tags = Vec::new();
             for arns in arns.chunks(MOST_TAGGED) {
@@ -65,18 +65,15 @@ fn call(flow: &Flow, read: &Read) -> Option<(CallRequest, String)> {
         }
         Read::TargetGroups(arns) => (CallRequest::target_groups(flow, arns), arns.join(" ")),
         Read::TargetGroupsIn(vpc_id) => (CallRequest::target_groups_in(flow, vpc_id), vpc_id.clone()),
-        Read::TargetGroupTags(arns) if arns.is_empty() => return None,
         Read::TargetGroupTags(arns) => (CallRequest::target_group_tags(flow, arns), arns.join(" ")),
         Read::CapacityZone(_) | Read::DomainName(_) => return None,
     })
 }
 
-/// The answer to a read without a call: the simulated EC2 has neither reservations nor sets of DHCP options, and no
-/// target groups have no tags.
+/// The answer to a read without a call: the simulated EC2 has neither reservations nor sets of DHCP options.
 fn without_call(read: &Read) -> Result<Found, CloudError> {
     match read {
         Read::DomainName(_) => Ok(Found::DomainName(None)),
-        Read::TargetGroupTags(_) => Ok(Found::TargetGroupTags(vec![])),
         read => Err(CloudError::not_found(
             read.action(),
             "the simulated EC2 does not have it",
