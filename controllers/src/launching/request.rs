@@ -150,16 +150,7 @@ fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::read;
-
-    const IMAGE: &str = "instanceType: t3.large, ami: {id: ami-00000001}";
-
-    fn machine(spec: &str) -> AWSMachine {
-        read(&format!(
-            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
-              metadata: {{name: m, namespace: team-a}}, spec: {{{IMAGE}, {spec}}}}}"
-        ))
-    }
+    use crate::testing::{plain_machine, read};
 
     fn request(spec: &str, network: &str, role: MachineRole) -> LaunchRequest {
         let inputs = RequestInputs {
@@ -178,7 +169,7 @@ mod tests {
             availability_zone: None,
             security_group_ids: vec!["sg-0000000a".into()],
         };
-        build_request(&machine(spec), &inputs, &placement, "token".into())
+        build_request(&plain_machine(spec), &inputs, &placement, "token".into())
     }
 
     #[test]

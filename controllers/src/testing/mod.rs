@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use capa_api::machine::InstanceState;
+use capa_api::machine::{AWSMachine, InstanceState};
 use capa_api::meta;
 use capa_cloud::Instance;
 use serde::de::DeserializeOwned;
@@ -59,6 +59,15 @@ pub(crate) fn instance(id: &str, state: InstanceState, cluster: &str, machine_na
         ]
         .into(),
     }
+}
+
+/// AWSMachine `m` in `team-a` with an image, a type and these fields in its spec, as YAML in flow style.
+pub(crate) fn plain_machine(spec: &str) -> AWSMachine {
+    read(&format!(
+        "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
+          metadata: {{name: m, namespace: team-a}}, \
+          spec: {{instanceType: t3.large, ami: {{id: ami-00000001}}, {spec}}}}}"
+    ))
 }
 
 /// Reads an object from YAML.

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::answer::{Answer, Refusal, unreadable};
+use super::answer::{Answer, Refusal};
 use super::caller::CallerIdentity;
 use super::instances::{self, Instances, PENDING, SHUTTING_DOWN, STOPPED, STOPPING, State, TERMINATED};
 use super::request::Request;
-use super::state::Shared;
+use super::state::{AccountState, Shared};
 use super::xml::Element;
 
 /// TerminateInstances; EC2 accepts it in every state.
@@ -59,22 +59,17 @@ async fn change(
     let _transition = transitions.write().await;
     terminate_dead(shared, request, caller).await?;
     refuse_hidden(shared, request, caller)?;
-    let answer = shared
-        .moto
-        .call(&caller.account, &request.scope, &request.parameters)
-        .await?;
-    if !answer.succeeded() {
-        return Ok(answer);
-    }
-    let mut tree = answer.tree().map_err(unreadable)?;
-    let now = Instant::now();
-    for instance in instances::listed(&mut tree) {
-        let id = instance.text_at(&["instanceId"]).to_owned();
-        let (before, after) = shared.with_account(&caller.account, |account| note(&mut account.instances, &id, now));
-        instances::show(instance, "previousState", before);
-        instances::show(instance, "currentState", after);
-    }
-    answer.with_tree(&tree).map_err(unreadable)
+    let show = |tree: &mut Element| {
+        let now = Instant::now();
+        for instance in instances::listed(tree) {
+            let id = instance.text_at(&["instanceId"]).to_owned();
+            let noted = |account: &mut AccountState| note(&mut account.instances, &id, now);
+            let (before, after) = shared.with_account(&caller.account, noted);
+            instances::show(instance, "previousState", before);
+            instances::show(instance, "currentState", after);
+        }
+    };
+    shared.moto.edit(&caller.account, request, show).await
 }
 
 /// Refuses the whole call when it names an instance that is hidden from the caller.
@@ -117,20 +112,12 @@ pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller
     let transitions = shared.transitions(&caller.account);
     let _listing = transitions.read().await;
     let now = Instant::now();
-    let answer = shared
-        .moto
-        .call(&caller.account, &request.scope, &request.parameters)
-        .await?;
-    if !answer.succeeded() {
-        return Ok(answer);
-    }
-    let mut tree = answer.tree().map_err(unreadable)?;
-    shared.with_account(&caller.account, |account| {
-        account
-            .instances
-            .describe(&mut tree, &filters, caller.meets_no_faults, now);
-    });
-    answer.with_tree(&tree).map_err(unreadable)
+    let show = |tree: &mut Element| {
+        shared.with_account(&caller.account, |account| {
+            account.instances.describe(tree, &filters, caller.meets_no_faults, now);
+        });
+    };
+    shared.moto.edit(&caller.account, &request, show).await
 }
 
 /// Terminates the instances in moto that died in `pending`, so that their volumes and interfaces are deleted too.

@@ -56,23 +56,17 @@ pub(super) async fn allocate(shared: &Shared, request: &Request, caller: &Caller
 
 /// DescribeHosts, with the client tokens.
 pub(super) async fn describe(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
-    let answer = shared
-        .moto
-        .call(&caller.account, &request.scope, &request.parameters)
-        .await?;
-    if !answer.succeeded() {
-        return Ok(answer);
-    }
-    let mut tree = answer.tree().map_err(unreadable)?;
-    let hosts = tree.child_mut("hostSet").map(|set| set.children.as_mut_slice());
-    for host in hosts.unwrap_or_default() {
-        let id = host.text_at(&["hostId"]).to_owned();
-        let token = shared.with_account(&caller.account, |account| account.hosts.tokens.get(&id).cloned());
-        if let Some(token) = token {
-            host.set(Element::text("clientToken", &token));
+    let show = |tree: &mut Element| {
+        let hosts = tree.child_mut("hostSet").map(|set| set.children.as_mut_slice());
+        for host in hosts.unwrap_or_default() {
+            let id = host.text_at(&["hostId"]).to_owned();
+            let token = shared.with_account(&caller.account, |account| account.hosts.tokens.get(&id).cloned());
+            if let Some(token) = token {
+                host.set(Element::text("clientToken", &token));
+            }
         }
-    }
-    answer.with_tree(&tree).map_err(unreadable)
+    };
+    shared.moto.edit(&caller.account, request, show).await
 }
 
 /// ReleaseHosts: hosts that EC2 keeps are listed with the reason.

@@ -9,9 +9,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, Refusal, unreadable};
 use super::protocol::Protocol;
 use super::request::{CredentialScope, Request};
+use super::xml::Element;
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const JSON: &str = "application/x-amz-json-1.1";
@@ -65,6 +66,22 @@ impl Moto {
                 self.send(account, scope, call).await
             }
         }
+    }
+
+    /// Sends a call in the Query protocol to the account's part of moto, and changes the answer of a success.
+    pub(super) async fn edit(
+        &self,
+        account: &str,
+        request: &Request,
+        change: impl FnOnce(&mut Element),
+    ) -> Result<Answer, Refusal> {
+        let answer = self.call(account, &request.scope, &request.parameters).await?;
+        if !answer.succeeded() {
+            return Ok(answer);
+        }
+        let mut tree = answer.tree().map_err(unreadable)?;
+        change(&mut tree);
+        answer.with_tree(&tree).map_err(unreadable)
     }
 
     /// Sends a call in the Query protocol to the account's part of moto.

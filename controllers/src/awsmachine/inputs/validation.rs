@@ -70,19 +70,8 @@ pub(in crate::awsmachine) fn validate_network(network: &MachineNetwork, cluster_
 
 #[cfg(test)]
 mod tests {
-    use capa_api::machine::AWSMachine;
-
     use super::*;
-    use crate::testing::read;
-
-    const IMAGE: &str = "instanceType: t3.large, ami: {id: ami-00000001}";
-
-    fn machine(spec: &str) -> AWSMachine {
-        read(&format!(
-            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSMachine, \
-              metadata: {{name: m, namespace: team-a}}, spec: {{{IMAGE}, {spec}}}}}"
-        ))
-    }
+    use crate::testing::{plain_machine, read};
 
     #[test]
     fn tags_that_identify_instances_are_refused_from_any_source() {
@@ -94,22 +83,22 @@ mod tests {
             "MachineName",
         ] {
             let tags = format!("additionalTags: {{'{key}': owned}}");
-            let of_machine = validate_tags(&machine(&tags).spec, &MachineNetwork::default(), "dev").unwrap();
-            let of_network = validate_tags(&machine("").spec, &read(&format!("{{{tags}}}")), "dev").unwrap();
+            let of_machine = validate_tags(&plain_machine(&tags).spec, &MachineNetwork::default(), "dev").unwrap();
+            let of_network = validate_tags(&plain_machine("").spec, &read(&format!("{{{tags}}}")), "dev").unwrap();
             for problem in [of_machine, of_network] {
                 assert_eq!(problem.reason, Reason::Conflict);
                 assert!(problem.message.contains(key), "{}", problem.message);
             }
         }
-        let own = machine("additionalTags: {team: a, Name: mine, kubernetes.io/cluster/dev: owned}").spec;
+        let own = plain_machine("additionalTags: {team: a, Name: mine, kubernetes.io/cluster/dev: owned}").spec;
         assert_eq!(validate_tags(&own, &MachineNetwork::default(), "dev"), None);
-        let shared = machine("additionalTags: {kubernetes.io/cluster/dev: shared}").spec;
+        let shared = plain_machine("additionalTags: {kubernetes.io/cluster/dev: shared}").spec;
         assert!(validate_tags(&shared, &MachineNetwork::default(), "dev").is_some());
     }
 
     #[test]
     fn an_unusable_volume_or_group_is_named() {
-        let named = |spec| validate(&machine(spec).spec).map(|update| update.message);
+        let named = |spec| validate(&plain_machine(spec).spec).map(|update| update.message);
         assert_eq!(named("nonRootVolumes: [{size: 8, deviceName: /dev/sdb}]"), None);
         let volumes = named("nonRootVolumes: [{size: 8}]").unwrap();
         assert!(volumes.contains("nonRootVolumes[0]"), "{volumes}");
@@ -119,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_invalid_aws_id_in_the_spec_is_refused() {
-        let mut pattern = machine("").spec;
+        let mut pattern = plain_machine("").spec;
         pattern.ami = read("{id: 'ami-*'}");
         let update = validate(&pattern).unwrap();
         assert_eq!(
@@ -132,7 +121,7 @@ mod tests {
     #[test]
     fn an_empty_subnet_reference_is_named() {
         for subnet in ["{}", "{id: ''}", "{filters: []}"] {
-            let spec = machine(&format!("subnet: {subnet}")).spec;
+            let spec = plain_machine(&format!("subnet: {subnet}")).spec;
             let message = validate(&spec).map(|update| update.message).unwrap_or_default();
             assert_eq!(
                 message,

@@ -48,17 +48,11 @@ pub(super) async fn serve(
 
 /// moto's answer with a unique DNS name for every load balancer: moto repeats its names from account to account.
 async fn named(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
-    let moto = &shared.moto;
-    let answer = moto.call(&caller.account, &request.scope, &request.parameters).await?;
-    if !answer.succeeded() {
-        return Ok(answer);
-    }
-    let mut tree = answer.tree().map_err(unreadable)?;
     let name = request
         .parameter("LoadBalancerName")
         .or_else(|| request.parameter("Name"));
-    endpoints::rename(&mut tree, name, &caller.account, &request.scope.region);
-    answer.with_tree(&tree).map_err(unreadable)
+    let rename = |tree: &mut Element| endpoints::rename(tree, name, &caller.account, &request.scope.region);
+    shared.moto.edit(&caller.account, request, rename).await
 }
 
 /// An answer with this result, in the envelope of the Query protocol.
