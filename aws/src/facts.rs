@@ -194,11 +194,11 @@ impl FactsGatherer {
         }
         let ec2 = &self.ec2;
         let types = named(&demand, |machines| Some(machines.spec.instance_type.clone()));
-        facts.instance_types = answer(ec2.instance_type_facts(types.clone()).await);
+        facts.instance_types = answer(ec2.instance_types(types.clone()).await);
         facts.offerings = answer(ec2.offering_facts(types).await);
         let images = named(&demand, |machines| machines.spec.ami.as_ref()?.id.clone());
         if !images.is_empty() {
-            facts.images = answer(ec2.image_facts(images).await);
+            facts.images = answer(ec2.images(&Query::filter("image-id", images)).await);
         }
         let default_pair = &demand.network.ssh_key_name;
         let pairs = named(&demand, |machines| {

@@ -38,7 +38,7 @@ async fn an_instance_type_shows_all_that_its_nodes_offer() {
     let fake = Fake::start(serve).await;
     let templates = fake.pool().await.templates(&identity("A"), REGION);
     let plain = templates.instance_type("m9.24xlarge").await.unwrap();
-    assert_eq!((plain.processors, plain.memory), (96, 1_179_648));
+    assert_eq!((plain.vcpus, plain.memory), (96, 1_179_648));
     assert_eq!(plain.architectures, ["i386", "x86_64"]);
     assert_eq!((plain.gpus, plain.neuron_devices), (BTreeMap::new(), 0));
     let gpus = templates.instance_type("p9.48xlarge").await.unwrap().gpus;

@@ -3,6 +3,7 @@
 mod elastic_ip;
 mod host;
 mod identity;
+mod image;
 mod launch;
 mod network;
 mod secret;
@@ -16,6 +17,7 @@ use capa_api::meta;
 pub use elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
 pub use host::{CapacitySource, Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
+pub use image::{Image, InstanceType};
 use jiff::Timestamp;
 pub use launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use network::{Route, RouteTable, RouteTarget, SecurityGroup, SecurityGroupRule, Subnet, Vpc};
@@ -83,39 +85,6 @@ impl ApiLoadBalancer {
         let groups = self.listeners.get(&port).or_else(only);
         groups.map(Vec::as_slice).unwrap_or_default()
     }
-}
-
-/// A machine image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// `ami-…`
-    pub id: String,
-    /// Device of the root volume, for example `/dev/xvda`.
-    pub root_device_name: Option<String>,
-    /// Processor architecture in EC2's spelling, for example `x86_64` or `arm64`.
-    pub architecture: Option<String>,
-    /// Whether the image is a Windows image.
-    pub windows: bool,
-    /// Time of its creation as EC2 writes it, for example `2026-01-31T12:00:00.000Z`: the texts have the order of the
-    /// times. Empty if EC2 does not say.
-    pub created: String,
-}
-
-/// An instance type, reduced to the capacity of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InstanceType {
-    /// Name of the type, for example `t3.large`.
-    pub name: String,
-    /// Number of virtual processors.
-    pub processors: i32,
-    /// Memory in MiB.
-    pub memory: i64,
-    /// Processor architectures in EC2's spelling, for example `x86_64` or `arm64`. Old types also have `i386`.
-    pub architectures: Vec<String>,
-    /// Number of GPUs by manufacturer in EC2's spelling, for example `NVIDIA`.
-    pub gpus: BTreeMap<String, i32>,
-    /// Number of AWS's own accelerators, Inferentia and Trainium.
-    pub neuron_devices: i32,
 }
 
 /// EC2's reason for the state of an instance.

@@ -26,7 +26,7 @@ pub(super) struct NodeCapacity {
 /// Capacity of a node of this instance type with this image.
 pub(super) fn of_node(spec: &AWSMachineSpec, instance_type: &InstanceType, image: Option<&Image>) -> NodeCapacity {
     let mut capacity = BTreeMap::from([
-        ("cpu".to_owned(), Quantity(instance_type.processors.to_string())),
+        ("cpu".to_owned(), Quantity(instance_type.vcpus.to_string())),
         ("memory".to_owned(), Quantity(format!("{}Mi", instance_type.memory))),
     ]);
     // The size of the image's own root volume is not looked up. Without this field the autoscaler uses existing nodes
@@ -94,21 +94,19 @@ mod tests {
     fn instance_type(architectures: &[&str]) -> InstanceType {
         InstanceType {
             name: "t3.large".to_owned(),
-            processors: 2,
+            vcpus: 2,
             memory: 8192,
             architectures: architectures.iter().map(|name| (*name).to_owned()).collect(),
-            gpus: BTreeMap::new(),
-            neuron_devices: 0,
+            ..InstanceType::default()
         }
     }
 
     fn image(architecture: &str, windows: bool) -> Image {
         Image {
             id: "ami-1".to_owned(),
-            root_device_name: None,
             architecture: Some(architecture.to_owned()),
             windows,
-            created: String::new(),
+            ..Image::default()
         }
     }
 

@@ -1,6 +1,6 @@
 //! Tests of the AWSMachineTemplate reconciler with doubles.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use capa_cloud::{Found, Image, InstanceType, Read, ResolvedIdentity};
 use jiff::Timestamp;
@@ -53,11 +53,10 @@ impl Aws {
         }
         Ok(InstanceType {
             name: name.to_owned(),
-            processors: 2,
+            vcpus: 2,
             memory: 8192,
             architectures: vec!["x86_64".to_owned()],
-            gpus: BTreeMap::new(),
-            neuron_devices: 0,
+            ..InstanceType::default()
         })
     }
 
@@ -70,10 +69,8 @@ impl Aws {
         };
         Ok(Some(Image {
             id: id.to_owned(),
-            root_device_name: None,
             architecture: Some(architecture.to_owned()),
-            windows: false,
-            created: String::new(),
+            ..Image::default()
         }))
     }
 }

@@ -214,10 +214,8 @@ mod tests {
     fn the_newest_image_is_the_same_for_every_machine() {
         let image = |id: &str, created: &str| Image {
             id: id.to_owned(),
-            root_device_name: None,
-            architecture: None,
-            windows: false,
             created: created.to_owned(),
+            ..Image::default()
         };
         let (old, new) = ("2025-12-31T23:59:59.000Z", "2026-01-01T00:00:00.000Z");
         let mut images = vec![image("ami-3", old), image("ami-1", new), image("ami-2", new)];

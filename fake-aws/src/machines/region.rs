@@ -157,8 +157,7 @@ impl Region {
                 id: id.to_owned(),
                 root_device_name: Some(root_device_name.to_owned()),
                 architecture: Some("x86_64".to_owned()),
-                windows: false,
-                created: String::new(),
+                ..Image::default()
             },
         });
         self

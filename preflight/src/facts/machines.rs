@@ -4,50 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 
-/// A machine image.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Image {
-    /// `ami-…`
-    pub id: String,
-    /// `available` or another state.
-    pub state: String,
-    /// `x86_64` or `arm64`.
-    pub architecture: String,
-    /// `legacy-bios`, `uefi` or `uefi-preferred`; absent: the default of the instance type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boot_mode: Option<String>,
-    /// Whether the image supports enhanced networking with ENA.
-    pub has_ena: bool,
-    /// `v2.0` if instances of the image require tokens of the metadata service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub imds_support: Option<String>,
-    /// Time of the deprecation, in the form of RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deprecation_time: Option<String>,
-    /// Size of the snapshot of the root device in GiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root_snapshot_gib: Option<i32>,
-}
-
-/// An instance type.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InstanceType {
-    /// Name, for example `t3.large`.
-    pub name: String,
-    /// Architectures of the processor.
-    pub architectures: Vec<String>,
-    /// Boot modes.
-    pub boot_modes: Vec<String>,
-    /// `required`, `supported` or `unsupported`.
-    pub ena: String,
-    /// Number of virtual CPUs.
-    pub vcpus: i32,
-    /// `spot` and `on-demand`, as far as the type can be used in that way.
-    pub usage_classes: Vec<String>,
-}
-
 /// A zone in which an instance type is offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -11,16 +11,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-// What clusters look up, too.
-pub use capa_cloud::{Route, RouteTable, RouteTarget, SecurityGroup, SecurityGroupRule, Subnet, Vpc};
+// What clusters, machines and templates look up, too.
+pub use capa_cloud::{
+    Image, InstanceType, Route, RouteTable, RouteTarget, SecurityGroup, SecurityGroupRule, Subnet, Vpc,
+};
 
 pub use answer::{Answer, Failure, FailureKind};
 pub use demand::{Demand, EndpointDemand, MachineDemand, ON_DEMAND_VCPUS, RoleOfMachines, SPOT_VCPUS};
 pub use kubernetes::{KubernetesFacts, SourceAccess};
 pub use load_balancing::{HealthCheck, Listener, LoadBalancer, TargetGroup};
 pub use machines::{
-    Bucket, CapacityReservation, DedicatedHost, DryRun, EncryptionKey, Image, InstanceProfile, InstanceType, Offering,
-    PlacementGroup,
+    Bucket, CapacityReservation, DedicatedHost, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup,
 };
 pub use vpc::{AclEntry, DhcpOptions, NatGateway, NetworkAcl, Region, VpcDns, VpcEndpoint, Zone};
 

@@ -186,10 +186,10 @@ fn fitting_images(facts: &Facts) -> Checked {
             continue;
         };
         let boot_mode = image.boot_mode.as_deref().filter(|mode| *mode != "uefi-preferred");
-        let message = if !instance_type.architectures.contains(&image.architecture) {
+        let built_for = image.architecture.as_ref();
+        let message = if let Some(built_for) = built_for.filter(|name| !instance_type.architectures.contains(name)) {
             format!(
-                "{id} is for {}, and {name} has {}",
-                image.architecture,
+                "{id} is for {built_for}, and {name} has {}",
                 instance_type.architectures.join(" or ")
             )
         } else if let Some(mode) = boot_mode.filter(|mode| instance_type.boot_modes.iter().all(|known| known != mode)) {

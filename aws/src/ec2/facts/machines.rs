@@ -2,23 +2,12 @@
 
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{CapacityReservation, DedicatedHost, Image, InstanceType, Offering, PlacementGroup};
+use capa_preflight::facts::{CapacityReservation, DedicatedHost, Offering, PlacementGroup};
 
-use super::super::{Ec2Calls, PAGE_SIZE, filters, some_text, text};
+use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The images with these ids that the account may use.
-    pub(crate) async fn image_facts(&self, ids: Vec<String>) -> Result<Vec<Image>, CloudError> {
-        self.images_as(&Query::filter("image-id", ids), image).await
-    }
-
-    /// The instance types with these names.
-    pub(crate) async fn instance_type_facts(&self, names: Vec<String>) -> Result<Vec<InstanceType>, CloudError> {
-        let query = Query::filter("instance-type", names);
-        self.instance_types_as(&query, instance_type).await
-    }
-
     /// The zones in which these instance types are offered.
     pub(crate) async fn offering_facts(&self, names: Vec<String>) -> Result<Vec<Offering>, CloudError> {
         let query = &Query::filter("instance-type", names);
@@ -114,44 +103,6 @@ impl Ec2Calls {
                 })
             })
             .await
-    }
-}
-
-fn image(image: &types::Image) -> Image {
-    let mut mappings = image.block_device_mappings().iter();
-    let root = mappings.find(|mapping| mapping.device_name() == image.root_device_name());
-    let root = root.and_then(types::BlockDeviceMapping::ebs);
-    Image {
-        id: text(image.image_id()),
-        state: text(image.state().map(types::ImageState::as_str)),
-        architecture: text(image.architecture().map(types::ArchitectureValues::as_str)),
-        boot_mode: some_text(image.boot_mode().map(types::BootModeValues::as_str)),
-        has_ena: image.ena_support() == Some(true),
-        imds_support: some_text(image.imds_support().map(types::ImdsSupportValues::as_str)),
-        deprecation_time: some_text(image.deprecation_time()),
-        root_snapshot_gib: root.and_then(types::EbsBlockDevice::volume_size),
-    }
-}
-
-fn instance_type(shown: &types::InstanceTypeInfo) -> InstanceType {
-    let processor = shown.processor_info();
-    let architectures = processor.map_or(&[][..], types::ProcessorInfo::supported_architectures);
-    let network = shown.network_info().and_then(types::NetworkInfo::ena_support);
-    let usage = shown.supported_usage_classes().iter();
-    InstanceType {
-        name: text(shown.instance_type().map(types::InstanceType::as_str)),
-        architectures: architectures.iter().map(|name| name.as_str().to_owned()).collect(),
-        boot_modes: shown
-            .supported_boot_modes()
-            .iter()
-            .map(|mode| mode.as_str().to_owned())
-            .collect(),
-        ena: text(network.map(types::EnaSupport::as_str)),
-        vcpus: shown
-            .v_cpu_info()
-            .and_then(types::VCpuInfo::default_v_cpus)
-            .unwrap_or_default(),
-        usage_classes: usage.map(|class| class.as_str().to_owned()).collect(),
     }
 }
 

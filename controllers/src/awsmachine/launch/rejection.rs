@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use capa_api::cluster::AWSCluster;
 use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::machine::AWSMachine;
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, Fault, LaunchRequest, LaunchVolume, Parameter, Subject};
+use kube::Resource as _;
 
 use crate::identity;
 use crate::launching::image::image_id;
@@ -128,8 +130,10 @@ impl<'a> RefusedLaunch<'a> {
     /// A field that a source of the network supplies. The spec of the machine is one of the sources.
     fn of_network(&self, field: &str, value: Option<&'a str>) -> Field<'a> {
         let own = self.machine.metadata.name.as_deref().unwrap_or_default();
-        match self.sources.get(field) {
-            Some(source) if source.strip_prefix("AWSMachine/") == Some(own) => {
+        let source = self.sources.get(field).map(String::as_str);
+        let (kind, name) = source.and_then(|source| source.split_once('/')).unzip();
+        match source {
+            Some(_) if kind == Some(&AWSMachine::kind(&())) && name == Some(own) => {
                 let path = match field.strip_prefix("securityGroups.") {
                     Some(_) => "spec.securityGroupOverrides".to_owned(),
                     None => format!("spec.{field}"),
@@ -137,9 +141,9 @@ impl<'a> RefusedLaunch<'a> {
                 self.of_spec(&path, value)
             }
             source => Field {
-                path: path_in(source.map(String::as_str), field),
+                path: path_in(kind, field),
                 value,
-                origin: source.map_or(Origin::Record, |source| Origin::Source(source)),
+                origin: source.map_or(Origin::Record, Origin::Source),
             },
         }
     }
@@ -207,8 +211,8 @@ impl<'a> RefusedLaunch<'a> {
 }
 
 /// The path of a field of the network in its source. Of an AWSCluster it is the field that a user writes.
-fn path_in(source: Option<&str>, field: &str) -> String {
-    let is_cluster = source.is_some_and(|source| source.starts_with("AWSCluster/"));
+fn path_in(kind: Option<&str>, field: &str) -> String {
+    let is_cluster = kind == Some(&AWSCluster::kind(&()));
     let (first, _) = field.split_once('.').unwrap_or((field, ""));
     match first {
         "subnets" if is_cluster => "spec.network.subnets".to_owned(),

@@ -24,7 +24,7 @@ fn scene(spec: &str) -> Scene {
     for (name, architecture) in [("t3.large", "x86_64"), ("t4g.large", "arm64")] {
         scene.aws.instance_type(InstanceType {
             name: name.to_owned(),
-            processors: 2,
+            vcpus: 2,
             memory: 8192,
             architectures: vec![architecture.to_owned()],
             ..InstanceType::default()
@@ -48,6 +48,7 @@ fn publish_for(architecture: &str, scene: &Scene, id: &str, name: &str, created:
             architecture: Some(architecture.to_owned()),
             windows: name.contains("windows"),
             created: created.to_owned(),
+            ..Image::default()
         },
     });
 }

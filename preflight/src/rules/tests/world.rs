@@ -88,12 +88,13 @@ fn of_machines() -> Facts {
         images: Answer::Found(vec![Image {
             id: "ami-0000000a".to_owned(),
             state: "available".to_owned(),
-            architecture: "x86_64".to_owned(),
+            architecture: Some("x86_64".to_owned()),
             boot_mode: Some("uefi".to_owned()),
             has_ena: true,
             imds_support: Some("v2.0".to_owned()),
             deprecation_time: Some("2028-01-01T00:00:00Z".to_owned()),
             root_snapshot_gib: Some(8),
+            ..Image::default()
         }]),
         instance_types: Answer::Found(vec![InstanceType {
             name: "m5.large".to_owned(),
@@ -101,7 +102,7 @@ fn of_machines() -> Facts {
             boot_modes: vec!["legacy-bios".to_owned(), "uefi".to_owned()],
             ena: "required".to_owned(),
             vcpus: 2,
-            usage_classes: vec!["on-demand".to_owned(), "spot".to_owned()],
+            ..InstanceType::default()
         }]),
         offerings: Answer::Found(
             ZONES

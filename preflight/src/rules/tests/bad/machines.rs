@@ -22,7 +22,7 @@ fn of_machines() -> Vec<Bad> {
             found(&mut facts.images)[0].deprecation_time = Some("2026-01-01T00:00:00.000Z".to_owned());
         }),
         bad_world("M2", WORKERS, "is for arm64, and m5.large has x86_64", |facts| {
-            found(&mut facts.images)[0].architecture = "arm64".to_owned();
+            found(&mut facts.images)[0].architecture = Some("arm64".to_owned());
         }),
         bad_world("M2", WORKERS, "boots with uefi", |facts| {
             found(&mut facts.instance_types)[0].boot_modes = vec!["legacy-bios".to_owned()];
