@@ -6,7 +6,7 @@ use std::sync::Arc;
 use capa_cloud::managed::{ManagedClouds as _, Scope};
 
 use super::fake::{Fake, REGION, identity};
-use super::load_balancers::{named, world};
+use super::managed::load_balancers::{named, world};
 
 #[tokio::test]
 async fn a_look_that_knows_the_details_asks_for_the_lists_only() {

@@ -4,8 +4,8 @@ use capa_cloud::ec2::{NatGateway, NatGatewayState, nat_gateway};
 use capa_cloud::managed::{self, ManagedClouds, Scope};
 use capa_cloud::{ElasticIp, ErrorClass};
 
-use super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, identity};
-use super::managed::{OWNED, assert_sent, filters, look_as, scope, tag_set, tags};
+use super::super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, identity};
+use super::{OWNED, assert_sent, filters, look_as, scope, tag_set, tags};
 
 /// A call of each kind.
 pub(super) fn calls() -> [managed::Call<String>; 4] {
@@ -192,7 +192,7 @@ async fn a_look_shows_the_free_addresses_of_the_pool_of_the_cluster() {
         public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()),
         ..scope(Some("vpc-1"))
     };
-    let (fake, seen) = look_as(&of_pool, super::elastic_ip::serve).await;
+    let (fake, seen) = look_as(&of_pool, super::super::elastic_ip::serve).await;
     assert_eq!(seen.free_addresses.got(), Some(&3));
     assert_eq!(
         fake.calls_of("DescribePublicIpv4Pools").remove(0).field("PoolId.1"),

@@ -1,5 +1,12 @@
 //! Managed clusters: looks at their resources, and the calls that change them.
 
+mod classic_load_balancers;
+pub(super) mod load_balancers;
+mod nat_gateways;
+mod route_tables;
+mod security_groups;
+mod tags;
+
 use capa_api::common::{HostnameType, Tags};
 use capa_cloud::ec2::{InternetGateway, Observed, Subnet, Vpc, VpcDns, internet_gateway, subnet, vpc};
 use capa_cloud::managed::{
@@ -9,7 +16,6 @@ use capa_cloud::{CloudError, ErrorClass, elb as balancing};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, ec2_error, identity};
 use super::targets::elb;
-use super::{classic_load_balancers, load_balancers, managed_tags, nat_gateways, route_tables, security_groups};
 
 pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
 
@@ -71,7 +77,7 @@ pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
         .chain(security_groups::calls())
         .chain(load_balancers::calls())
         .chain(classic_load_balancers::calls())
-        .chain(managed_tags::calls())
+        .chain(tags::calls())
         .collect()
 }
 

@@ -5,8 +5,8 @@ use capa_cloud::ec2::route_table::RouteTarget;
 use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, route_table};
 use capa_cloud::managed;
 
-use super::fake::{Answer, Call, answer};
-use super::managed::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
+use super::super::fake::{Answer, Call, answer};
+use super::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
 
 /// A call of each kind, with each target of a route.
 pub(super) fn calls() -> [managed::Call<String>; 9] {

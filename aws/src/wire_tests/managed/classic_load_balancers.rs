@@ -8,10 +8,10 @@ use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, Cl
 use capa_cloud::managed::{self, Scope, Seen};
 use strum::VariantNames;
 
-use super::fake::{Answer, Call, Fake, answer, sts_error};
+use super::super::fake::{Answer, Call, Fake, answer, sts_error};
+use super::super::targets::elb;
 use super::load_balancers::{failure, fields, list, look, shared};
-use super::managed::{OWNED, scope, sent_of, tags};
-use super::targets::elb;
+use super::{OWNED, scope, sent_of, tags};
 
 /// The versions of the APIs of the two generations.
 const CLASSIC: &str = "2012-06-01";

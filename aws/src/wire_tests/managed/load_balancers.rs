@@ -10,9 +10,9 @@ use capa_cloud::elb::{
 };
 use capa_cloud::managed::{self, ManagedClouds, Scope, Seen};
 
-use super::fake::{Answer, Call, Fake, REGION, answer, identity, sts_error};
-use super::managed::{OWNED, scope, sent_of, serve as serve_all, tag_set, tags};
-use super::targets::elb;
+use super::super::fake::{Answer, Call, Fake, REGION, answer, identity, sts_error};
+use super::super::targets::elb;
+use super::{OWNED, scope, sent_of, serve as serve_all, tag_set, tags};
 
 fn health_check(protocol: &str, path: Option<&str>) -> HealthCheck {
     HealthCheck {
@@ -284,7 +284,7 @@ fn tagged(call: &Call) -> Vec<&str> {
 }
 
 /// Pages of load balancers, target groups and listeners, of which those with `owned` in their ARNs are the cluster's.
-pub(super) fn world(call: &Call) -> Answer {
+pub(in crate::wire_tests) fn world(call: &Call) -> Answer {
     let page = |members: &str, first: &[String], second: &[String]| {
         if call.field("Marker").is_empty() {
             list(members, first) + "<NextMarker>page-2</NextMarker>"
@@ -350,7 +350,7 @@ pub(super) fn world(call: &Call) -> Answer {
     elb(&call.action, &result)
 }
 
-pub(super) fn named(vpc: Option<&str>) -> Scope {
+pub(in crate::wire_tests) fn named(vpc: Option<&str>) -> Scope {
     Scope {
         load_balancers: ["dev-apiserver", "taken"].map(str::to_owned).into(),
         target_groups: vec!["apiserver-target-taken".to_owned()],

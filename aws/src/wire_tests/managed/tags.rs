@@ -3,7 +3,7 @@
 use capa_cloud::managed::Call as ManagedCall;
 use capa_cloud::{ec2, elb};
 
-use super::managed::{OWNED, sent_of, tags};
+use super::{OWNED, sent_of, tags};
 
 /// A call of each kind.
 pub(super) fn calls() -> [ManagedCall<String>; 4] {

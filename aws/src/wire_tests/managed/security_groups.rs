@@ -5,8 +5,8 @@ use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
 use capa_cloud::ec2::{SecurityGroup, security_group};
 use capa_cloud::managed;
 
-use super::fake::{Answer, Call, answer};
-use super::managed::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
+use super::super::fake::{Answer, Call, answer};
+use super::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
 
 fn rule(traffic: &Traffic, source: Source<String>, description: &str) -> Rule<String> {
     Rule {
