@@ -173,10 +173,11 @@ quickstart: tools-and-programs ## Bring a cluster up on the local world, let it 
 
 # PROGRAM=target/debug/capa-rs measures another program than the release, which takes long to compile: it shares nothing
 # with the other builds. BENCH="--workers 10 --only inline" passes arguments; docs/benchmarks.md says which there are.
+# BESIDE=capa measures CAPA, too.
 .PHONY: bench
-bench: tools-and-programs ## Measure what machines cost in AWS calls, time, memory and CPU, on the local world (BENCH=, PROGRAM=)
+bench: tools-and-programs $(filter capa,$(BESIDE)) ## Measure what machines cost, on the local world (BENCH=, BESIDE=capa, PROGRAM=)
 	@$(if $(PROGRAM),:,cargo build --release --package capa-rs --bin capa-rs)
-	@"$(PROGRAMS)/bench" --program "$(or $(PROGRAM),$(TARGET)/release/capa-rs)" $(BENCH)
+	@"$(PROGRAMS)/bench" --program "$(or $(PROGRAM),$(TARGET)/release/capa-rs)" $(if $(BESIDE),--beside $(BESIDE)) $(BENCH)
 
 .PHONY: rustdoc
 rustdoc: ## Build the documentation of all files, private ones too, into target/doc

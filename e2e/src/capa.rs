@@ -1,7 +1,10 @@
 //! CAPA, with which this provider is compared: its own manager, in the place of this provider.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
+use crate::supervised::Memory;
 use crate::{aws_proxy::Account, cluster_api::Provider, local_world::LocalWorld, programs};
 
 /// CAPA as its releases run it.
@@ -26,6 +29,21 @@ impl LocalWorld {
             ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
         ];
         self.start_provider(&CAPA, manifests()?, &variables).await
+    }
+
+    /// Kills CAPA's manager and starts it again; returns when its webhooks answer.
+    pub async fn restart_capa(&self) -> anyhow::Result<()> {
+        self.restart(CAPA.program).await
+    }
+
+    /// The CPU time of CAPA's manager.
+    pub fn capa_used(&self) -> anyhow::Result<Duration> {
+        self.used(CAPA.program)
+    }
+
+    /// The memory of CAPA's manager.
+    pub fn capa_memory(&self) -> anyhow::Result<Memory> {
+        self.memory_of(CAPA.program)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     audit::{AuditLog, KubernetesWrite},
     aws_proxy::AwsProxy,
     cloud,
-    cluster_api::{BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider, Variables, through},
+    cluster_api::{self, BOOTSTRAP, CONTROL_PLANE as KUBEADM_CONTROL_PLANE, CORE, Provider, Variables, through},
     directory::Directory,
     evidence, fleet,
     metrics::Metrics,
@@ -258,6 +258,20 @@ impl LocalWorld {
         Ok(())
     }
 
+    /// Kills a running manager of the world and starts it again; returns when it is ready.
+    pub(crate) async fn restart(&self, program: &str) -> anyhow::Result<()> {
+        let manager = {
+            let mut processes = self.processes.lock();
+            let position = processes.iter().position(|process| process.name() == program);
+            let position = position.with_context(|| format!("{program} does not run"))?;
+            processes.remove(position)
+        };
+        let mut manager = manager.kill_to_restart().await?.start()?;
+        cluster_api::ready(&mut manager).await?;
+        self.processes.lock().push(manager);
+        Ok(())
+    }
+
     /// Starts the node simulator: from now on instances become nodes.
     pub fn start_nodes(&self) -> anyhow::Result<()> {
         let logs = self.directory.folder("logs")?;
@@ -321,6 +335,11 @@ impl LocalWorld {
     /// The CPU time of a running program of the world, e.g. `kube-apiserver`.
     pub fn used(&self, program: &str) -> anyhow::Result<Duration> {
         self.running(program, Supervised::used)
+    }
+
+    /// The memory of a running program of the world.
+    pub(crate) fn memory_of(&self, program: &str) -> anyhow::Result<Memory> {
+        self.running(program, Supervised::memory)
     }
 
     /// The writes of all ServiceAccounts so far, in the order of their answers.

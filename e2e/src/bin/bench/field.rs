@@ -1,18 +1,19 @@
 //! Where a measurement takes place: a world, a cluster on a network of the user's, and the manager.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::Account;
 use capa_e2e::user::{NetworkPlan, User};
-use capa_e2e::{LocalWorld, Manager, TestEnvironment, eventually, fixtures, objects};
+use capa_e2e::{LocalWorld, Manager, Memory, TestEnvironment, eventually, fixtures, objects};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde_json::json;
+
+use crate::provider::Provider;
 
 const REGION: &str = "eu-west-1";
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
@@ -49,30 +50,29 @@ impl Storage {
 pub(crate) struct Field {
     pub(crate) world: Arc<LocalWorld>,
     environment: TestEnvironment,
-    program: PathBuf,
+    provider: Provider,
     machines: Api<DynamicObject>,
     pub(crate) aws_machines: Api<DynamicObject>,
 }
 
 impl Field {
     /// Starts a world, and in it the manager and a cluster.
-    pub(crate) async fn new(program: &Path, name: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn new(provider: &Provider, name: &str) -> anyhow::Result<Self> {
         let world = Arc::new(LocalWorld::start().await?);
         let environment = TestEnvironment::new(world.clone(), name).await?;
         let user = User::new(environment.aws(), REGION);
         let network = user.create_network(&NetworkPlan::new(name, REGION, 3)).await?;
-        world.install_provider().await?;
+        provider.install(&world, &environment).await?;
         let field = Self {
-            program: program.to_owned(),
+            provider: provider.clone(),
             machines: environment.api(CORE, "Machine").await?,
             aws_machines: environment.api(OURS, "AWSMachine").await?,
             environment,
             world,
         };
-        field.start_manager().await?;
         let filler = format!("#cloud-config\n# {}", "x".repeat(SECRET_BYTES));
         let objects = [
-            fixtures::unmanaged_cluster(CLUSTER, REGION, &network, ""),
+            provider.aws_cluster(CLUSTER, REGION, &network),
             fixtures::cluster(CLUSTER, Some("AWSCluster")),
             fixtures::bootstrap_secret(SECRET, &filler),
         ];
@@ -94,15 +94,32 @@ impl Field {
         Ok(field)
     }
 
-    /// Starts a manager as a release runs it: no flag but the namespace and addresses.
-    pub(crate) async fn start_manager(&self) -> anyhow::Result<Manager> {
-        let manager = self.environment.new_manager().program(self.program.clone());
-        manager.flag("-v=0").start().await
+    /// Ends the manager, and starts another one.
+    pub(crate) async fn restart_manager(&self) -> anyhow::Result<()> {
+        self.provider.restart(&self.world, &self.environment).await
     }
 
-    /// The manager that runs.
-    pub(crate) fn manager(&self) -> anyhow::Result<Manager> {
-        self.environment.manager()
+    /// This provider's manager, whose metrics say what it knows; `None` for CAPA.
+    pub(crate) fn manager_here(&self) -> anyhow::Result<Option<Manager>> {
+        match self.provider {
+            Provider::Here(_) => self.environment.manager().map(Some),
+            Provider::Capa => Ok(None),
+        }
+    }
+
+    /// The memory of the manager.
+    pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
+        self.provider.memory(&self.world, &self.environment)
+    }
+
+    /// The CPU time of the manager.
+    pub(crate) fn used(&self) -> anyhow::Result<Duration> {
+        self.provider.used(&self.world, &self.environment)
+    }
+
+    /// The ServiceAccount of the manager.
+    pub(crate) fn service_account(&self) -> &'static str {
+        self.provider.service_account()
     }
 
     pub(crate) fn aws(&self) -> &Account {

@@ -1,16 +1,16 @@
 //! The life of a cluster's workers: they are created, join, stay, see the manager restart, and are deleted.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use capa_e2e::{eventually, eventually_by_polling};
+use capa_e2e::{Manager, eventually, eventually_by_polling};
 use serde::Serialize;
 
 use crate::field::{Field, Storage};
 use crate::follow::{Count, Follow};
-use crate::meters::{self, Phase};
+use crate::meters::{self, Phase, mebibytes, number};
 use crate::progress;
+use crate::provider::Provider;
 
 /// The time without AWS calls after which the consequences of a change are over.
 const QUIET: Duration = Duration::from_secs(5);
@@ -18,6 +18,7 @@ const QUIET: Duration = Duration::from_secs(5);
 /// The measurements of a life.
 #[derive(Serialize)]
 pub(crate) struct Life {
+    pub(crate) provider: Provider,
     pub(crate) workers: usize,
     pub(crate) storage: Storage,
     /// Resident memory of the manager with the cluster and no machine, in bytes.
@@ -40,6 +41,47 @@ pub(crate) struct Life {
     pub(crate) deleted: Phase,
 }
 
+impl Life {
+    pub(crate) fn is_here(&self) -> bool {
+        self.provider != Provider::Capa
+    }
+
+    /// The head of the life's column.
+    pub(crate) fn column(&self) -> String {
+        let storage = match self.storage {
+            Storage::Inline => "",
+            Storage::SecretsManager => ", secret",
+        };
+        let provider = if self.is_here() { "" } else { ", CAPA" };
+        format!("N={}{storage}{provider}", self.workers)
+    }
+
+    /// An amount for each worker.
+    pub(crate) fn per_worker(&self, amount: f64) -> f64 {
+        amount / number(self.workers)
+    }
+
+    /// AWS calls per worker until all are ready.
+    pub(crate) fn calls_per_worker(&self) -> f64 {
+        self.per_worker(number(self.created.all_calls()))
+    }
+
+    /// AWS calls per deleted worker.
+    pub(crate) fn calls_per_deleted_worker(&self) -> f64 {
+        self.per_worker(number(self.deleted.all_calls()))
+    }
+
+    /// Resident memory of the manager with all machines, in MiB.
+    pub(crate) fn resident_mebibytes(&self) -> f64 {
+        mebibytes(self.resident)
+    }
+
+    /// Status writes of an AWSMachine while it is created and deleted.
+    pub(crate) fn status_writes_per_worker(&self) -> f64 {
+        self.per_worker(number(self.created.status_writes() + self.deleted.status_writes()))
+    }
+}
+
 /// The longest wait for this many workers: the manager launches two a second.
 fn patience(workers: usize) -> Duration {
     Duration::from_mins(5) + Duration::from_secs(workers as u64)
@@ -47,15 +89,18 @@ fn patience(workers: usize) -> Duration {
 
 /// Measures the life of this many workers; `idle` is the period without changes, if it is to be measured.
 pub(crate) async fn measure(
-    program: &Path,
+    provider: &Provider,
     workers: usize,
     storage: Storage,
     idle: Option<Duration>,
 ) -> anyhow::Result<Life> {
-    progress(&format!("{workers} workers, {storage:?}: a world starts"));
-    let field = Field::new(program, "life").await?;
+    progress(&format!(
+        "{workers} workers, {storage:?}, {}: a world starts",
+        provider.name()
+    ));
+    let field = Field::new(provider, "life").await?;
     field.quiet(QUIET).await?;
-    let resident_before = field.manager()?.memory()?.resident;
+    let resident_before = field.memory()?.resident;
     let mut follow = Follow::new(&field.aws_machines);
 
     progress("  the workers are created");
@@ -71,7 +116,7 @@ pub(crate) async fn measure(
     };
     let ((), half_seconds) = tokio::try_join!(field.create(workers, storage), ready)?;
     let created = start.end(&field)?;
-    let memory = field.manager()?.memory()?;
+    let memory = field.memory()?;
     progress(&format!("  they are ready after {:.1} s", created.seconds));
 
     let joined = match storage {
@@ -82,12 +127,13 @@ pub(crate) async fn measure(
         None => None,
         Some(period) => Some(stay(&field, period).await?),
     };
-    let peak = field.manager()?.memory()?.peak;
+    let peak = field.memory()?.peak;
     let restarted = restart(&field, workers).await?;
     let deleted = delete(&field, &mut follow, workers).await?;
-    let peak = peak.max(field.manager()?.memory()?.peak);
+    let peak = peak.max(field.memory()?.peak);
     field.end().await?;
     Ok(Life {
+        provider: provider.clone(),
         workers,
         storage,
         resident_before,
@@ -126,29 +172,41 @@ async fn stay(field: &Field, period: Duration) -> anyhow::Result<Phase> {
     start.end(field)
 }
 
-/// Starts another manager, and waits until it has looked at everything.
+/// Starts another manager in the place of the first one, and waits until it has looked at everything and has made no
+/// AWS call for some seconds.
 async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     progress("  another manager starts");
-    field.manager()?.stop().await?;
     let start = meters::start_of_manager(field)?;
-    let manager = field.start_manager().await?;
-    eventually_by_polling(patience(workers), "the new manager to know all instances", async || {
-        let metrics = manager.metrics().await?;
-        let known = metrics.sum("capa_instance_store_instances", &[]).unwrap_or_default();
-        let passes = manager.passes("awsmachine").await?;
-        let all = f64::from(u32::try_from(workers)?);
-        ensure!(known >= all && passes >= all, "{known} instances, {passes} passes");
-        Ok(())
-    })
-    .await?;
-    let phase = start.end(field)?;
+    field.restart_manager().await?;
+    let known = match field.manager_here()? {
+        Some(manager) => {
+            knows_all(&manager, workers).await?;
+            Some(start.end(field)?.seconds)
+        }
+        None => None,
+    };
     field.quiet(QUIET).await?;
     let settled = start.end(field)?;
     // The time until everything is known, and all calls and writes that followed.
     Ok(Phase {
-        seconds: phase.seconds,
+        seconds: known.unwrap_or(settled.seconds - QUIET.as_secs_f64()),
         ..settled
     })
+}
+
+/// Waits until this provider's manager knows all instances and has made a pass over each machine.
+async fn knows_all(manager: &Manager, workers: usize) -> anyhow::Result<()> {
+    eventually_by_polling(patience(workers), "the new manager to know all instances", async || {
+        let metrics = manager.metrics().await?;
+        let known = metrics.sum("capa_instance_store_instances", &[]).unwrap_or_default();
+        let passes = manager.passes("awsmachine").await?;
+        ensure!(
+            known >= number(workers) && passes >= number(workers),
+            "{known} instances, {passes} passes"
+        );
+        Ok(())
+    })
+    .await
 }
 
 async fn delete(field: &Field, follow: &mut Follow, workers: usize) -> anyhow::Result<Phase> {
@@ -157,4 +215,40 @@ async fn delete(field: &Field, follow: &mut Follow, workers: usize) -> anyhow::R
     let gone = follow.until("the end of all workers", patience(workers), |count| count.all == 0);
     tokio::try_join!(field.delete(workers), gone)?;
     start.end(field)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A life of this provider in which nothing was counted.
+    pub(crate) fn life(workers: usize) -> Life {
+        Life {
+            provider: Provider::Here(PathBuf::new()),
+            workers,
+            storage: Storage::Inline,
+            resident_before: 1,
+            resident: 1,
+            peak: 1,
+            half_seconds: 1.0,
+            created: Phase::default(),
+            joined: None,
+            idle: None,
+            restarted: Phase::default(),
+            deleted: Phase::default(),
+        }
+    }
+
+    #[test]
+    fn a_column_names_what_is_special_about_the_life() {
+        assert_eq!(life(10).column(), "N=10");
+        let capa = Life {
+            provider: Provider::Capa,
+            storage: Storage::SecretsManager,
+            ..life(10)
+        };
+        assert_eq!(capa.column(), "N=10, secret, CAPA");
+    }
 }

@@ -3,20 +3,24 @@
 
 mod field;
 mod follow;
+mod goals;
 mod life;
 mod meters;
+mod provider;
 mod report;
 mod tables;
 mod troubles;
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use capa_e2e::Manager;
 use clap::{Parser, ValueEnum};
 
 use crate::field::Storage;
+use crate::provider::Provider;
 use crate::report::Report;
 
 /// Measures what machines cost, on the local world.
@@ -33,6 +37,10 @@ struct Arguments {
     /// Program of the manager. Default: `CAPA_RS_BINARY`, or the one beside this program.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+
+    /// Providers to measure as well, on the same worlds and with the same machines. `make capa` builds CAPA.
+    #[arg(long, value_name = "PROVIDERS", value_delimiter = ',')]
+    beside: Vec<Beside>,
 
     /// Seconds without changes, measured with the most workers.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
@@ -62,8 +70,15 @@ enum Part {
     Image,
 }
 
+/// Another provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Beside {
+    /// CAPA, in the version that this repository pins.
+    Capa,
+}
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let program = arguments.program.clone().map_or_else(Manager::program, Ok)?;
     let program = std::path::absolute(program)?;
@@ -72,31 +87,42 @@ async fn main() -> anyhow::Result<()> {
         std::fs::write(file, serde_json::to_string_pretty(&report)?)?;
     }
     std::io::stdout().write_all(tables::markdown(&report).as_bytes())?;
-    Ok(())
+    let missed = goals::goals(&report).iter().any(|goal| !goal.is_reached());
+    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 async fn measure(arguments: &Arguments, mut report: Report) -> anyhow::Result<Report> {
     let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let most = arguments.workers.iter().max().copied();
+    let beside = arguments.beside.iter().map(|Beside::Capa| Provider::Capa);
+    let here = Provider::Here(report.program.clone());
+    let providers: Vec<Provider> = std::iter::once(here).chain(beside).collect();
     for (part, storage) in [
         (Part::Inline, Storage::Inline),
         (Part::Secrets, Storage::SecretsManager),
     ] {
         for workers in arguments.workers.iter().copied().filter(|_| wanted(part)) {
             let idle = (part == Part::Inline && Some(workers) == most).then(|| Duration::from_secs(arguments.idle));
-            report
-                .lives
-                .push(life::measure(&report.program, workers, storage, idle).await?);
+            for provider in &providers {
+                let life = life::measure(provider, workers, storage, idle).await?;
+                report.lives.push(life);
+            }
         }
     }
-    if wanted(Part::Buckets) {
-        report.buckets = Some(troubles::buckets(&report.program).await?);
-    }
-    if wanted(Part::Minute) {
-        report.throttled_minute = Some(troubles::throttled_minute(&report.program).await?);
-    }
-    if wanted(Part::Image) {
-        report.wrong_image = Some(troubles::wrong_image(&report.program, arguments.minutes).await?);
+    for provider in &providers {
+        if wanted(Part::Buckets) {
+            report.buckets.push(troubles::buckets(provider).await?);
+        }
+        if wanted(Part::Minute) {
+            report
+                .throttled_minutes
+                .push(troubles::throttled_minute(provider).await?);
+        }
+        if wanted(Part::Image) {
+            report
+                .wrong_images
+                .push(troubles::wrong_image(provider, arguments.minutes).await?);
+        }
     }
     Ok(report)
 }

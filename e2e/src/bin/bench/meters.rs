@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::field::Field;
 
-/// The ServiceAccounts of the manager and of Cluster API core.
-const MANAGER: &str = "capa-rs-system:capa-controller-manager";
+/// The ServiceAccount of Cluster API core.
 const CORE: &str = "capi-system:capi-manager";
 
 /// The names of the programs.
@@ -51,12 +50,10 @@ impl Phase {
         self.calls.values().sum()
     }
 
-    /// The number of the manager's writes of an AWSMachine's status.
+    /// The number of the manager's writes of an AWSMachine's status. CAPA patches it.
     pub(crate) fn status_writes(&self) -> usize {
-        self.writes
-            .get("update awsmachines/status")
-            .copied()
-            .unwrap_or_default()
+        let verbs = ["update awsmachines/status", "patch awsmachines/status"];
+        verbs.iter().filter_map(|verb| self.writes.get(*verb)).sum()
     }
 
     /// The number of the manager's writes.
@@ -65,10 +62,20 @@ impl Phase {
     }
 }
 
+/// A count as a number that can be divided.
+pub(crate) fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// Bytes in MiB.
+pub(crate) fn mebibytes(bytes: u64) -> f64 {
+    f64::from(u32::try_from(bytes / 1024).unwrap_or(u32::MAX)) / 1024.0
+}
+
 /// Begins a phase.
 pub(crate) fn start(field: &Field) -> anyhow::Result<Start> {
     Ok(Start {
-        manager: field.manager()?.used()?,
+        manager: field.used()?,
         ..start_of_manager(field)?
     })
 }
@@ -97,7 +104,8 @@ impl Start {
         }
         let writes = field.world.writes()?;
         let writes: Vec<&KubernetesWrite> = writes.iter().skip(self.writes).collect();
-        let ours = |write: &&&KubernetesWrite| write.user == MANAGER && write.namespace == field.namespace();
+        let ours =
+            |write: &&&KubernetesWrite| write.user == field.service_account() && write.namespace == field.namespace();
         let mut by_verb = BTreeMap::new();
         for write in writes.iter().filter(ours) {
             *by_verb.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
@@ -109,7 +117,7 @@ impl Start {
             conflicts: writes.iter().filter(ours).filter(|write| write.code == 409).count(),
             writes: by_verb,
             core_writes: writes.iter().filter(|write| write.user == CORE).count(),
-            manager_cpu_seconds: field.manager()?.used()?.saturating_sub(self.manager).as_secs_f64(),
+            manager_cpu_seconds: field.used()?.saturating_sub(self.manager).as_secs_f64(),
             api_server_cpu_seconds: field
                 .world
                 .used(API_SERVER)?

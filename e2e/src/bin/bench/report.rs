@@ -9,7 +9,7 @@ use crate::life::Life;
 use crate::troubles::{Buckets, ThrottledMinute, WrongImage};
 
 /// The measurements of a run, as `--json` writes them.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) program: PathBuf,
     /// The folder of the program, which cargo names after the profile: `release`, or `debug`.
@@ -20,9 +20,9 @@ pub(crate) struct Report {
     /// The load of the computer in the last minute before the run.
     pub(crate) load: String,
     pub(crate) lives: Vec<Life>,
-    pub(crate) buckets: Option<Buckets>,
-    pub(crate) throttled_minute: Option<ThrottledMinute>,
-    pub(crate) wrong_image: Option<WrongImage>,
+    pub(crate) buckets: Vec<Buckets>,
+    pub(crate) throttled_minutes: Vec<ThrottledMinute>,
+    pub(crate) wrong_images: Vec<WrongImage>,
 }
 
 impl Report {
@@ -36,10 +36,7 @@ impl Report {
             program_bytes: file.len(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             load: load.split_whitespace().next().unwrap_or("unknown").to_owned(),
-            lives: Vec::new(),
-            buckets: None,
-            throttled_minute: None,
-            wrong_image: None,
+            ..Self::default()
         })
     }
 }

@@ -2,19 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::field::Storage;
+use crate::goals::goals;
 use crate::life::Life;
-use crate::meters::Phase;
+use crate::meters::{Phase, mebibytes, number};
+use crate::provider::Provider;
 use crate::report::Report;
-use crate::troubles::{Buckets, ThrottledMinute, WrongImage};
-
-fn number(count: usize) -> f64 {
-    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    f64::from(u32::try_from(bytes / 1024).unwrap_or(u32::MAX)) / 1024.0
-}
+use crate::troubles::{Buckets, MACHINES, MACHINES_OF_THE_MINUTE, PENDING, ThrottledMinute, WrongImage};
 
 /// All tables of a report, which begin with what was measured.
 pub(crate) fn markdown(report: &Report) -> String {
@@ -30,14 +23,10 @@ pub(crate) fn markdown(report: &Report) -> String {
         text += &actions(&report.lives);
         text += &writes(&report.lives);
     }
-    let troubles = [
-        report.buckets.as_ref().map(buckets),
-        report.throttled_minute.as_ref().map(throttled_minute),
-        report.wrong_image.as_ref().map(wrong_image),
-    ];
-    for rows in troubles.into_iter().flatten() {
-        text += &table(&[rows.0.as_str(), ""], &rows.1);
-    }
+    text += &buckets(&report.buckets);
+    text += &throttled_minutes(&report.throttled_minutes);
+    text += &wrong_images(&report.wrong_images);
+    text += &ratios(report);
     text
 }
 
@@ -56,26 +45,18 @@ fn columns<'a>(first: &'a str, names: &'a [String]) -> Vec<&'a str> {
 }
 
 fn names(lives: &[Life]) -> Vec<String> {
-    let name = |life: &Life| match life.storage {
-        Storage::Inline => format!("N={}", life.workers),
-        Storage::SecretsManager => format!("N={}, secret", life.workers),
-    };
-    lives.iter().map(name).collect()
+    lives.iter().map(Life::column).collect()
 }
 
-/// A row: a title, and what each life has.
-fn row(title: &str, lives: &[Life], cell: impl Fn(&Life) -> Option<String>) -> Vec<String> {
-    let cells = lives.iter().map(|life| cell(life).unwrap_or_else(|| "–".to_owned()));
+/// A row: a title, and what each measurement has.
+fn row<T>(title: &str, measured: &[T], cell: impl Fn(&T) -> Option<String>) -> Vec<String> {
+    let cells = measured.iter().map(|one| cell(one).unwrap_or_else(|| "–".to_owned()));
     std::iter::once(title.to_owned()).chain(cells).collect()
 }
 
 fn lives(lives: &[Life]) -> String {
     let rows = [calls_and_times(lives), work(lives)].concat();
     table(&columns("life of N workers", &names(lives)), &rows)
-}
-
-fn per(life: &Life, amount: f64) -> f64 {
-    amount / number(life.workers)
 }
 
 fn calls(phase: &Phase) -> f64 {
@@ -87,14 +68,14 @@ fn calls_and_times(lives: &[Life]) -> Vec<Vec<String>> {
     let row = |title: &str, cell: &dyn Fn(&Life) -> Option<String>| row(title, lives, cell);
     vec![
         row("AWS calls per worker until all are ready", &|life| {
-            Some(format!("{:.2}", per(life, calls(&life.created))))
+            Some(format!("{:.2}", life.calls_per_worker()))
         }),
         row("… and when the nodes have joined", &|life| {
             let joined = life.joined.as_ref()?;
-            Some(format!("{:.2}", per(life, calls(&life.created) + calls(joined))))
+            Some(format!("{:.2}", life.per_worker(calls(&life.created) + calls(joined))))
         }),
         row("AWS calls per deleted worker", &|life| {
-            Some(format!("{:.2}", per(life, calls(&life.deleted))))
+            Some(format!("{:.2}", life.calls_per_deleted_worker()))
         }),
         row("seconds until half, until all are ready", &|life| {
             Some(format!("{:.1}, {:.1}", life.half_seconds, life.created.seconds))
@@ -110,27 +91,33 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
     let row = |title: &str, cell: &dyn Fn(&Life) -> Option<String>| row(title, lives, cell);
     vec![
         row("manager: CPU per created worker, ms", &|life| {
-            Some(format!("{:.1}", 1000.0 * per(life, life.created.manager_cpu_seconds)))
+            Some(format!(
+                "{:.1}",
+                1000.0 * life.per_worker(life.created.manager_cpu_seconds)
+            ))
         }),
         row("manager: CPU per deleted worker, ms", &|life| {
-            Some(format!("{:.1}", 1000.0 * per(life, life.deleted.manager_cpu_seconds)))
+            Some(format!(
+                "{:.1}",
+                1000.0 * life.per_worker(life.deleted.manager_cpu_seconds)
+            ))
         }),
         row("kube-apiserver: CPU per created worker, s", &|life| {
-            Some(format!("{:.3}", per(life, life.created.api_server_cpu_seconds)))
+            Some(format!("{:.3}", life.per_worker(life.created.api_server_cpu_seconds)))
         }),
         row("Cluster API core: CPU per created worker, s", &|life| {
-            Some(format!("{:.3}", per(life, life.created.core_cpu_seconds)))
+            Some(format!("{:.3}", life.per_worker(life.created.core_cpu_seconds)))
         }),
         row("status writes of an AWSMachine: created, deleted", &|life| {
             let [created, deleted] =
-                [&life.created, &life.deleted].map(|phase| per(life, number(phase.status_writes())));
+                [&life.created, &life.deleted].map(|phase| life.per_worker(number(phase.status_writes())));
             Some(format!("{created:.1}, {deleted:.1}"))
         }),
         row("all Kubernetes writes of the manager per created worker", &|life| {
-            Some(format!("{:.1}", per(life, number(life.created.all_writes()))))
+            Some(format!("{:.1}", life.per_worker(number(life.created.all_writes()))))
         }),
         row("… of Cluster API core", &|life| {
-            Some(format!("{:.1}", per(life, number(life.created.core_writes))))
+            Some(format!("{:.1}", life.per_worker(number(life.created.core_writes))))
         }),
         row("manager RSS without machines, with all, peak, MiB", &|life| {
             let [before, with, peak] = [life.resident_before, life.resident, life.peak].map(mebibytes);
@@ -191,57 +178,86 @@ fn counts(title: &str, lives: &[Life], of: impl Fn(&Phase) -> &BTreeMap<String, 
     table(&columns(title, &names(lives)), &rows)
 }
 
-fn pair(title: &str, value: impl std::fmt::Display) -> Vec<String> {
-    vec![title.to_owned(), value.to_string()]
+/// A table of measurements of which there is one for each provider; nothing if none was made.
+fn by_provider<T>(title: &str, measured: &[T], of: impl Fn(&T) -> &Provider, rows: &[Vec<String>]) -> String {
+    if measured.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = measured.iter().map(|one| of(one).name().to_owned()).collect();
+    table(&columns(title, &names), rows)
 }
 
-fn buckets(buckets: &Buckets) -> (String, Vec<Vec<String>>) {
-    let created = &buckets.created;
-    let (seconds, bound) = (created.seconds, buckets.bound_seconds);
-    let rows = vec![
-        pair("seconds until all are ready", format!("{seconds:.1}")),
-        pair("bound by the bucket of RunInstances", format!("{bound:.1}")),
-        pair("ratio", format!("{:.2}", seconds / bound)),
-        pair("AWS calls", created.all_calls()),
-        pair(
-            "throttled",
-            created.refused.get("RequestLimitExceeded").copied().unwrap_or_default(),
-        ),
+fn buckets(measured: &[Buckets]) -> String {
+    let row = |title: &str, cell: &dyn Fn(&Buckets) -> String| row(title, measured, |one| Some(cell(one)));
+    let rows = [
+        row("seconds until all are ready", &|one| {
+            format!("{:.1}", one.created.seconds)
+        }),
+        row("bound by the bucket of RunInstances", &|one| {
+            format!("{:.1}", one.bound_seconds)
+        }),
+        row("ratio", &|one| format!("{:.2}", one.ratio())),
+        row("AWS calls", &|one| one.created.all_calls().to_string()),
+        row("throttled", &|one| {
+            let throttled = one.created.refused.get("RequestLimitExceeded").copied();
+            throttled.unwrap_or_default().to_string()
+        }),
     ];
     let title = format!(
-        "{} machines against EC2's buckets, {} s pending",
-        buckets.machines, buckets.pending_seconds
+        "{MACHINES} machines against EC2's buckets, {} s pending",
+        PENDING.as_secs()
     );
-    (title, rows)
+    by_provider(&title, measured, |one| &one.provider, &rows)
 }
 
-fn throttled_minute(measured: &ThrottledMinute) -> (String, Vec<Vec<String>>) {
-    let rows = vec![
-        pair("AWS calls in the minute", measured.minute.all_calls()),
-        pair(
-            "seconds from its end until all are ready",
-            format!("{:.1}", measured.recovered.seconds),
-        ),
-        pair("AWS calls after it", measured.recovered.all_calls()),
+fn throttled_minutes(measured: &[ThrottledMinute]) -> String {
+    let row = |title: &str, cell: &dyn Fn(&ThrottledMinute) -> String| row(title, measured, |one| Some(cell(one)));
+    let rows = [
+        row("AWS calls in the minute", &|one| one.minute.all_calls().to_string()),
+        row("seconds from its end until all are ready", &|one| {
+            format!("{:.1}", one.recovered.seconds)
+        }),
+        row("AWS calls after it", &|one| one.recovered.all_calls().to_string()),
     ];
-    (format!("{} machines meet a throttled minute", measured.machines), rows)
+    let title = format!("{MACHINES_OF_THE_MINUTE} machines meet a throttled minute");
+    by_provider(&title, measured, |one| &one.provider, &rows)
 }
 
-fn wrong_image(measured: &WrongImage) -> (String, Vec<Vec<String>>) {
-    let rows = vec![
-        pair("RunInstances in each minute", format!("{:?}", measured.launches)),
-        pair("AWS calls in each minute", format!("{:?}", measured.calls)),
+fn wrong_images(measured: &[WrongImage]) -> String {
+    let row = |title: &str, cell: &dyn Fn(&WrongImage) -> String| row(title, measured, |one| Some(cell(one)));
+    let rows = [
+        row("RunInstances in each minute", &|one| format!("{:?}", one.launches)),
+        row("AWS calls in each minute", &|one| format!("{:?}", one.calls)),
     ];
-    ("one machine with a wrong image".to_owned(), rows)
+    by_provider("one machine with a wrong image", measured, |one| &one.provider, &rows)
+}
+
+/// The ratios that the run must keep.
+fn ratios(report: &Report) -> String {
+    let goals = goals(report);
+    if goals.is_empty() {
+        return String::new();
+    }
+    let rows = goals.iter().map(|goal| {
+        let reached = if goal.is_reached() { "yes" } else { "**no**" };
+        vec![
+            goal.what.clone(),
+            format!("{:.2}", goal.measured),
+            format!("{:.2}", goal.most),
+            reached.to_owned(),
+        ]
+    });
+    table(&["ratio", "measured", "at most", "reached"], &rows.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::life::tests::life;
 
     #[test]
     fn a_table_has_a_head_a_rule_and_rows_of_equal_length() {
-        let rows = [pair("calls", 3), pair("seconds", "1.5")];
+        let rows = [["calls", "3"], ["seconds", "1.5"]].map(|row| row.map(str::to_owned).to_vec());
         let expected = "\n| what |  |\n| --- | --- |\n| calls | 3 |\n| seconds | 1.5 |\n";
         assert_eq!(table(&["what", ""], &rows), expected);
     }
@@ -253,17 +269,10 @@ mod tests {
             ..Phase::default()
         };
         let life = Life {
-            workers: 10,
-            storage: Storage::Inline,
-            resident_before: 1,
-            resident: 1,
-            peak: 1,
-            half_seconds: 1.0,
             created: phase("RunInstances", 10),
-            joined: None,
-            idle: None,
             restarted: phase("DescribeInstances", 1),
             deleted: phase("TerminateInstances", 2),
+            ..life(10)
         };
         let lives = [life];
         let counted = actions(&lives);

@@ -1,6 +1,5 @@
 //! Machines while AWS throttles or refuses calls.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -11,19 +10,20 @@ use serde::Serialize;
 
 use crate::field::{Field, Storage};
 use crate::follow::{Count, Follow};
-use crate::meters::{self, Phase};
+use crate::meters::{self, Phase, number};
 use crate::progress;
+use crate::provider::Provider;
 
 /// The machines against EC2's buckets, and the time that their instances are pending.
-const MACHINES: usize = 100;
-const PENDING: Duration = Duration::from_secs(15);
+pub(crate) const MACHINES: usize = 100;
+pub(crate) const PENDING: Duration = Duration::from_secs(15);
 
 /// The published bucket of RunInstances: its size, and its refill per second.
 const BURST: f64 = 5.0;
 const REFILL: f64 = 2.0;
 
 /// The machines that meet a throttled minute.
-const MACHINES_OF_THE_MINUTE: usize = 50;
+pub(crate) const MACHINES_OF_THE_MINUTE: usize = 50;
 
 /// The longest wait.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -31,8 +31,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// Machines against EC2's buckets.
 #[derive(Serialize)]
 pub(crate) struct Buckets {
-    pub(crate) machines: usize,
-    pub(crate) pending_seconds: u64,
+    pub(crate) provider: Provider,
     /// The shortest time in which the bucket of RunInstances and the time in pending allow all machines.
     pub(crate) bound_seconds: f64,
     pub(crate) created: Phase,
@@ -41,7 +40,7 @@ pub(crate) struct Buckets {
 /// Machines that meet a minute in which AWS throttles every call.
 #[derive(Serialize)]
 pub(crate) struct ThrottledMinute {
-    pub(crate) machines: usize,
+    pub(crate) provider: Provider,
     pub(crate) minute: Phase,
     /// From the end of the minute until all are ready.
     pub(crate) recovered: Phase,
@@ -50,16 +49,27 @@ pub(crate) struct ThrottledMinute {
 /// A machine with a wrong image.
 #[derive(Serialize)]
 pub(crate) struct WrongImage {
+    pub(crate) provider: Provider,
     /// The calls of RunInstances in each minute, from the first one on.
     pub(crate) launches: Vec<usize>,
     /// All calls in each minute.
     pub(crate) calls: Vec<usize>,
 }
 
+impl Buckets {
+    /// The time until all are ready, divided by the shortest one that is possible.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.created.seconds / self.bound_seconds
+    }
+}
+
 /// A hundred machines against EC2's buckets.
-pub(crate) async fn buckets(program: &Path) -> anyhow::Result<Buckets> {
-    progress(&format!("{MACHINES} machines against EC2's buckets: a world starts"));
-    let field = Field::new(program, "buckets").await?;
+pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
+    let name = provider.name();
+    progress(&format!(
+        "{MACHINES} machines against EC2's buckets, {name}: a world starts"
+    ));
+    let field = Field::new(provider, "buckets").await?;
     field.aws().set_pending(PENDING);
     field.aws().throttle(1);
     let mut follow = Follow::new(&field.aws_machines);
@@ -68,10 +78,9 @@ pub(crate) async fn buckets(program: &Path) -> anyhow::Result<Buckets> {
     tokio::try_join!(field.create(MACHINES, Storage::Inline), ready)?;
     let created = start.end(&field)?;
     field.end().await?;
-    let queued = f64::from(u32::try_from(MACHINES)?) - BURST;
+    let queued = number(MACHINES) - BURST;
     Ok(Buckets {
-        machines: MACHINES,
-        pending_seconds: PENDING.as_secs(),
+        provider: provider.clone(),
         bound_seconds: queued / REFILL + PENDING.as_secs_f64(),
         created,
     })
@@ -82,10 +91,13 @@ fn all_ready(machines: usize) -> impl Fn(Count) -> bool {
 }
 
 /// Fifty machines that are created at the beginning of a minute in which every call is throttled.
-pub(crate) async fn throttled_minute(program: &Path) -> anyhow::Result<ThrottledMinute> {
+pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<ThrottledMinute> {
     let machines = MACHINES_OF_THE_MINUTE;
-    progress(&format!("{machines} machines meet a throttled minute: a world starts"));
-    let field = Field::new(program, "minute").await?;
+    let name = provider.name();
+    progress(&format!(
+        "{machines} machines meet a throttled minute, {name}: a world starts"
+    ));
+    let field = Field::new(provider, "minute").await?;
     field.aws().throttle(1);
     let fault = field.aws().fault(Fault::on_everything().error("RequestLimitExceeded"));
     let mut follow = Follow::new(&field.aws_machines);
@@ -105,18 +117,19 @@ pub(crate) async fn throttled_minute(program: &Path) -> anyhow::Result<Throttled
     let recovered = start.end(&field)?;
     field.end().await?;
     Ok(ThrottledMinute {
-        machines,
+        provider: provider.clone(),
         minute,
         recovered,
     })
 }
 
 /// One machine whose image does not exist.
-pub(crate) async fn wrong_image(program: &Path, minutes: u64) -> anyhow::Result<WrongImage> {
+pub(crate) async fn wrong_image(provider: &Provider, minutes: u64) -> anyhow::Result<WrongImage> {
     progress(&format!(
-        "one machine with a wrong image for {minutes} minutes: a world starts"
+        "one machine with a wrong image for {minutes} minutes, {}: a world starts",
+        provider.name()
     ));
-    let field = Field::new(program, "image").await?;
+    let field = Field::new(provider, "image").await?;
     field
         .aws()
         .fault(Fault::on("RunInstances").error("InvalidAMIID.NotFound"));
@@ -151,6 +164,7 @@ pub(crate) async fn wrong_image(program: &Path, minutes: u64) -> anyhow::Result<
         (0..minutes).map(minute).collect()
     };
     let wrong = WrongImage {
+        provider: provider.clone(),
         launches: counts(Some("RunInstances")),
         calls: counts(None),
     };

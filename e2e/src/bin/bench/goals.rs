@@ -1,0 +1,148 @@
+//! What a run must keep: ratios, which say the same on every computer.
+
+use crate::field::Storage;
+use crate::life::Life;
+use crate::meters::number;
+use crate::provider::Provider;
+use crate::report::Report;
+
+/// From this many workers on, calls that do not grow with the number of workers no longer matter.
+const MANY: usize = 100;
+
+/// A ratio and the most that it may be.
+pub(crate) struct Goal {
+    pub(crate) what: String,
+    pub(crate) measured: f64,
+    pub(crate) most: f64,
+}
+
+impl Goal {
+    pub(crate) fn is_reached(&self) -> bool {
+        self.measured <= self.most
+    }
+}
+
+/// The goals of what was measured.
+pub(crate) fn goals(report: &Report) -> Vec<Goal> {
+    let here = || report.lives.iter().filter(|life| life.is_here());
+    let of_lives = here().filter(|life| life.workers >= MANY).flat_map(of_life);
+    let of_buckets = report
+        .buckets
+        .iter()
+        .filter(|buckets| buckets.provider != Provider::Capa);
+    let of_buckets = of_buckets.map(|buckets| Goal {
+        what: "time against EC2's buckets, divided by what they allow".to_owned(),
+        measured: buckets.ratio(),
+        most: 1.3,
+    });
+    let beside = here().flat_map(|life| beside_capa(life, report));
+    of_lives.chain(of_buckets).chain(beside).collect()
+}
+
+/// The goals of one life of this provider.
+fn of_life(life: &Life) -> Vec<Goal> {
+    let goal = |what: &str, measured, most| Goal {
+        what: format!("{}: {what}", life.column()),
+        measured,
+        most,
+    };
+    let calls = match life.storage {
+        Storage::Inline => 1.3,
+        Storage::SecretsManager => 2.4,
+    };
+    let mut goals = vec![
+        goal(
+            "AWS calls per worker until all are ready",
+            life.calls_per_worker(),
+            calls,
+        ),
+        goal("AWS calls per deleted worker", life.calls_per_deleted_worker(), 0.2),
+        goal(
+            "status writes in the life of an AWSMachine",
+            life.status_writes_per_worker(),
+            6.5,
+        ),
+        goal(
+            "AWS calls per worker after a restart",
+            life.per_worker(number(life.restarted.all_calls())),
+            0.1,
+        ),
+    ];
+    if let Some(idle) = &life.idle {
+        let minutes = idle.seconds / 60.0;
+        goals.push(goal(
+            "AWS calls in an idle minute",
+            number(idle.all_calls()) / minutes,
+            1.5,
+        ));
+    }
+    goals
+}
+
+/// The goals of a life beside the same life with CAPA. CPU time and memory say something only about a release.
+fn beside_capa(here: &Life, report: &Report) -> Vec<Goal> {
+    let same = |life: &&Life| !life.is_here() && (life.workers, life.storage) == (here.workers, here.storage);
+    let Some(capa) = report.lives.iter().find(same) else {
+        return Vec::new();
+    };
+    let goal = |what: &str, of: fn(&Life) -> f64, most| Goal {
+        what: format!("{}: {what}, divided by CAPA's", here.column()),
+        measured: of(here) / of(capa),
+        most,
+    };
+    let mut goals = vec![goal("AWS calls until all are ready", Life::calls_per_worker, 0.3)];
+    if report.profile == "release" {
+        goals.push(goal(
+            "CPU time of the manager",
+            |life| life.created.manager_cpu_seconds,
+            0.6,
+        ));
+        goals.push(goal("memory with all machines", Life::resident_mebibytes, 0.4));
+    }
+    goals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::life::tests::life;
+
+    fn report(lives: Vec<Life>) -> Report {
+        Report {
+            lives,
+            ..Report::default()
+        }
+    }
+
+    fn missed(report: &Report) -> Vec<String> {
+        let missed = goals(report).into_iter().filter(|goal| !goal.is_reached());
+        missed.map(|goal| goal.what).collect()
+    }
+
+    #[test]
+    fn too_many_calls_miss_a_goal() {
+        let mut many = life(MANY);
+        many.created.calls = [("RunInstances".to_owned(), MANY)].into();
+        assert_eq!(missed(&report(vec![many])), [""; 0]);
+        let mut many = life(MANY);
+        many.created.calls = [
+            ("RunInstances".to_owned(), MANY),
+            ("DescribeInstances".to_owned(), MANY),
+        ]
+        .into();
+        assert_eq!(
+            missed(&report(vec![many])),
+            ["N=100: AWS calls per worker until all are ready"]
+        );
+    }
+
+    #[test]
+    fn calls_are_compared_with_capa() {
+        let (mut here, mut capa) = (life(10), life(10));
+        capa.provider = Provider::Capa;
+        here.created.calls = [("RunInstances".to_owned(), 10)].into();
+        capa.created.calls = [("RunInstances".to_owned(), 20)].into();
+        let missed = missed(&report(vec![here, capa]));
+        assert_eq!(missed, ["N=10: AWS calls until all are ready, divided by CAPA's"]);
+    }
+}
