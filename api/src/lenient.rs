@@ -2,7 +2,7 @@
 //! unreadable.
 //!
 //! For status fields only. A value that another controller, an older version or a restore left in the status must
-//! neither stop a watch nor survive the next status write, which replaces the status whole.
+//! neither stop a watch nor survive the next status write, which replaces the whole status.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
