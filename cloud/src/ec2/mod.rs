@@ -21,8 +21,8 @@ pub use vpc::{Vpc, VpcDns};
 use crate::resource::{Effect, Repeat, Seen};
 use crate::{CloudError, ElasticIp};
 
-/// A call of EC2 that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources
-/// that do not exist yet, and a call that is made names ids only.
+/// A call of EC2 that changes a resource of a managed cluster. `I` is the type of its ids: a plan also refers to
+/// resources that do not exist yet, whereas a call that is made has AWS ids only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Call<I> {
@@ -63,12 +63,12 @@ pub struct Observed {
     pub free_addresses: Seen<u32>,
     /// All route tables of the VPC.
     pub route_tables: Seen<Vec<RouteTable>>,
-    /// All security groups of the VPC, the default one among them.
+    /// All security groups of the VPC, including the default group.
     pub security_groups: Seen<Vec<SecurityGroup>>,
 }
 
 impl Observed {
-    /// The errors in place of answers.
+    /// The errors of reads without an answer.
     pub(crate) fn errors(&self) -> impl Iterator<Item = &CloudError> {
         let answers = [
             self.vpcs.answer(),
@@ -99,7 +99,7 @@ impl<I> Call<I> {
         }
     }
 
-    /// What the call does to the resource that it is about.
+    /// What the call does to its resource.
     pub fn effect(&self) -> Effect {
         match self {
             Self::Vpc(call) => call.effect(),

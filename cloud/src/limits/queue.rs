@@ -45,7 +45,7 @@ struct Waiting {
     instances: u64,
     /// The time of the caller's first request.
     asked: Duration,
-    /// The time that the caller was told to come at.
+    /// The time at which the caller was told to come back.
     turn: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Records the time that a caller was told to come at.
+    /// Records the time at which a caller was told to come back.
     pub(super) fn told(&mut self, request: &CallRequest, turn: Duration) {
         let class = self.classes.get_mut(&request.priority);
         let lines = class.and_then(|class| class.get_mut(&Tenant::of(&request.flow)));

@@ -31,9 +31,10 @@ const fn rate(burst: u32, refill: u32) -> Rate {
 ///
 /// Elastic Load Balancing counts the actions of a category together
 /// (<https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html>: describes have a
-/// bucket of 40 that 10 a second fill). Each action has its own bucket here, so each gets a part of that limit.
+/// bucket of 40 tokens with a refill of 10 per second). Each action has its own bucket here, so each gets a part of
+/// that limit.
 ///
-/// IAM publishes no limits, and those that it has are for all regions of an account: what is here is little.
+/// IAM publishes no limits, and its limits apply to all regions of an account together: the rates here are low.
 pub fn quota(action: &str) -> Quota {
     let (requests, instances) = match action {
         "RunInstances" => (rate(5, 2), Some(rate(1000, 2))),
@@ -72,7 +73,7 @@ pub fn quota(action: &str) -> Quota {
         "GetInstanceProfile" | "GetRole" | "ListAttachedRolePolicies" | "ListRolePolicies" => (rate(20, 10), None),
         // <https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html>
         "CreateSecret" | "PutSecretValue" | "DeleteSecret" => (rate(50, 50), None),
-        // S3 takes 3,500 writes a second for each prefix of keys
+        // S3 accepts 3,500 writes a second for each prefix of keys
         // (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html>). No cluster needs as
         // many.
         "PutObject" | "DeleteObject" => (rate(100, 100), None),
