@@ -62,7 +62,8 @@ pub trait MachineCloud: Reads {
     /// The error of the informer's listings, or of its lookups of instances in transition, while they fail and the
     /// informer does not see changes of instances.
     fn reading_failure(&self) -> Option<CloudError>;
-    /// Whether the informer has not completed a listing for five intervals, so that its data may be old.
+    /// Whether the informer has not completed a listing for five intervals and `Timing::visibility_age`, so that its
+    /// data may be old.
     fn listing_overdue(&self) -> bool;
     /// Requests the machine's turn to launch, before the launch is recorded: a machine that waits for its turn has no
     /// open attempt. Makes no call. The turn is reserved for the machine for some seconds, in which

@@ -50,7 +50,7 @@ pub struct SessionState {
     pub account: AccountCache,
     informer: InstanceInformer,
     lookups: Lookups,
-    /// The secret of each machine whose name was found taken, while the replacement of its content waits for its turn.
+    /// For each machine, the secret whose name is taken, while the replacement of its content waits for its turn.
     taken: BTreeMap<MachineKey, String>,
 }
 
@@ -130,14 +130,14 @@ impl SessionState {
         self.informer.entries() + self.lookups.entries() + self.taken.len()
     }
 
-    /// Ends the session's interest for a machine.
+    /// Ends the session's interest in a machine.
     pub fn forget(&mut self, machine: &MachineKey) {
         self.informer.forget(machine);
         self.lookups.forget(machine);
         self.taken.remove(machine);
     }
 
-    /// Whether the name of a machine's secret was found taken, and its content is to be replaced.
+    /// Whether the name of a machine's secret is taken and the content of the secret is still to be replaced.
     pub(super) fn is_taken(&self, machine: &MachineKey, secret: &StoredSecret) -> bool {
         self.taken.get(machine) == Some(&secret.name)
     }
@@ -165,7 +165,7 @@ impl SessionState {
         self.lookups.look_up(machine, wanted, lookup_time(at))
     }
 
-    /// Ends the use of all lookups that precede a launch.
+    /// Ends the use of all lookups before a launch.
     pub(super) fn launches(&mut self, machine: &MachineKey) {
         self.lookups.forget(machine);
     }

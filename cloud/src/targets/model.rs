@@ -115,12 +115,12 @@ pub struct Health {
 pub enum Desired {
     /// The instance is registered.
     Registered,
-    /// The instance leaves the group before its node is drained, while nothing waits for that yet. The last healthy
-    /// target of the group stays.
+    /// The instance leaves the group before its node is drained. Nothing waits for the deregistration yet. The last
+    /// healthy target of the group stays.
     Departing,
     /// The instance is not registered, though it exists. Its termination waits for the deregistration.
     Deregistered,
-    /// The instance is gone, and none of its targets remain. AWS deregisters instance ids by itself, but not IP
+    /// The instance is gone, and none of its targets remain. AWS automatically deregisters instance ids, but not IP
     /// addresses.
     Forgotten,
 }
@@ -140,7 +140,7 @@ pub enum RegistrationState {
     Registered {
         /// The health of the target.
         health: Health,
-        /// Whether this process has registered it.
+        /// Whether this process has registered the instance.
         by_us: bool,
     },
     /// The deregistration of the instance has not succeeded yet, or the target is draining.
@@ -149,7 +149,7 @@ pub enum RegistrationState {
     Out,
     /// The instance should be out of the group, and the drain limit is over.
     Overdue,
-    /// The group takes targets of this type, which no instance can be.
+    /// The group has targets of this type, which an instance cannot be.
     Unsuitable(String),
     /// The control plane may not use the group. A registered target stays registered.
     Refused(Refusal),
@@ -188,7 +188,7 @@ pub struct GroupCall {
 }
 
 impl GroupCall {
-    /// The name of the API action, under which calls are counted and limited.
+    /// The name of the API action. Calls are counted and limited by this name.
     pub fn action(&self) -> &'static str {
         match (&self.group, &self.request) {
             (_, GroupRequest::Tags) => "DescribeTags",
