@@ -7,7 +7,7 @@
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
-/// Reads a field; a value of another type reads as the default. Errors only where the input itself is broken.
+/// Reads a field; a value of another type reads as the default. Fails only if the input itself is broken.
 pub fn field<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -57,8 +57,8 @@ pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete
 /// is open.
 pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Annotation by which a user gives up the instance of a deleted AWSMachine: the object is deleted regardless of the
-/// instance. Its value is the recorded instance id, or the recorded client token where no id is known, or `<uid>-0`
-/// where nothing is recorded.
+/// instance. Its value is the recorded instance id, or the recorded client token if no id is known, or `<uid>-0` if
+/// nothing is recorded.
 pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
 /// Annotation that ends the wait of a launch if instances have the tags of the machine without proof that they belong
 /// to it. The value is the id of the instance to adopt, or [`ADOPT_NO_INSTANCE`].
@@ -141,7 +141,7 @@ pub const fn role_tag_value(role: MachineRole) -> &'static str {
     }
 }
 
-/// The first owner of the given kind and API group, whatever its version.
+/// The first owner of the given kind and API group, regardless of its version.
 ///
 /// The version is ignored, because an old reference keeps the version with which it was written. The field `controller`
 /// is ignored, because Cluster API does not set it for infrastructure clusters without a topology.

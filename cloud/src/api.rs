@@ -92,8 +92,8 @@ pub trait MachineCloud: Reads {
     async fn set_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
     /// Removes the tags that have these values from a machine's instance and from the resources that belong to it.
     async fn remove_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
-    /// Replaces the security groups of the primary network interface of a machine's instance with those of `interface`,
-    /// which the informer then shows.
+    /// Replaces the security groups of the primary network interface of a machine's instance with the groups of
+    /// `interface`. The informer then shows `interface`.
     async fn set_security_groups(
         &self,
         machine: &MachineKey,

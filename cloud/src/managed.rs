@@ -16,14 +16,14 @@ use crate::{CloudError, ResolvedIdentity, ec2, elb};
 pub struct Scope {
     /// Name of the Cluster, which the tags of its resources contain.
     pub cluster: String,
-    /// Id of the VPC, where it is known: AWS may show the tags of a new VPC later than the VPC.
+    /// Id of the VPC, if it is known: AWS may show the tags of a new VPC later than the VPC.
     pub vpc: Option<String>,
     /// Whether the user brings the VPC. Then the look asks neither for the DNS attributes of the VPC nor for an
     /// internet gateway, because the cluster has none of its own.
     pub is_vpc_of_user: bool,
     /// Whether the cluster may have Elastic IPs. Otherwise the look does not ask for any.
     pub has_addresses: bool,
-    /// Id of the internet gateway, where it is known.
+    /// Id of the internet gateway, if it is known.
     pub internet_gateway: Option<String>,
     /// Ids of the Elastic IPs that are known.
     pub addresses: Vec<String>,

@@ -140,7 +140,7 @@ macro_rules! found {
 
 /// Reads of one account and region. Every call lists all pages. Where a function says that answers are shared, the
 /// session of a machine or of a machine template shares them; the session of a cluster asks AWS each time, so that a
-/// user's correction takes effect at once.
+/// user's correction takes effect immediately.
 #[async_trait]
 pub trait Reads: Send + Sync {
     /// Makes a read. Callers use the functions below, which return the result with its type.

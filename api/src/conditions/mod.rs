@@ -67,8 +67,8 @@ pub struct ConditionUpdate {
     pub status: ConditionStatus,
     /// The reason for the status.
     pub reason: Reason,
-    /// The message for people: the failing object, the error, and the corrective action. Stable from pass to pass;
-    /// empty where there is no error.
+    /// The message for people: the failing object, the error, and the corrective action. The message does not change
+    /// from pass to pass. Empty if there is no error.
     pub message: String,
 }
 

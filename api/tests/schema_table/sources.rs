@@ -81,7 +81,7 @@ fn is_compiled(path: &Path) -> bool {
     parents.any(|parent| tokens(parent).is_ok_and(|tokens| declares(tokens, module)) && is_compiled(parent))
 }
 
-/// Whether every source file of a folder is a test program of its own.
+/// Whether every source file of a folder is a separate test program.
 fn holds_test_programs(folder: &Path) -> bool {
     folder.ends_with("tests") && folder.with_file_name("Cargo.toml").exists()
 }

@@ -46,7 +46,7 @@ pub enum Call<I> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Observed {
-    /// The VPC whose id the look named, or else the VPCs that the cluster owns by their tags.
+    /// The VPC whose id the look asked for, or else the VPCs that the cluster owns by their tags.
     pub vpcs: Seen<Vec<Vpc>>,
     /// The DNS attributes of the VPC.
     pub dns: Seen<VpcDns>,
@@ -57,7 +57,7 @@ pub struct Observed {
     pub internet_gateways: Seen<Vec<InternetGateway>>,
     /// The NAT gateways of the VPC in every state.
     pub nat_gateways: Seen<Vec<NatGateway>>,
-    /// The Elastic IPs that the cluster owns by their tags, and those whose ids the look named.
+    /// The Elastic IPs that the cluster owns by their tags, and those whose ids the look asked for.
     pub addresses: Seen<Vec<ElasticIp>>,
     /// The number of free addresses in the public IPv4 pool of the cluster.
     pub free_addresses: Seen<u32>,

@@ -142,7 +142,7 @@ impl InstanceInformer {
 
     /// Returns the observation of an instance, and watches the instance: every change wakes the machine. A machine
     /// watches one instance, so another id replaces the former one. `cluster` is the name of the machine's cluster in
-    /// tags. If the cluster changes, the proof of an absence begins anew.
+    /// tags. If the cluster changes, the proof of an absence starts again.
     pub fn watch(&mut self, machine: &MachineKey, cluster: &str, id: &str) -> Observation {
         let is_same = |watch: &&Watch| *watch.id == *id && *watch.cluster == *cluster;
         if let Some(watch) = self.watches.get(machine).filter(is_same) {

@@ -25,9 +25,9 @@ const fn rate(burst: u32, refill: u32) -> Rate {
     Rate { burst, refill }
 }
 
-/// The published limit of an action. EC2 counts each action by itself: the numbers of a category hold for every one of
-/// its actions (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>). The lower limits for
-/// describes without filter and page size do not apply: this provider sets a page size in every describe.
+/// The published limit of an action. EC2 counts each action separately: the numbers of a category apply to each of its
+/// actions (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>). The lower limits for describes
+/// without filter and page size do not apply: this provider sets a page size in every describe.
 ///
 /// Elastic Load Balancing counts the actions of a category together
 /// (<https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html>: describes have a

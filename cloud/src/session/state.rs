@@ -94,7 +94,7 @@ impl SessionState {
             }
             EndedCall::LookUp(batch, answer) => {
                 if let Ok(found) = &answer {
-                    // An adopted instance is known at once.
+                    // An adopted instance is known immediately.
                     self.informer.lookup_ended(batch.began, found);
                 }
                 self.lookups.ended(batch, &answer, now);
@@ -178,7 +178,7 @@ impl SessionState {
         self.informer.lookup_began()
     }
 
-    /// Adds the instances of a lookup to the informer, so that an adopted instance is known at once.
+    /// Adds the instances of a lookup to the informer, so that an adopted instance is known immediately.
     pub(super) fn lookup_ended(&mut self, began: Epoch, found: &[Instance]) {
         self.informer.lookup_ended(began, found);
     }

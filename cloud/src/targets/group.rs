@@ -447,8 +447,8 @@ impl GroupState {
                 Ok(_) if leaving => {
                     let health = seen.and_then(|seen| seen.get(&target));
                     let was_in = health.is_some_and(|health| health.state != TargetState::Draining);
-                    // A target that was registered again, by a late registration or by another client, drains anew. The
-                    // drain limit bounds the repetitions.
+                    // A target that was registered again, by a late registration or by another client, drains again.
+                    // The drain limit bounds the repetitions.
                     if was_in && !member.is_overdue(late_until, timing, now) {
                         member.leaving_since = None;
                     }

@@ -26,7 +26,7 @@ pub use model::{
 
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
 
-/// The target groups and classic load balancers of all machines. The time is an argument, counted from any fixed
+/// The target groups and Classic Load Balancers of all machines. The time is an argument, counted from any fixed
 /// origin.
 pub struct Targets {
     timing: Timing,

@@ -14,7 +14,7 @@ use crate::{CloudError, ClusterKey};
 pub enum Group {
     /// A target group, by its ARN.
     TargetGroup(String),
-    /// A classic load balancer, by its name.
+    /// A Classic Load Balancer, by its name.
     Classic(String),
 }
 
@@ -63,7 +63,7 @@ pub enum TargetKind {
 pub struct GroupFacts {
     /// The type of the targets' identifiers.
     pub kind: TargetKind,
-    /// The default port of targets; `None` for a classic load balancer, where the listeners define the port.
+    /// The default port of targets; `None` for a Classic Load Balancer, whose listeners define the port.
     pub port: Option<i32>,
 }
 
@@ -72,7 +72,7 @@ pub struct GroupFacts {
 pub struct Target {
     /// The instance id or the private IP address.
     pub id: String,
-    /// The port; `None` in a classic load balancer.
+    /// The port; `None` in a Classic Load Balancer.
     pub port: Option<i32>,
 }
 
@@ -81,7 +81,7 @@ pub struct Target {
 pub struct TargetInstance {
     /// The instance id, `i-…`.
     pub id: String,
-    /// The private IP address, where known.
+    /// The private IP address, if known.
     pub address: Option<String>,
 }
 
@@ -227,7 +227,7 @@ impl GroupCall {
 /// A request about a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupRequest {
-    /// The immutable attributes of the group. Never requested of a classic load balancer.
+    /// The immutable attributes of the group. Never requested for a Classic Load Balancer.
     Facts,
     /// The group's tags.
     Tags,

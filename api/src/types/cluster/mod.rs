@@ -121,8 +121,8 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
 
-    /// How to find the infrastructure that you bring by tags and other filters, where the spec does not name it by id.
-    /// Only with `unmanaged: true`, and not with the preflight mode `Disabled`.
+    /// Tags and other filters by which the provider finds the infrastructure that you bring, as far as the spec does
+    /// not name it by id. Only with `unmanaged: true`, and not with the preflight mode `Disabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoverySpec>,
 
@@ -202,7 +202,7 @@ impl AWSClusterSpec {
         self.region.as_deref().filter(|region| is_region(region))
     }
 
-    /// The AWS partition of the spec and that of its region, if they differ.
+    /// The AWS partition in the spec and the partition of the region, if they differ.
     pub fn wrong_partition(&self) -> Option<(&str, &'static str)> {
         let of_region = partition_of(self.region()?);
         let of_spec = self.effective_partition();

@@ -23,7 +23,7 @@ pub struct LaunchOptions {
     /// Use of capacity reservations; EC2's default, `open`, when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_reservation: Option<CapacityReservation>,
-    /// Tenancy of the hardware; that of the VPC when absent.
+    /// Tenancy of the hardware; the tenancy of the VPC when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<Tenancy>,
     /// Dedicated Host to run on.
@@ -45,7 +45,7 @@ pub struct LaunchOptions {
     /// Whether the new interface gets an IPv6 address that cannot be removed.
     #[serde(skip_serializing_if = "is_false")]
     pub primary_ipv6: bool,
-    /// DNS names of the instance inside the VPC; those of the subnet when absent.
+    /// DNS names of the instance inside the VPC; the settings of the subnet when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_dns_name: Option<PrivateDnsName>,
 }

@@ -57,8 +57,8 @@ impl Switch {
     }
 }
 
-/// Options of the instance metadata service. Inside the block, the defaults are EC2's most permissive values; leave out
-/// the whole block to get the secure defaults.
+/// Options of the instance metadata service. Inside the block, the defaults are EC2's own, which do not require session
+/// tokens. Leave out the whole block to require session tokens and to allow 2 hops.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceMetadataOptions {

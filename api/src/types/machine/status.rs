@@ -349,8 +349,8 @@ pub struct AppliedSecurityGroups {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub references: Vec<ResourceReference>,
-    /// Ids of the groups, without those that the instance has because of its network. The provider adds new ids before
-    /// it calls EC2, so that a crash leaves no group behind.
+    /// Ids of the groups, except the groups that the instance has because of its network. The provider adds new ids
+    /// before it calls EC2, so that a crash leaves no group behind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)), extend("x-kubernetes-list-type" = "atomic"))]
     pub ids: Vec<String>,

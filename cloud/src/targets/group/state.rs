@@ -116,7 +116,7 @@ impl GroupState {
 
     /// The state of a draining member; `None` if the start of the draining is not known. Once the group's
     /// deregistration delay is over, the member is out even if AWS still shows it as draining. A member whose instance
-    /// is gone is out at once: it has no open connections to wait for.
+    /// is gone is out immediately: it has no open connections to wait for.
     fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         if member.desired == Desired::Forgotten {
             return Some(RegistrationState::Out);
