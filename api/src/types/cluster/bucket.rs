@@ -57,7 +57,7 @@ pub struct S3Bucket {
     pub best_effort_delete_objects: bool,
 
     /// Additional IAM roles that may read parts of the bucket, e.g. the role of a process that keeps node configuration
-    /// in the bucket. Each role adds one statement to the bucket policy.
+    /// in the bucket. The bucket policy must allow this.
     #[serde(rename = "additionalIAMRoles", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "prefix"]))]
     pub additional_iam_roles: Vec<BucketReader>,
