@@ -1,14 +1,15 @@
-//! The forms of the ids and names that AWS and Kubernetes give. Pure.
+//! The forms of AWS ids and of AWS and Kubernetes names. Pure.
 //!
-//! A value of another form names nothing. It is refused before it becomes part of a request: the filters of EC2 read
-//! `*` and `?` as wildcards, and the path of a request to the API server reads `..` as another folder.
+//! A value in another form names nothing. The provider refuses it before it becomes part of a request, because EC2
+//! reads `*` and `?` in a filter as wildcards, and `..` in the path of a request to the API server leads to another
+//! folder.
 
 use crate::network::{ID_LENGTH, REGION_LENGTH, is_longer};
 
-/// The longest name of an object in Kubernetes, in characters.
+/// Maximum length of the name of a Kubernetes object, in characters.
 const NAME_LENGTH: usize = 253;
 
-/// A kind of thing that has an id in EC2.
+/// A kind of EC2 resource that has an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// `cr-…`
@@ -30,7 +31,7 @@ pub enum IdKind {
 }
 
 impl IdKind {
-    /// What the ids of this kind begin with.
+    /// Prefix of the ids of this kind.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::CapacityReservation => "cr-",
@@ -44,8 +45,7 @@ impl IdKind {
         }
     }
 
-    /// Whether EC2 gives ids of this form to things of this kind: the prefix and at least 8 hexadecimal digits in lower
-    /// case.
+    /// Whether the text has the form of an id of this kind: the prefix and at least 8 hexadecimal digits in lower case.
     pub fn is_id(self, text: &str) -> bool {
         let is_hexadecimal = |digits: &str| digits.len() >= 8 && digits.bytes().all(is_hexadecimal_digit);
         text.len() <= ID_LENGTH && text.strip_prefix(self.prefix()).is_some_and(is_hexadecimal)
@@ -57,8 +57,8 @@ impl IdKind {
     }
 }
 
-/// Whether a region of AWS can have this name: two or three words and a number, for example `us-gov-west-1`. Whether
-/// there is such a region is known only by its answers: AWS adds new ones.
+/// Whether an AWS region can have this name: two or three words and a number, for example `us-gov-west-1`. Only a call
+/// to the region shows whether it exists, because AWS adds regions.
 pub fn is_region(text: &str) -> bool {
     let Some((words, number)) = text.rsplit_once('-') else {
         return false;
@@ -75,7 +75,7 @@ pub fn is_instance_type(text: &str) -> bool {
     parts.is_some_and(|(family, size)| is_label(family) && is_label(size)) && text.len() <= ID_LENGTH
 }
 
-/// Whether the text names a KMS key as EC2 takes it: by its id, by an alias, or by the ARN of either.
+/// Whether the text names a KMS key in a form that EC2 accepts: by its id, by an alias, or by the ARN of either.
 pub fn is_kms_key(text: &str) -> bool {
     let Some(arn) = text.strip_prefix("arn:") else {
         return is_kms_key_id(text) || is_kms_alias(text);
@@ -88,7 +88,7 @@ pub fn is_kms_key(text: &str) -> bool {
     is_named && is_label(partition) && is_region(region) && account.len() == 12 && is_decimal(account)
 }
 
-/// A UUID, or the id of a key of several regions.
+/// Whether the text is a UUID or the id of a multi-Region key.
 fn is_kms_key_id(text: &str) -> bool {
     if let Some(digits) = text.strip_prefix("mrk-") {
         return digits.len() == 32 && digits.bytes().all(is_hexadecimal_digit);
@@ -115,8 +115,8 @@ pub fn is_bucket_name(text: &str) -> bool {
         && is_end(bytes.last())
 }
 
-/// Whether keys in S3 with this prefix are written alike in every URL: letters, digits and `!_.'()*-` in parts between
-/// single slashes.
+/// Whether S3 keys with this prefix have the same spelling in every URL: letters, digits and `!_.'()*-` in parts
+/// between single slashes.
 pub fn is_key_prefix(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!_.'()*-".contains(&byte);
     let mut parts = text.split('/');
@@ -128,7 +128,7 @@ pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= NAME_LENGTH && text.split('.').all(is_label)
 }
 
-/// Lower case letters, digits, and dashes within.
+/// Whether the text consists of lower case letters, digits, and dashes that are neither first nor last.
 fn is_label(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(is_allowed)

@@ -1,8 +1,8 @@
-//! Durations in Go's notation, in which CAPA's API writes them. Pure.
+//! Durations in Go's notation, as CAPA's API has them. Pure.
 
 use std::time::Duration;
 
-/// The units, in nanoseconds. Of two that begin alike, the longer comes first.
+/// The units, in nanoseconds. If one unit is a prefix of another, the longer unit comes first.
 const UNITS: [(&str, u128); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -14,10 +14,10 @@ const UNITS: [(&str, u128); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// The most digits before or after a decimal point that are read: more than any duration needs.
+/// Maximum number of digits before or after a decimal point: more than any duration needs.
 const MOST_DIGITS: usize = 18;
 
-/// A duration such as `30m`, `1h30m` or `1.5h`. `None` for anything else, negative durations among it.
+/// A duration such as `30m`, `1h30m` or `1.5h`. `None` for any other text, including negative durations.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {

@@ -2,12 +2,12 @@
 //! unreadable.
 //!
 //! For status fields only. A value that another controller, an older version or a restore left in the status must
-//! neither stop a watch nor survive the next status write, which replaces the status whole.
+//! neither stop a watch nor survive the next status write, which replaces the whole status.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
-/// Reads a field; a value of another type reads as the default. Errors only where the input itself is broken.
+/// Reads a field; a value of another type reads as the default. Fails only if the input itself is broken.
 pub fn field<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

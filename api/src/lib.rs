@@ -1,7 +1,7 @@
 //! The API of cluster-api-provider-aws-rs: CRD types, network contract, conditions, defaults.
 //!
-//! This crate is pure: it has no client, no runtime and no AWS. `kubectl explain` shows the doc comments on the fields
-//! of CRD types to users.
+//! This crate is pure: it uses no Kubernetes client, no async runtime and no AWS SDK. `kubectl explain` shows the doc
+//! comments on the fields of CRD types to users.
 
 pub mod conditions;
 pub mod contract;

@@ -24,7 +24,7 @@ pub const MACHINE_FINALIZER: &str = "awsmachine.infrastructure.cluster.x-k8s.io"
 pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// Label whose presence marks control plane machines.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
-/// Label of a CRD that says which provider it belongs to.
+/// Label of a CRD that names the provider of the CRD.
 pub const PROVIDER_LABEL: &str = "cluster.x-k8s.io/provider";
 /// Value of [`PROVIDER_LABEL`] for this provider.
 pub const PROVIDER_LABEL_VALUE: &str = "infrastructure-aws-rs";
@@ -34,47 +34,48 @@ pub const CONTRACT_LABEL: &str = "cluster.x-k8s.io/v1beta2";
 pub const MACHINE_NETWORK_LABEL: &str = "infrastructure.cluster.x-k8s.io/machine-network";
 /// Version of the network contract that [`MACHINE_NETWORK_LABEL`] names.
 pub const MACHINE_NETWORK_CONTRACT: &str = "v1";
-/// Label of a CRD whose objects `clusterctl move` carries along together with what they own.
+/// Label of a CRD whose objects `clusterctl move` moves together with the objects that they own.
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 /// Label of a CRD whose objects clusterctl moves although no Cluster owns them.
 pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
 /// Label of a Secret that machines may name in `spec.networkSources`; the value is `true`.
 pub const NETWORK_SOURCE_LABEL: &str = "infrastructure.cluster.x-k8s.io/network-source";
 
-/// Label by which whoever writes a Secret says, with the value `true`, that it is bootstrap data for
-/// `spec.bootstrap.dataSecretName` of a Machine.
+/// Label that marks a Secret as bootstrap data for `spec.bootstrap.dataSecretName` of a Machine. Whoever writes the
+/// Secret sets it; the value is `true`.
 pub const BOOTSTRAP_DATA_LABEL: &str = "infrastructure.cluster.x-k8s.io/bootstrap-data";
 
 /// Annotation whose presence pauses an object.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
-/// Annotation with the name of the template from which Cluster API made an object.
+/// Annotation with the name of the template from which Cluster API created an object.
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
 /// Annotation whose presence says that another controller manages the object.
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Annotation that `clusterctl move` puts on source objects before it deletes them.
 pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-/// Annotation whose presence blocks `clusterctl move`: exactly as long as a launch attempt is open.
+/// Annotation whose presence blocks `clusterctl move`. An AWSMachine has the annotation exactly while a launch attempt
+/// is open.
 pub const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Annotation by which a user gives up the instance of a deleted AWSMachine: the object is deleted regardless of the
-/// instance. Its value is the recorded instance id, or the recorded client token where no id is known, or `<uid>-0`
-/// where nothing is recorded.
+/// instance. Its value is the recorded instance id, or the recorded client token if no id is known, or `<uid>-0` if
+/// nothing is recorded.
 pub const ABANDON_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/abandon-instance";
-/// Annotation that decides a launch that waits because instances carry the tags of the machine without proof that they
-/// belong to it: the id of the instance to adopt, or [`ADOPT_NO_INSTANCE`].
+/// Annotation that ends the wait of a launch if instances have the tags of the machine without proof that they belong
+/// to it. The value is the id of the instance to adopt, or [`ADOPT_NO_INSTANCE`].
 pub const ADOPT_INSTANCE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/adopt-instance";
-/// Value of [`ADOPT_INSTANCE_ANNOTATION`] that launches a new instance although other instances carry the tags.
+/// Value of [`ADOPT_INSTANCE_ANNOTATION`] that launches a new instance although other instances have the tags.
 pub const ADOPT_NO_INSTANCE: &str = "none";
 /// Annotation that triggers lookups and checks: any new value repeats them.
 pub const PREFLIGHT_REQUESTED_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/preflight-requested";
-/// Annotation of a managed AWSCluster whose presence lets the provider report in `status.plan` what it would do, and
-/// change nothing in AWS.
+/// Annotation of a managed AWSCluster. If it is present, the provider changes nothing in AWS and reports in
+/// `status.plan` what it would do.
 pub const PLAN_ONLY_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/plan-only";
 /// Annotation in which CAPA records, as a JSON object, the tags that it has set from `additionalTags`.
 pub const CAPA_TAGS_ANNOTATION: &str = "sigs.k8s.io/cluster-api-provider-aws-last-applied-tags";
 /// Annotation in which CAPA records the groups of `additionalSecurityGroups`, as a JSON object with their ids as keys.
 pub const CAPA_SECURITY_GROUPS_ANNOTATION: &str = "sigs.k8s.io/cluster-api-provider-aws-last-applied-security-groups";
-/// Annotation of this provider's CRDs and policies: a hash of the definition, by which a manager recognises those of
-/// its own release. The hash stays if somebody changes the installed object.
+/// Annotation of this provider's CRDs and policies: a hash of the definition, by which a manager recognises the
+/// definitions of its own release. The hash stays the same if somebody changes the installed object.
 pub const DEFINITION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/definition-hash";
 
 /// Names of this provider's ValidatingAdmissionPolicies, and of their bindings.
@@ -96,13 +97,13 @@ pub const ROLE_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/role";
 pub const MANAGEMENT_CLUSTER_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/management-cluster";
 /// The prefix of the tag keys that make a cluster the owner of a resource; the name of the cluster follows.
 pub const CLUSTER_TAG_PREFIX: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/";
-/// The prefix of the tag keys by which the AWS cloud controller of a cluster recognizes resources; the name of the
+/// The prefix of the tag keys by which the AWS cloud controller of a cluster recognises resources; the name of the
 /// cluster follows.
 pub const KUBERNETES_CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
 /// Tag key by which the AWS Load Balancer Controller of a cluster owns a resource; its value is the cluster's name.
 pub const LOAD_BALANCER_CONTROLLER_TAG: &str = "elbv2.k8s.aws/cluster";
-/// Tag key by which an administrator gives a target group or classic load balancer to the control plane of one Cluster;
-/// its value is `<namespace>/<name>` of the Cluster.
+/// Tag key by which an administrator assigns a target group or Classic Load Balancer to the control plane of one
+/// Cluster; its value is `<namespace>/<name>` of the Cluster.
 pub const CONTROL_PLANE_TARGET_TAG: &str = "infrastructure.cluster.x-k8s.io/control-plane";
 /// Tag key with `<namespace>/<Machine name>` of an instance.
 pub const MACHINE_NAME_TAG: &str = "MachineName";
@@ -140,10 +141,10 @@ pub const fn role_tag_value(role: MachineRole) -> &'static str {
     }
 }
 
-/// The first owner of the given kind and API group, whatever its version.
+/// The first owner of the given kind and API group, regardless of its version.
 ///
-/// Versions are ignored because an old reference keeps the version it was written with. Whether the owner is the
-/// controller is ignored because Cluster API does not claim that for infrastructure clusters without a topology.
+/// The version is ignored, because an old reference keeps the version with which it was written. The field `controller`
+/// is ignored, because Cluster API does not set it for infrastructure clusters without a topology.
 pub fn owner<'a>(meta: &'a ObjectMeta, group: &str, kind: &str) -> Option<&'a OwnerReference> {
     meta.owner_references
         .iter()
@@ -189,8 +190,8 @@ pub fn is_externally_managed(meta: &ObjectMeta) -> bool {
     has_annotation(meta, MANAGED_BY_ANNOTATION)
 }
 
-/// Whether `clusterctl move` has begun to delete the object. clusterctl adds the annotation right before the deletion:
-/// on an object that stays, an interrupted move has left the annotation behind.
+/// Whether `clusterctl move` has begun to delete the object. clusterctl adds the annotation right before the deletion.
+/// If the object stays, an interrupted move has left the annotation behind.
 pub fn is_marked_for_move(meta: &ObjectMeta) -> bool {
     has_annotation(meta, DELETE_FOR_MOVE_ANNOTATION)
 }
@@ -200,7 +201,7 @@ pub fn is_deleted_for_move(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some() && is_marked_for_move(meta)
 }
 
-/// Whether the object has the annotation, with whatever value.
+/// Whether the object has the annotation, with any value.
 pub fn has_annotation(meta: &ObjectMeta, key: &str) -> bool {
     annotation(meta, key).is_some()
 }
@@ -210,7 +211,7 @@ pub fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     value(meta.annotations.as_ref(), key)
 }
 
-/// Whether the object carries the finalizer.
+/// Whether the object has the finalizer.
 pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|present| present == finalizer)
 }

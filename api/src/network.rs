@@ -174,7 +174,7 @@ pub struct NetworkSubnet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<bool>,
     /// Whether the subnet has an IPv6 range; with `true` instances get a primary IPv6 address unless their machine says
-    /// otherwise. Absent: unknown, and they get none.
+    /// otherwise. Absent: unknown, and instances get none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6: Option<bool>,
     /// Type of the subnet's zone. Local and Wavelength Zones are edge zones: a machine is launched in an edge zone only
@@ -307,8 +307,8 @@ pub struct NetworkVpc {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50), inner(length(max = 18)), extend("x-kubernetes-list-type" = "atomic"))]
     pub cidr_blocks: Vec<String>,
-    /// IPv6 ranges of the VPC, for example `2600:1f14:e00::/56`. With ranges, an instance in a subnet that its machine
-    /// names gets a primary IPv6 address if the subnet has IPv6.
+    /// IPv6 ranges of the VPC, for example `2600:1f14:e00::/56`. If the VPC has such ranges, an instance in a subnet
+    /// that its machine names gets a primary IPv6 address if the subnet has IPv6.
     #[serde(default, rename = "ipv6CidrBlocks", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50), inner(length(max = 43)), extend("x-kubernetes-list-type" = "atomic"))]
     pub ipv6_cidr_blocks: Vec<String>,
@@ -354,8 +354,8 @@ pub struct NetworkBootstrapBucket {
     #[serde(rename = "presignedURLDuration", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub presigned_url_duration: Option<String>,
-    /// Whether the deletion of a machine goes on if AWS does not allow the deletion of the machine's object, which then
-    /// stays in the bucket. Absent: the deletion waits.
+    /// Whether the deletion of a machine continues if AWS does not allow the deletion of the machine's object, which
+    /// then stays in the bucket. Absent: the deletion waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub best_effort_delete_objects: bool,
 }

@@ -18,8 +18,8 @@ pub enum Step<'a> {
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(schema_of::<MachineNetwork>);
 
-/// The type of the field at a path of the contract, for example `a list of strings`. For a path that the contract does
-/// not have, the type of the last field on it that it has.
+/// The type of the field at a path of the contract, for example `a list of strings`. If the contract does not have the
+/// path, the type of the last field of the path that the contract has.
 pub fn expected_type<'a>(path: impl IntoIterator<Item = Step<'a>>) -> String {
     let mut schema = &*SCHEMA;
     for step in path {

@@ -1,4 +1,4 @@
-//! Label selectors: their schema, and their form that kube evaluates.
+//! Label selectors: their schema, and their conversion to kube's type.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
@@ -66,9 +66,9 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The selector in the form that evaluates itself, and that is written as the API server's parameter `labelSelector`.
-/// `None` if it has an operator that Kubernetes does not know, or no values for one that needs them: such a selector
-/// matches nothing. One without a requirement matches every object; some users of selectors must not.
+/// The selector as kube's type, which matches labels and is written as the API server's parameter `labelSelector`.
+/// `None` if an operator is unknown to Kubernetes or lacks the values that it needs: such a selector matches nothing. A
+/// selector without requirements matches every object; a caller that must not allow this has to check for it.
 pub fn parsed(selector: &LabelSelector) -> Option<Selector> {
     selector.clone().try_into().ok()
 }

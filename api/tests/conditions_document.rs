@@ -14,7 +14,7 @@ use strum::VariantArray;
 const DOCUMENT: &str = include_str!("../../docs/conditions.md");
 const TROUBLESHOOTING: &str = include_str!("../../docs/troubleshooting.md");
 
-/// The reasons of conditions that are as they should be.
+/// The reasons of conditions without a problem.
 const GOOD: [Reason; 3] = [Reason::Ready, Reason::NotPaused, Reason::Compiled];
 
 fn conditions_explained() -> BTreeSet<&'static str> {
@@ -71,7 +71,7 @@ fn tables(page: &'static str, prefix: &str) -> Tables {
     tables
 }
 
-/// The reasons in the first cells that are no good ones.
+/// The reasons in the first cells, without those in [`GOOD`].
 fn bad_reasons(rows: &[Vec<&'static str>]) -> BTreeSet<&'static str> {
     let is_good = |reason: &str| GOOD.iter().any(|good| good.as_str() == reason);
     let first_cells = rows.iter().filter_map(|cells| cells.first());

@@ -1,4 +1,4 @@
-//! What Cluster API's contract and people who read `kubectl explain` ask of the generated CRDs.
+//! What Cluster API's contract and readers of `kubectl explain` require of the generated CRDs.
 
 #![allow(
     clippy::indexing_slicing,
@@ -399,7 +399,7 @@ fn every_field_is_described() {
     }
 }
 
-/// A field of one Rust type shows up wherever the type is used; there it has the same name among the same neighbours.
+/// A field of a Rust type appears wherever the type is used, each time with the same name and the same neighbours.
 #[test]
 fn fields_of_different_types_have_different_descriptions() {
     let crds = manifests();

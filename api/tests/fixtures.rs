@@ -1,4 +1,4 @@
-//! Objects as users write them, and as the provider leaves them: they are read, and nothing in them is lost.
+//! Objects as users write them, and as the provider stores them, are read without loss.
 
 #![allow(
     clippy::indexing_slicing,
@@ -67,7 +67,7 @@ where
     lost.map(|path| path.trim_start_matches('.').to_owned())
 }
 
-/// The first value of the document that the written form lacks; defaults may come on top.
+/// The first value of the document that the written form lacks; the written form may have additional defaults.
 fn first_loss(path: &str, document: &Value, written: &Value) -> Option<String> {
     match (document, written) {
         (Value::Object(document), Value::Object(written)) => document.iter().find_map(|(key, value)| {

@@ -1,5 +1,5 @@
-//! The calls of AWS that a reconciler may make. Each kind is handed the narrowest trait: an unmanaged cluster never
-//! holds anything that can write.
+//! The AWS calls that a reconciler may make. The reconciler of each kind gets the narrowest trait: the reconciler of
+//! unmanaged clusters gets no trait that can write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::{
 #[async_trait]
 pub trait ClusterCloud: Reads {
     /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
-    /// (`Timing::launch_lookup_age`); then AWS is asked again.
+    /// (`Timing::launch_lookup_age`); then the session asks AWS again.
     async fn account_id(&self) -> Result<String, CloudError>;
 }
 
-/// Gives the sessions that clusters are reconciled with.
+/// Provides the sessions with which clusters are reconciled.
 #[async_trait]
 pub trait ClusterClouds: Send + Sync {
     /// The session of an identity in a region. Makes no call.
@@ -35,70 +35,72 @@ pub trait ClusterClouds: Send + Sync {
 #[async_trait]
 pub trait MachineCloud: Reads {
     /// The account that the credentials belong to. All callers of a session share an answer for ten minutes
-    /// (`Timing::launch_lookup_age`); then AWS is asked again.
+    /// (`Timing::launch_lookup_age`); then the session asks AWS again.
     async fn account_id(&self) -> Result<String, CloudError>;
-    /// The account that AWS last told for the present credentials, whatever its age: AWS may not answer for a while.
-    /// Makes no call. `None` if AWS was never asked or has refused the credentials since. The pass uses this account
-    /// from then on.
+    /// The account that AWS last reported for the current credentials, regardless of the age of the answer, because AWS
+    /// may not answer for a while. Makes no call. `None` if AWS was never asked or has refused the credentials since.
+    /// The pass uses this account from then on.
     fn last_account_id(&self) -> Option<String>;
-    /// Instances by query, straight from AWS: the lookup of an unconfirmed launch, and before a deletion.
+    /// Instances by query, straight from AWS: for the lookup of an unconfirmed launch, and before a deletion.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
-    /// Says that the machine will call [`MachineCloud::look_up`] in so long, when its turn to launch comes: the lookups
-    /// of machines whose turns come soon share a call. Makes no call.
+    /// Announces that the machine will call [`MachineCloud::look_up`] after `turn_in`, when its turn to launch comes.
+    /// The lookups of machines whose turns come soon share a call. Makes no call.
     fn announce_lookup(&self, machine: &MachineKey, wanted: &InstanceLookup, turn_in: Duration);
-    /// Looks for the instances of a machine whose turn to launch has come, by a call that began after the machine asked
-    /// and that other machines share, but not within this call of the function. The answer wakes the machine, which
-    /// gets it once: a further launch needs a further lookup.
+    /// Looks for the instances of a machine whose turn to launch has come. The call to AWS begins after the machine has
+    /// asked, is shared with other machines, and is not made within this function. The answer wakes the machine, which
+    /// gets the answer once: another launch needs another lookup.
     ///
     /// # Errors
     /// The credentials have been replaced since the pass obtained their account.
     fn look_up(&self, machine: &MachineKey, wanted: &InstanceLookup) -> Result<LookupAnswer, CloudError>;
-    /// The informer's state of an instance. From the first call on the informer follows it for `machine`, and wakes
-    /// the machine whenever the answer changes, until [`MachineClouds::forget`].
+    /// The informer's state of an instance. From the first call on, the informer follows the instance for `machine`,
+    /// and wakes the machine whenever the answer changes, until [`MachineClouds::forget`].
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation;
-    /// How long ago the reads began that prove to the informer that an instance is absent. Means nothing where the
-    /// informer does not show the instance as absent.
+    /// Time since the beginning of the reads that prove to the informer that an instance is absent. The value has no
+    /// meaning if the informer does not show the instance as absent.
     fn absence_age(&self, id: &str) -> Duration;
-    /// Why the informer does not see what becomes of instances, while its listings or its lookups of those in
-    /// transition fail.
+    /// The error of the informer's listings, or of its lookups of instances in transition, while they fail and the
+    /// informer does not see changes of instances.
     fn reading_failure(&self) -> Option<CloudError>;
-    /// Whether the informer has not completed a listing for five intervals, so that its data may be old.
+    /// Whether the informer has not completed a listing for five intervals and `Timing::visibility_age`, so that its
+    /// data may be old.
     fn listing_overdue(&self) -> bool;
-    /// Asks for the machine's turn to launch, before anything of the launch is recorded: what waits for its turn is no
-    /// open attempt. Makes no call. The turn stays the machine's for some seconds, in which [`MachineCloud::launch`]
-    /// uses it. Default: it is always the machine's turn.
+    /// Requests the machine's turn to launch, before the launch is recorded: a machine that waits for its turn has no
+    /// open attempt. Makes no call. The turn is reserved for the machine for some seconds, in which
+    /// [`MachineCloud::launch`] uses it. Default: it is always the machine's turn.
     ///
     /// # Errors
     /// [`CloudError::deferred`], which says when the turn comes.
     fn reserve_launch(&self, _machine: &MachineKey) -> Result<(), CloudError> {
         Ok(())
     }
-    /// Stores a part of a machine's bootstrap data, in place of what its name holds: the names of bootstrap data
-    /// contain the UID of the AWSMachine, so that nobody else's secret has them.
+    /// Stores a part of a machine's bootstrap data. The part replaces an existing secret of the same name: the name
+    /// contains the UID of the AWSMachine, so that the existing secret belongs to the same machine.
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
-    /// Deletes parts of a machine's bootstrap data at once and for good. A name that does not exist counts as deleted.
+    /// Deletes parts of a machine's bootstrap data immediately and permanently. A name that does not exist counts as
+    /// deleted.
     async fn delete_secrets(
         &self,
         machine: &MachineKey,
         store: &SecretStore,
         names: &[String],
     ) -> Result<(), CloudError>;
-    /// A presigned URL of an object. Makes no call of S3. Equal requests have equal URLs as long as the credentials are
+    /// A presigned URL of an object. Makes no call to S3. Equal requests have equal URLs as long as the credentials are
     /// the same.
     async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError>;
-    /// Sets tags of a machine's instance, and of what belongs to it. Tags with other keys stay.
+    /// Sets tags of a machine's instance and of the resources that belong to it. Tags with other keys stay.
     async fn set_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
-    /// Removes tags of a machine's instance, and of what belongs to it, where the tags have these values.
+    /// Removes the tags that have these values from a machine's instance and from the resources that belong to it.
     async fn remove_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
-    /// Replaces the security groups of the primary network interface of a machine's instance by those of `interface`,
-    /// which enters the informer.
+    /// Replaces the security groups of the primary network interface of a machine's instance with the groups of
+    /// `interface`. The informer then shows `interface`.
     async fn set_security_groups(
         &self,
         machine: &MachineKey,
         instance_id: &str,
         interface: &PrimaryInterface,
     ) -> Result<(), CloudError>;
-    /// Replaces the options of the metadata service of a machine's instance, which enter the informer.
+    /// Replaces the options of the metadata service of a machine's instance. The informer then shows these options.
     async fn set_metadata_options(
         &self,
         machine: &MachineKey,
@@ -118,7 +120,7 @@ pub trait MachineCloud: Reads {
     /// Releases a Dedicated Host that was allocated for a machine.
     ///
     /// # Errors
-    /// Of class `Invalid` where AWS does not release this host yet, with AWS's reason.
+    /// Of class `Invalid`, with AWS's reason, if AWS does not release this host yet.
     async fn release_host(&self, machine: &MachineKey, host_id: &str) -> Result<(), CloudError>;
     /// Allocates, associates or releases an Elastic IP of a machine.
     async fn change_elastic_ip(
@@ -126,23 +128,24 @@ pub trait MachineCloud: Reads {
         machine: &MachineKey,
         call: &ElasticIpCall,
     ) -> Result<ElasticIpAnswer, CloudError>;
-    /// Launches one instance. The answer enters the informer.
+    /// Launches one instance. The informer then shows the instance.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
-    /// Submits an instance to be terminated, together with others and soon, but not within this call. Its new state
-    /// enters the informer, which wakes the machine; so does a failure, which the next submission gives.
+    /// Submits an instance for termination. The call to AWS follows soon and names other instances, too; it is not made
+    /// within this function. The informer then shows the new state and wakes the machine. A failure also wakes the
+    /// machine; the next submission returns the failure.
     ///
     /// # Errors
     /// The answer of AWS to the last call for this instance. After the first such answer the caller waits before it
     /// submits the instance again.
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError>;
-    /// Asks whether the control plane of a machine that has no instance yet may use load balancer targets, and gives
-    /// the answers, in their order. What is not known is read soon, but not within this call. The machine is woken when
-    /// an answer that did not grant it changes, until [`MachineCloud::reconcile_targets`], [`MachineClouds::forget`] or
-    /// [`MachineCloud::forget_targets`].
+    /// Asks whether the control plane of a machine that has no instance yet may use load balancer targets, and returns
+    /// the answers in the order of `targets`. Answers that are not known are read soon, but not within this function.
+    /// The machine is woken when an answer that did not grant access changes, until
+    /// [`MachineCloud::reconcile_targets`], [`MachineClouds::forget`] or [`MachineCloud::forget_targets`].
     fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<TargetAccess>;
-    /// Sets the desired state of an instance in load balancer targets, and returns the state of each, in their order.
-    /// Missing registrations are submitted soon, together with others, but not within this call. From the first call on
-    /// the machine is woken whenever the answer changes, until [`MachineClouds::forget`] or
+    /// Sets the desired state of an instance in load balancer targets, and returns the state of each, in the order of
+    /// `targets`. Missing registrations are submitted soon, together with others, but not within this function. From
+    /// the first call on, the machine is woken whenever the answer changes, until [`MachineClouds::forget`] or
     /// [`MachineCloud::forget_targets`].
     fn reconcile_targets(
         &self,
@@ -151,21 +154,21 @@ pub trait MachineCloud: Reads {
         targets: &[TargetRequest],
         desired: Desired,
     ) -> Vec<RegistrationState>;
-    /// Ends a machine's interest in targets. What is registered stays so.
+    /// Ends a machine's interest in targets. Existing registrations stay.
     fn forget_targets(&self, machine: &MachineKey);
 }
 
-/// Gives the sessions that machines are reconciled with.
+/// Provides the sessions with which machines are reconciled.
 #[async_trait]
 pub trait MachineClouds: Send + Sync {
     /// The session of an identity in a region for one pass over a machine of `cluster`, the name of the machine's
     /// cluster in tags: the informer lists the instances of the clusters of its machines. Makes no call.
     fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud>;
-    /// Ends every session's interest for a machine.
+    /// Ends every session's interest in a machine.
     fn forget(&self, machine: &MachineKey);
 }
 
-/// Gives the sessions that machine templates are described with.
+/// Provides the sessions with which machine templates are reconciled.
 pub trait TemplateClouds: Send + Sync {
     /// The session of an identity in a region, which shares its answers with the machines of the identity. Makes no
     /// call.

@@ -1,5 +1,5 @@
-//! What AWS does not show with its lists of the resources of a managed cluster, so that a look asks for it by calls of
-//! its own.
+//! The details of the resources of a managed cluster that AWS does not show in its lists, so that a look reads them by
+//! separate calls.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::ec2::{self, InternetGateway, VpcDns};
 use crate::resource::Seen;
 use crate::{ElasticIp, elb};
 
-/// What an earlier look has shown beside the lists.
+/// The details that an earlier look has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// The DNS attributes of the VPC.
@@ -35,7 +35,7 @@ impl Details {
         let listeners = elb.listeners.got().into_iter().flatten();
         let listeners = listeners.map(|listener| (listener.arn.clone(), listener.tags.clone()));
         let tags = parts.clone().map(|(arn, tags, _)| (arn.clone(), tags.clone()));
-        // A look asks for no tags of what others have, and shows none.
+        // A look neither reads nor shows the tags of resources that the cluster does not own.
         let tags = tags.chain(listeners).filter(|(_, tags)| !tags.is_empty());
         let gateways = ec2.internet_gateways.got().into_iter().flatten();
         let unattached = gateways.filter(|gateway| gateway.vpc_id.is_none());

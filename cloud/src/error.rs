@@ -80,7 +80,7 @@ pub struct CloudError {
     pub code: Option<String>,
     /// The class of the error.
     pub class: ErrorClass,
-    /// The part of the request that AWS's error is about, as far as its code and message tell.
+    /// The part of the request that AWS's error is about, as far as its code and message say.
     pub subject: Option<Box<Subject>>,
     /// AWS's message without request ids, or our own in place of one that is withheld ([`withheld_words`]).
     pub message: String,
@@ -191,13 +191,13 @@ impl fmt::Display for CloudError {
 
 impl std::error::Error for CloudError {}
 
-/// AWS's words to an error of this code, where a [`CloudError`] withholds them; for the log of the manager. They are
-/// not for tenants: denials name the caller by its ARN, which is the manager's role.
+/// AWS's message if a [`CloudError`] withholds the message of errors with this code; for the log of the manager.
+/// Tenants must not see the message: a denial contains the ARN of the caller, which is the manager's role.
 pub fn withheld_words(code: &str, message: &str) -> Option<String> {
     error_text::is_denial(code).then(|| error_text::without_request_id(message).to_owned())
 }
 
-/// The text in place of AWS's own words.
+/// The message in place of AWS's own message.
 fn own_words(subject: Option<&Subject>) -> String {
     let denied = match subject {
         Some(Subject::Permission(action)) => action.as_str(),
@@ -285,7 +285,7 @@ pub fn classify(code: &str) -> ErrorClass {
         | "ZonesMismatched" => ErrorClass::Invalid,
         "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
         "ResourceExistsException" | "ParameterAlreadyExists" => ErrorClass::AlreadyExists,
-        // The name is that of a secret which Secrets Manager is still deleting: it will be free.
+        // Secrets Manager is still deleting a secret with this name; the name will be free later.
         "InvalidRequestException" => ErrorClass::NoAnswer,
         "InternalError" | "InternalFailure" | "Unavailable" | "ServiceUnavailable" | "Server.InternalError" => {
             ErrorClass::NoAnswer
@@ -302,8 +302,8 @@ pub fn classify(code: &str) -> ErrorClass {
         | "TooManyTargetGroups"
         | "TooManyListeners"
         | "TooManyTags" => ErrorClass::QuotaExceeded,
-        // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`; those of S3 and IAM begin with the
-        // words: `NoSuchBucket`.
+        // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`. The codes of S3 and IAM begin with
+        // `NoSuch`: `NoSuchBucket`.
         _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") || code.starts_with("NoSuch") => {
             ErrorClass::NotFound
         }

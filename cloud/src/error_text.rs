@@ -1,8 +1,8 @@
-//! Reads from an error of EC2 which parameter of the request it is about. Pure.
+//! Finds out which parameter of a request an EC2 error is about. Pure.
 //!
-//! EC2 has one code for many parameters (`InvalidParameterValue`) and does not document its texts. So the text of an
-//! error decides nothing: it only names the parameter, for people. A text that is not known here names nothing, and the
-//! caller shows the text itself.
+//! EC2 has one code for many parameters (`InvalidParameterValue`) and does not document its texts. So the provider
+//! bases no decision on the text of an error; it only uses the text to name the parameter in a message. If the text is
+//! unknown, the caller shows the text itself.
 
 /// A parameter of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub enum Fault {
     Full,
     /// A quota of the account is used up.
     Quota,
-    /// Another fault, which only AWS's text tells.
+    /// Another fault, which only AWS's text describes.
     Refused,
 }
 
@@ -60,7 +60,7 @@ pub enum Subject {
     Permission(String),
 }
 
-/// Codes of EC2 by their beginnings. [`Parameter::of_text`] knows the parameters of other codes.
+/// Prefixes of EC2 error codes, each with its parameter. [`Parameter::of_text`] finds the parameters of other codes.
 const CODES: [(&str, Parameter); 18] = [
     ("InvalidAMIID", Parameter::Image),
     ("InvalidSubnet", Parameter::Subnet),
@@ -121,7 +121,7 @@ pub(crate) fn is_denial(code: &str) -> bool {
     matches!(code, "UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException")
 }
 
-/// Whether EC2 has this code for faults of several parameters.
+/// Whether EC2 uses this code for faults of several parameters.
 fn is_of_many_parameters(code: &str) -> bool {
     code.starts_with("Invalid") || matches!(code, "AuthFailure" | "OptInRequired" | "Unsupported")
 }
@@ -138,7 +138,7 @@ impl Parameter {
         known.map(|(_, parameter)| *parameter)
     }
 
-    /// The fault that a code says of this parameter.
+    /// The fault of this parameter that a code indicates.
     fn fault(self, code: &str) -> Fault {
         match (self, code) {
             (Self::Image, "AuthFailure" | "OptInRequired") => Fault::NotShared,
@@ -155,7 +155,7 @@ impl Parameter {
         }
     }
 
-    /// The value of the parameter in a text, if its form says where it is.
+    /// The value of the parameter in a text, if the value has a known prefix.
     fn value(self, text: &str) -> Option<&str> {
         let beginning = match self {
             Self::Image => "ami-",
@@ -179,12 +179,12 @@ fn denied_action(text: &str) -> Option<&str> {
     (is_word(service) && is_word(name)).then_some(action)
 }
 
-/// The longest text of AWS in a condition, in characters.
+/// Maximum length of a text of AWS in a condition, in characters.
 const LONGEST: usize = 400;
 
-/// AWS's text for conditions, shortened: without what changes with every call, and without the names of callers.
-/// Request ids and the encoded authorization message, which has several kilobytes, stand at the end. The ARN of a
-/// caller is that of the manager's role.
+/// AWS's text for conditions, shortened: without the parts that change with every call, and without the names of
+/// callers. The request id and the encoded authorization message, which has several kilobytes, are at the end of a
+/// text. The ARN of a caller is the ARN of the manager's role.
 pub(crate) fn shown(text: &str) -> String {
     let words = without_request_id(text).split(' ');
     let shown: Vec<&str> = words
@@ -197,7 +197,7 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
-/// AWS's text without what changes with every call.
+/// AWS's text without the parts that change with every call.
 pub(crate) fn without_request_id(text: &str) -> &str {
     let end = [
         "(RequestId",

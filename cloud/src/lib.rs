@@ -1,5 +1,5 @@
-//! The reconcilers' view of AWS: our own model, one narrow trait per use, error classes, and the logic of sessions,
-//! instance informers, load balancer targets and request rates without I/O. No SDK.
+//! The reconcilers' view of AWS: a model of its resources, one narrow trait per use, error classes, and the logic of
+//! sessions, instance informers, load balancer targets and request rates. The crate does no I/O and uses no SDK.
 //!
 //! The `aws` crate implements these traits over the wire; tests and the simulation implement them in memory, over the
 //! EC2 of the crate `fake-aws`.

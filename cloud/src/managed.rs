@@ -10,20 +10,20 @@ pub use crate::details::Details;
 pub use crate::resource::{Answer, Effect, Repeat, Seen};
 use crate::{CloudError, ResolvedIdentity, ec2, elb};
 
-/// Whose resources a look asks for.
+/// The cluster and the resources that a look asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scope {
-    /// Name of the Cluster, which is in the tags of what it owns.
+    /// Name of the Cluster, which the tags of its resources contain.
     pub cluster: String,
-    /// Id of the VPC, where it is known: AWS may show the tags of a new VPC later than the VPC.
+    /// Id of the VPC, if it is known: AWS may show the tags of a new VPC later than the VPC.
     pub vpc: Option<String>,
-    /// Whether the VPC is the user's. Then the look does not ask for its DNS attributes, and for no internet gateway:
-    /// the cluster has none of its own.
+    /// Whether the user brings the VPC. Then the look asks neither for the DNS attributes of the VPC nor for an
+    /// internet gateway, because the cluster has none of its own.
     pub is_vpc_of_user: bool,
     /// Whether the cluster may have Elastic IPs. Otherwise the look does not ask for any.
     pub has_addresses: bool,
-    /// Id of the internet gateway, where it is known.
+    /// Id of the internet gateway, if it is known.
     pub internet_gateway: Option<String>,
     /// Ids of the Elastic IPs that are known.
     pub addresses: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Scope {
     pub target_groups: Vec<String>,
     /// Names of the Classic Load Balancers of the cluster. Without any, the look does not ask for these.
     pub classic_load_balancers: Vec<String>,
-    /// What an earlier look has shown beside the lists: the look does not ask for it again.
+    /// The details that an earlier look has read. The look does not ask for them again.
     #[serde(skip)]
     pub known: Option<Arc<Details>>,
 }
@@ -51,19 +51,19 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// The errors in place of answers.
+    /// The errors of reads without an answer.
     pub fn errors(&self) -> impl Iterator<Item = &CloudError> {
         self.ec2.errors().chain(self.elb.errors())
     }
 
-    /// What AWS does not show with its lists.
+    /// The details that AWS does not show in its lists.
     pub fn details(&self) -> Details {
         Details::of(&self.ec2, &self.elb)
     }
 }
 
-/// A call that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources that
-/// do not exist yet, and a call that is made names ids only.
+/// A call that changes a resource of a managed cluster. `I` is the type of its ids: a plan also refers to resources
+/// that do not exist yet, whereas a call that is made has AWS ids only.
 ///
 /// Serialised, it is an object with the action as its only key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -84,7 +84,7 @@ impl<I> Call<I> {
         }
     }
 
-    /// What the call does to the resource that it is about.
+    /// What the call does to its resource.
     pub fn effect(&self) -> Effect {
         match self {
             Self::Ec2(call) => call.effect(),
@@ -112,7 +112,7 @@ impl<I> Call<I> {
     }
 }
 
-/// Makes calls about a resource calls of its service.
+/// Converts the calls about a resource to calls of its service.
 macro_rules! calls_of {
     ($service:ident $variant:ident: $($resource:ident $of_service:ident),+) => {$(
         impl<I> From<$service::$resource::Call<I>> for Call<I> {
@@ -139,27 +139,27 @@ pub trait ManagedLook: Send + Sync {
     async fn account_id(&self) -> Result<String, CloudError>;
     /// The names of the availability zones that the account can use without opting in, sorted.
     async fn zones(&self) -> Result<Vec<String>, CloudError>;
-    /// All resources of a cluster. What AWS does not show is in the answer as such.
+    /// All resources of a cluster. The answer marks the resources that AWS did not show.
     ///
     /// # Errors
     /// The credentials have been replaced since the pass obtained their account.
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError>;
 }
 
-/// One account and region as a managed cluster uses it. Whoever holds it may write; the reconciler of unmanaged
-/// clusters has [`crate::ClusterCloud`].
+/// One account and region as a managed cluster uses it. A holder of this trait can write; the reconciler of unmanaged
+/// clusters gets [`crate::ClusterCloud`] instead.
 #[async_trait]
 pub trait ManagedCloud: ManagedLook {
-    /// Whether the resolver of the provider's machine knows the host name.
+    /// Whether the manager can resolve the host name.
     async fn resolves(&self, host: &str) -> bool;
     /// Makes one call.
     ///
     /// # Errors
-    /// Those of AWS; and the credentials have been replaced since the pass obtained their account.
+    /// The errors of AWS, or the credentials have been replaced since the pass obtained their account.
     async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError>;
 }
 
-/// Gives the sessions that managed clusters are reconciled with.
+/// Provides the sessions with which managed clusters are reconciled.
 pub trait ManagedClouds: Send + Sync {
     /// The session of an identity in a region. Makes no call.
     fn managed(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ManagedCloud>;

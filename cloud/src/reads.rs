@@ -1,5 +1,5 @@
-//! Reads of AWS as data, what they find, and a function for each. A new read is a variant of [`Read`] and of [`Found`],
-//! a function here, and the call in the crate `aws` and in its fake.
+//! Reads of AWS as data, their results, and a function for each read. To add a read, add a variant to [`Read`] and to
+//! [`Found`], a function here, and the call in the crate `aws` and in its fake.
 
 use async_trait::async_trait;
 use capa_api::common::Tags;
@@ -10,7 +10,7 @@ use crate::{
     RouteTable, SecurityGroup, Subnet, Vpc,
 };
 
-/// The most load balancer objects whose tags one call of DescribeTags returns.
+/// Maximum number of load balancers and target groups whose tags one call of DescribeTags returns.
 pub const MOST_TAGGED: usize = 20;
 
 /// A read of one account and region.
@@ -28,9 +28,9 @@ pub enum Read {
     NetworkInterfaces(Query),
     /// Images.
     Images(Query),
-    /// The load balancer of this name that is no classic one.
+    /// The load balancer of the second generation with this name.
     LoadBalancer(String),
-    /// The classic load balancers of these names.
+    /// The Classic Load Balancers with these names.
     ClassicLoadBalancers(Vec<String>),
     /// The target groups with these ARNs.
     TargetGroups(Vec<String>),
@@ -71,9 +71,9 @@ pub enum Found {
     Images(Vec<Image>),
     /// A load balancer, if there is one.
     LoadBalancer(Option<ApiLoadBalancer>),
-    /// Whether there is a classic load balancer of each name.
+    /// Whether a Classic Load Balancer exists for each name.
     ClassicLoadBalancers(bool),
-    /// The kinds of the targets of target groups, by ARN; none where one of the groups does not exist.
+    /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist.
     TargetGroups(Option<Vec<(String, TargetKind)>>),
     /// The kinds of the targets of the target groups of a VPC, by ARN.
     TargetGroupsIn(Vec<(String, TargetKind)>),
@@ -96,7 +96,7 @@ pub enum Found {
 }
 
 impl Read {
-    /// The action of AWS that errors name.
+    /// The AWS action that errors name.
     pub fn action(&self) -> &'static str {
         match self {
             Self::Vpcs(_) => "DescribeVpcs",
@@ -118,7 +118,7 @@ impl Read {
         }
     }
 
-    /// Whether a write depends on the answer, so that the answer has to be one of the account of the pass.
+    /// Whether a write depends on the answer, so that the answer must come from the account of the pass.
     pub(crate) fn precedes_a_write(&self) -> bool {
         matches!(self, Self::Hosts(_) | Self::ElasticIps(_) | Self::FreeAddresses(_))
     }
@@ -139,11 +139,11 @@ macro_rules! found {
 }
 
 /// Reads of one account and region. Every call lists all pages. Where a function says that answers are shared, the
-/// session of a machine or of a machine template shares them; that of a cluster asks AWS each time, so that a user's
-/// correction takes effect at once.
+/// session of a machine or of a machine template shares them; the session of a cluster asks AWS each time, so that a
+/// user's correction takes effect immediately.
 #[async_trait]
 pub trait Reads: Send + Sync {
-    /// Makes a read. Callers use the functions below, which give what the read finds its type.
+    /// Makes a read. Callers use the functions below, which return the result with its type.
     async fn read(&self, read: &Read) -> Result<Found, CloudError>;
 
     /// VPCs.
@@ -186,18 +186,18 @@ pub trait Reads: Send + Sync {
         image.ok_or_else(|| CloudError::not_found("DescribeImages", format!("there is no image {id}")))
     }
 
-    /// The load balancer of this name that is no classic one; none where there is none. Shared like subnets.
+    /// The load balancer of the second generation with this name; `None` if there is none. Shared like subnets.
     async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         found!(self, LoadBalancer(name.to_owned()))
     }
 
-    /// Whether there is a classic load balancer of each of these names.
+    /// Whether a Classic Load Balancer exists for each of these names.
     async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
         found!(self, ClassicLoadBalancers(names.to_vec()))
     }
 
-    /// The kinds of the targets of target groups, by ARN; none where one of the groups does not exist: AWS does not say
-    /// which.
+    /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist. AWS does not say
+    /// which one.
     async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
         found!(self, TargetGroups(arns.to_vec()))
     }

@@ -1,41 +1,42 @@
-//! What calls about resources do, and what a look shows of one kind of resource. Pure.
+//! What calls do to resources, and what a look shows of one kind of resource. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::CloudError;
 
-/// What a second call does, if the first one took effect without an answer.
+/// What a repeated call does if the first call took effect without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat<'a> {
-    /// It makes a second resource. The SDK does not retry such a call.
+    /// The call creates a second resource. The SDK does not retry such a call.
     Doubles,
-    /// It answers with the resource of the first call, because both have this client token.
+    /// The call returns the resource of the first call, because both calls have this client token.
     Token(&'a str),
-    /// AWS refuses it, or it changes nothing.
+    /// AWS refuses the call, or the call changes nothing.
     Harmless,
 }
 
-/// What a call does to the resource that it is about.
+/// What a call does to its resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It makes the resource.
+    /// The call creates the resource.
     Create,
-    /// It changes the resource.
+    /// The call changes the resource.
     Change,
-    /// It ends the resource.
+    /// The call deletes the resource, or ends its use.
     Delete,
 }
 
 /// The answer of AWS to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The id of what the call made.
+    /// The id of the resource that the call created.
     Made(String),
     /// The call is done. The next look shows its effect.
     Done,
 }
 
-/// What a look shows of one kind of resource. What was not asked for, and what AWS refused to show, is not absent.
+/// What a look shows of one kind of resource. A resource does not count as absent if the look did not ask for it, or if
+/// AWS did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seen<T> {
     /// The look did not ask.
@@ -56,10 +57,10 @@ impl<T> Seen<T> {
         }
     }
 
-    /// Whether there is an answer; the error where AWS gave none, and none where nobody asked.
+    /// Checks that there is an answer.
     ///
     /// # Errors
-    /// There is no answer.
+    /// The error of AWS; `None` if the look did not ask.
     pub fn answer(&self) -> Result<(), Option<&CloudError>> {
         match self {
             Self::Got(_) => Ok(()),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Periods and ages. The defaults are for real AWS. Tests with real servers divide the periods by one factor, and leave
-/// the safety ages as they are: those which keep a slow computer, or a slow AWS, from a wrong conclusion.
+/// Periods and ages. The defaults are for real AWS. Tests with real servers divide the periods by one factor and leave
+/// the safety ages as they are, because the safety ages prevent wrong conclusions if the computer or AWS is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Time between two full listings of the instances of one identity in one region. Flag `--instance-poll-interval`.
@@ -41,7 +41,7 @@ pub struct Timing {
     /// First wait before a call that AWS refused with a permanent error is repeated. The second wait is three times as
     /// long, and all others are `refusal_retry_cap`. A change of the parameters of the call ends the wait.
     pub refusal_retry: Duration,
-    /// Longest wait before such a call is repeated.
+    /// Maximum wait before such a call is repeated.
     pub refusal_retry_cap: Duration,
     /// First wait before an unusable network source is read again. The wait doubles up to `source_retry_cap`.
     pub source_retry: Duration,
@@ -61,7 +61,7 @@ pub struct Timing {
     /// Time between two reads of the targets while a target is being registered or deregistered, or is not healthy yet.
     pub target_poll: Duration,
     /// Safety age: time during which targets in an undesired state are read at `target_poll`, counted from the last
-    /// change. A server has to boot within this time, for its health to show at once.
+    /// change. A server must boot within this time so that the provider notices its health within `target_poll`.
     pub target_settling: Duration,
     /// Safety age: time after a call during which a registration may still take effect, if the call got no answer or
     /// another process made it.
@@ -71,16 +71,16 @@ pub struct Timing {
     pub drain_limit: Duration,
     /// Age of an instance at which its bootstrap data is deleted although it has not become a node.
     pub bootstrap_data_age: Duration,
-    /// Safety age: time for which AWS may not show a resource of a managed cluster that it has made. What was asked for
-    /// and does not show is not asked for again before.
+    /// Safety age: time for which AWS may not show a new resource of a managed cluster. The provider does not request a
+    /// resource again before this time has passed.
     pub unseen_age: Duration,
-    /// First wait before AWS is asked again what has become of a resource of a managed cluster. The wait doubles up to
+    /// First wait before the provider reads the state of a resource of a managed cluster again. The wait doubles up to
     /// `managed_poll_cap`.
     pub managed_poll: Duration,
-    /// Maximum wait before AWS is asked again what has become of a resource of a managed cluster.
+    /// Maximum wait before the provider reads the state of a resource of a managed cluster again.
     pub managed_poll_cap: Duration,
-    /// Time for which looks at a managed cluster at rest take from an earlier one what AWS does not show with its
-    /// lists.
+    /// Time for which the looks at a managed cluster at rest reuse the details that an earlier look has read, and that
+    /// AWS does not show in its lists.
     pub managed_details: Duration,
     /// The duration that counts as a second in AWS's request rates. Terminations are batched for this duration, and
     /// calls about targets for a fifth of it.
@@ -161,7 +161,8 @@ impl Timing {
 }
 
 impl Timing {
-    /// The wait before a call is repeated that AWS refused with a permanent error, after so many refusals before.
+    /// The wait before a call that AWS refused with a permanent error is repeated. `before` is the number of earlier
+    /// refusals.
     #[must_use]
     pub fn refusal_wait(&self, before: u32) -> Duration {
         let wait = match before {

@@ -1,4 +1,4 @@
-//! What a informer costs. A binary of its own: the growth of the process is the informer's alone.
+//! Measures the memory of an informer. The test is a separate binary, so that only the informer makes the process grow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use capa_cloud::{
 };
 
 const INSTANCES: usize = 20_000;
-/// What one instance may cost, with the machine that has it.
+/// Maximum memory of one instance and its machine, in bytes.
 const BYTES: usize = 1024;
 
-/// Memory of this process in bytes, without the pages of its program, which come as they are run.
+/// Memory of this process in bytes, without the pages of its program, which are loaded when they run.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status
@@ -100,10 +100,10 @@ fn an_instance_costs_at_most_a_kibibyte() {
     }
     let listing = informer.next_read(Duration::ZERO).expect("a listing");
     assert!(matches!(listing, InstanceRead::List { .. }));
-    // Moved in one by one: a listing as a whole would count as well.
+    // The instances are moved in one by one, because a whole listing would count as well.
     for index in 0..INSTANCES {
         informer.launched(&instance(index), std::time::Duration::ZERO);
-        // Whoever drives the informer takes them after each of its calls.
+        // A driver takes the woken machines after each call.
         informer.take_woken();
     }
     let grown = resident() - before;

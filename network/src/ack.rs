@@ -12,17 +12,17 @@ use crate::parse::{WrongType, in_contract, parse};
 const EC2: &str = "ec2.services.k8s.aws";
 /// The API group of the controller for Elastic Load Balancing.
 const LOAD_BALANCING: &str = "elbv2.services.k8s.aws";
-/// The condition that says whether AWS has what the spec asks for.
+/// The condition that says whether the resource in AWS matches the spec.
 pub(crate) const SYNCED: &str = "ACK.ResourceSynced";
 
-/// Why an object describes no network.
+/// The reason why an object describes no network.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoNetwork {
-    /// AWS does not have yet what the spec asks for.
+    /// The resource in AWS does not match the spec yet.
     NotSynced,
     /// The object is synchronised and lacks this field.
     Missing(&'static str),
-    /// A field, or what is made of it, has another type.
+    /// A field, or the value derived from it, has the wrong type.
     WrongType(WrongType),
 }
 
@@ -37,7 +37,7 @@ pub enum AckKind {
     SecurityGroup,
     /// A target group, in which control plane machines are registered.
     TargetGroup,
-    /// A load balancer. It supplies its VPC; machines are registered in target groups.
+    /// A load balancer. It supplies only its VPC, because machines are registered in target groups.
     LoadBalancer,
 }
 
@@ -69,7 +69,7 @@ impl AckKind {
         vec![Field::Region, own]
     }
 
-    /// Path of the field with the id that AWS has given, or with the ARN.
+    /// Path of the field with the AWS id or the ARN.
     fn id_path(self) -> &'static str {
         match self {
             Self::Vpc | Self::LoadBalancer => "status.vpcID",

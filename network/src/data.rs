@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::parse::{WrongType, parse};
 
-/// The keys that hold the whole document of the contract.
+/// The keys that contain the whole document of the contract.
 const DOCUMENTS: [&str; 2] = ["network.yaml", "network.json"];
 
-/// The end of the keys that tofu-controller writes beside an output, with the type of the output.
+/// Suffix of the keys that tofu-controller writes beside each output, with the type of the output.
 const TYPE_SUFFIX: &str = "__type";
 
-/// The values of a ConfigMap or Secret. A text that is a JSON list or object is parsed; other texts stay as they are.
-/// Values that are not text are left out. A Secret that was not applied yet may have plain values in `stringData`,
+/// The values of a ConfigMap or Secret. A text that is a JSON list or object is parsed; other texts stay unchanged.
+/// Values that are not text are left out. A Secret that has not been applied yet may have plain values in `stringData`,
 /// which take precedence.
 pub(crate) fn data(kind: &str, object: &Value) -> Value {
     let is_secret = kind == "Secret";
@@ -54,7 +54,7 @@ pub(crate) fn network(kind: &str, object: &Value) -> Result<MachineNetwork, Wron
         return parse(&data).map_err(|wrong| below("data", wrong));
     };
     let read = match document {
-        // The error of the parser may quote the text.
+        // The error of the parser is dropped, because it may quote the text.
         Value::String(text) => serde_saphyr::from_str::<Value>(text).map_err(|_| WrongType {
             path: String::new(),
             expected: "a YAML document".to_owned(),

@@ -1,4 +1,4 @@
-//! Runs work that recurses as deeply as a text is nested, without danger for other threads.
+//! Runs work that recurses as deeply as a text is nested, without a stack overflow in other threads.
 
 use std::thread;
 

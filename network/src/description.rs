@@ -18,10 +18,10 @@ use crate::mapping::{Mapping, Unmapped};
 use crate::parse::{WrongType, in_contract, parse};
 use crate::{Field, Problem, Trust, trust_of};
 
-/// The largest object that is read as a source, in bytes of its JSON form.
+/// Maximum size of an object that is read as a source, in bytes of its JSON form.
 const LARGEST: usize = 256 << 10;
 
-/// The longest part of the names of several objects that a message repeats, in characters.
+/// Maximum length of the names of several objects in a message, in characters.
 const NAMES: usize = 200;
 
 /// A kind of objects.
@@ -40,8 +40,8 @@ impl SourceKind {
         format!("{}.{group}", self.kind.to_lowercase())
     }
 
-    /// The description of a kind without a mapping. `publishes_network` is whether the CRD of the kind has the label of
-    /// the network contract.
+    /// The description of a kind without a mapping. `publishes_network` says whether the CRD of the kind has the label
+    /// of the network contract.
     pub fn built_in(&self, publishes_network: bool) -> Option<Description> {
         if self.group.is_empty() && matches!(self.kind.as_str(), "ConfigMap" | "Secret") {
             return Some(Description::Data);
@@ -83,11 +83,12 @@ impl Description {
         }
     }
 
-    /// `Kind/name` of the objects, and their network: `None` while an object has published none.
+    /// `Kind/name` of the objects, and their network. The network is `None` while an object has not published its
+    /// network.
     ///
     /// # Errors
-    /// The problem of the first object that cannot be used, or the conflict of two objects. It carries no value of an
-    /// object.
+    /// The problem of the first object that cannot be used, or the conflict of two objects. The problem contains no
+    /// value of an object.
     pub fn network(
         &self,
         kind: &SourceKind,

@@ -4,9 +4,9 @@ use capa_api::common::{ControlPlaneTarget, MachineRole};
 use capa_api::machine::MachineNetworkInUse;
 use capa_api::network::MachineNetwork;
 
-/// The differences, as a message for `NetworkUpToDate`; `None` where there are none. A machine keeps its network: a
-/// difference is reported and not acted on. Fields without a source are no difference, because a source may be deleted
-/// once its machines run. `in_use` has the security groups that come from the network, and no others.
+/// The differences, as a message for `NetworkUpToDate`; `None` if there are none. A machine keeps its network: the
+/// provider reports a difference and does not act on it. A field without a source is not a difference, because a source
+/// may be deleted once its machines run. `in_use` contains only the security groups that come from the network.
 pub fn drift(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: MachineRole) -> Option<String> {
     let mut differences = Vec::new();
     if let (Some(now), Some(then)) = (&network.region, &in_use.region)
@@ -70,7 +70,7 @@ fn group_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse, rol
     let missing = named.iter().filter(|id| !id.is_empty() && !then.contains(id));
     let missing = missing.map(|id| id.as_str()).collect();
     let kept = then.iter().filter(|id| !named.contains(id)).map(String::as_str);
-    // Otherwise a recorded group may come from a source that names no groups any longer.
+    // Without known origins, a recorded group may come from a source that no longer names groups.
     let origins_known = still_supplied(network, in_use, role);
     let kept = kept.filter(|_| origins_known).collect();
     [
@@ -85,7 +85,7 @@ fn group_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse, rol
     .collect()
 }
 
-/// Whether a source still supplies each field of security groups that the machine was launched with.
+/// Whether a source still supplies each field of security groups with which the machine was launched.
 fn still_supplied(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: MachineRole) -> bool {
     let groups = network.security_groups.clone().unwrap_or_default();
     let field_of_role = match role {

@@ -10,8 +10,8 @@ use crate::work;
 /// The variables of an expression.
 const VARIABLES: [&str; 2] = ["self", "data"];
 
-/// The operators and functions that an expression may call. None of them takes more than time proportional to the size
-/// of its arguments, and none makes a value larger than its arguments together.
+/// The operators and functions that an expression may call. The time of each is at most proportional to the size of its
+/// arguments, and its result is at most as large as its arguments together.
 const FUNCTIONS: [&str; 21] = [
     operators::CONDITIONAL,
     operators::LOGICAL_AND,
@@ -36,10 +36,10 @@ const FUNCTIONS: [&str; 21] = [
     "string",
 ];
 
-/// Maximum number of comprehensions (`map`, `filter`, `exists` and so on) around one another.
+/// Maximum number of nested comprehensions (`map`, `filter`, `exists` and so on).
 const NESTED_COMPREHENSIONS: usize = 2;
 
-/// Maximum depth of the syntax tree. An evaluation recurses as deeply.
+/// Maximum depth of the syntax tree. An evaluation recurses to this depth.
 const DEPTH: usize = 48;
 
 /// Maximum number of opening brackets in a text. The time of the parser grows with their nesting.
@@ -54,12 +54,12 @@ pub(crate) struct Expression {
     program: Program,
 }
 
-/// The reason for which an evaluation gave no value. It never carries a value of the source.
+/// The reason why an evaluation has no value. The reason never contains a value of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoValue {
     /// The source lacks a key or an item that the expression reads.
     Missing,
-    /// A value of the source has another type than the expression expects.
+    /// A value of the source does not have the type that the expression expects.
     WrongType,
     /// The evaluation would take too much work for this source.
     TooMuchWork,
@@ -69,7 +69,7 @@ impl Expression {
     /// Compiles a text.
     ///
     /// # Errors
-    /// A sentence for the administrator: the text is no CEL, or exceeds a limit.
+    /// A message for the administrator: the text is not valid CEL, or exceeds a limit.
     pub(crate) fn compile(text: &str) -> Result<Self, String> {
         check_brackets(text)?;
         let compiled = on_deep_stack(|| {
@@ -97,7 +97,7 @@ impl Expression {
     }
 }
 
-/// The first line of the parser's message, which quotes the expression in further lines.
+/// The first line of the parser's message. The other lines quote the expression.
 fn first_line(message: &str) -> String {
     message.lines().next().unwrap_or_default().to_owned()
 }

@@ -1,4 +1,4 @@
-//! The fields of the network contract, each of which comes whole from one source.
+//! The fields of the network contract. The whole value of a field comes from one source.
 
 use strum::VariantArray;
 

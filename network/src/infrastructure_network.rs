@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 const CAPA_KIND: (&str, &str) = (GROUP, "AWSCluster");
 
 /// The network that an object publishes: its `status.network`. An AWSCluster that another controller manages also
-/// publishes CAPA's fields, each where `status.network` does not have it. The types of the fields are not checked here.
+/// publishes those of CAPA's fields that `status.network` lacks. This function does not check the types of the fields.
 pub(crate) fn infrastructure_network(group: &str, kind: &str, object: &Value) -> Option<Value> {
     let published = object.pointer("/status/network").filter(|network| !network.is_null());
     let pointer = format!("/metadata/annotations/{}", MANAGED_BY_ANNOTATION.replace('/', "~1"));
@@ -20,8 +20,8 @@ pub(crate) fn infrastructure_network(group: &str, kind: &str, object: &Value) ->
     }
 }
 
-/// The published network, with the CAPA fields that it lacks. The security groups of each role are a field of their
-/// own.
+/// The published network, completed with the CAPA fields that it lacks. The security groups of each role count as a
+/// separate field.
 fn completed(published: &Value, capa: Map<String, Value>) -> Value {
     let Some(fields) = published.as_object() else {
         return published.clone();
@@ -53,8 +53,8 @@ fn is_absent(value: &Value) -> bool {
     }
 }
 
-/// CAPA's fields as the contract has them: those of `spec`, and `status.networkStatus`. A field that is absent is
-/// absent here too, and stops none of the others.
+/// CAPA's fields of `spec` and `status.networkStatus` in the form of the contract. A field that is absent in the object
+/// is absent in the result and does not affect other fields.
 fn from_capa_fields(object: &Value) -> Map<String, Value> {
     let mut network = Map::new();
     let same = [
@@ -108,9 +108,8 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
     network
 }
 
-/// The target that the name of a load balancer stands for: the name in the spec, or else the name in the status, where
-/// the other controller has named it. A block without either is none: other tools store such a block in every
-/// AWSCluster.
+/// The target for a named load balancer. The name comes from the spec, or else from the status, if the other controller
+/// has chosen it. A block without any name describes no target: other tools store such a block in every AWSCluster.
 fn target(object: &Value, field: &str, observed: &str) -> Option<Value> {
     let balancer = object.pointer(&format!("/spec/{field}"))?;
     let named = balancer.get("name").filter(|name| !is_absent(name));
@@ -155,8 +154,9 @@ fn is_for_pods_only(given: &Value) -> bool {
     tagged.is_for_pods_only()
 }
 
-/// In CAPA the `id` of a subnet is AWS's id, or a name with AWS's id in `resourceID` where CAPA created the subnet. Its
-/// machines have IPv6 only in a VPC with `ipv6`: a subnet may have IPv6 that its cluster does not use.
+/// A subnet in the form of the contract. In CAPA the `id` of a subnet is the AWS id. If CAPA created the subnet, `id`
+/// is a name and `resourceID` is the AWS id. Machines have IPv6 only in a VPC with `ipv6`: a subnet may have an IPv6
+/// range that its cluster does not use.
 fn subnet(given: &Value, uses_ipv6: bool) -> Value {
     let mut subnet = Map::new();
     for (pointer, field) in [
@@ -175,8 +175,8 @@ fn subnet(given: &Value, uses_ipv6: bool) -> Value {
     Value::Object(subnet)
 }
 
-/// The security groups by role, as CAPA attaches them: `node` and `lb` to every machine. A role that the status does
-/// not show has the group that `securityGroupOverrides` names.
+/// The security groups by role, as CAPA attaches them: `node` and `lb` to every machine. For a role that is not in the
+/// status, the group comes from `securityGroupOverrides`.
 fn security_groups(object: &Value) -> Value {
     let at = |pointer: String| object.pointer(&pointer).filter(|id| !is_absent(id));
     let of = |role: &str| {

@@ -5,8 +5,8 @@ use capa_api::network::{MachineNetwork, NetworkSecurityGroups};
 
 use crate::{Field, Problem};
 
-/// Joins networks of objects, given with their names, in this order. Lists are concatenated; other fields must be equal
-/// where several objects have them.
+/// Joins the networks of objects, given with the names of the objects, in this order. Lists are concatenated. Another
+/// field must have the same value in all objects that have the field.
 pub(crate) fn joined(networks: Vec<(String, MachineNetwork)>) -> Result<MachineNetwork, Problem> {
     let mut networks = networks.into_iter();
     let Some((mut first, mut network)) = networks.next() else {

@@ -1,9 +1,8 @@
 //! Merges network sources into one network, and places machines in a network. Pure.
 //!
 //! An AWSMachine never names the kind of its infrastructure object. A [`Description`] reads the objects of a kind,
-//! [`merge()`] takes every field from the first [`Source`] that has it, and [`place`] chooses subnet and security
-//! groups. Normative text:
-//! `docs/network-contract.md`.
+//! [`merge()`] takes every field from the first [`Source`] that has it, and [`place`] chooses the subnet and the
+//! security groups. Normative text: `docs/network-contract.md`.
 
 mod ack;
 mod data;

@@ -33,17 +33,17 @@ pub struct Mapping {
 #[derive(Debug)]
 struct Leaf {
     field: Field,
-    /// The names on the way to the value, for example `vpc` and `id`.
+    /// The names in the path of the value, for example `vpc` and `id`.
     path: &'static [&'static str],
     expression: Expression,
 }
 
-/// The reason for which a mapping gives no network of an object.
+/// The reason why a mapping yields no network for an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unmapped {
     /// `readyWhen` is not true.
     NotReady,
-    /// A value has another type than the expression at this path of the mapping, or the contract, wants.
+    /// A value does not have the type that the expression at this path of the mapping, or the contract, expects.
     WrongType(WrongType),
     /// The evaluation of the expression at this path would take too much work.
     TooMuchWork(String),
@@ -123,7 +123,7 @@ impl Mapping {
                 Err(NoValue::TooMuchWork) => return Err(Unmapped::TooMuchWork(path())),
             }
         }
-        // A VPC is of no use without its id.
+        // A VPC without an id is useless.
         if let Some(fields) = network.as_object_mut()
             && fields.get("vpc").is_some_and(|vpc| vpc.get("id").is_none())
         {
@@ -135,7 +135,7 @@ impl Mapping {
 
 type Text<'a> = (Field, &'static [&'static str], Option<&'a str>);
 
-/// The expressions of a mapping, with the names on the way to each value in the contract.
+/// The expressions of a mapping, each with the path of its value in the contract.
 fn texts(fields: &MappedFields) -> Vec<Text<'_>> {
     let groups = fields.security_groups.as_ref();
     let vpc = fields.vpc.as_ref();
@@ -195,7 +195,7 @@ fn texts(fields: &MappedFields) -> Vec<Text<'_>> {
     ]
 }
 
-/// Puts a value into an object, in the objects that these names lead to.
+/// Inserts a value into an object at a path, and creates the objects on the path.
 fn put(object: &mut Value, path: &[&str], value: Value) {
     let Some((name, rest)) = path.split_first() else {
         *object = value;

@@ -1,4 +1,4 @@
-//! Merges sources into one network: each field is taken whole from the first source that supplies it.
+//! Merges sources into one network: the whole value of each field comes from the first source that supplies it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use capa_api::network::MachineNetwork;
 
 use crate::{Field, Trust};
 
-/// One object that a machine's network may come from.
+/// One source of a machine's network.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// `Kind/name`, as recorded on the machine.
@@ -27,8 +27,8 @@ pub enum Contribution {
     Network(Box<MachineNetwork>),
     /// The kind of the object does not publish networks: later sources supply all fields.
     Unlabelled(UnlabelledKind),
-    /// The source exists in name but cannot be used: it is deleted, forbidden, malformed or not ready. If a field that
-    /// it could supply is still lacking, the merge stops here, so that a typo never lets a later source place the
+    /// The source is named but cannot be used: it is deleted, forbidden, malformed or not ready. If a field that the
+    /// source could supply is still missing, the merge stops here, so that a typo never lets a later source place the
     /// machine in another network.
     Unusable {
         /// The reason.
@@ -58,8 +58,8 @@ impl fmt::Display for UnlabelledKind {
     }
 }
 
-/// The reason for which a network cannot be used, as the `NetworkReady` condition shows it. A problem never carries a
-/// value read from a source.
+/// The reason for which a network cannot be used, as the `NetworkReady` condition shows it. A problem never contains a
+/// value from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Machine-readable reason.
@@ -78,21 +78,21 @@ impl Problem {
     }
 }
 
-/// The outcome of a walk over all sources.
+/// The result of the merge of all sources.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
     /// The fields that were found.
     pub network: MachineNetwork,
-    /// For each field found, the source it came from: field path to `Kind/name`.
+    /// The source of each field that was found: field path to `Kind/name`.
     pub winners: BTreeMap<String, String>,
     /// The problem that forbids a launch from this network, if any.
     pub problem: Option<Problem>,
     /// The kind of a source that was not read. It is a problem only if a field is missing.
     pub unlabelled: Option<UnlabelledKind>,
-    /// The reason for which the load balancer targets are not known yet, where a source announces them: control plane
+    /// The reason why the load balancer targets are not known yet although a source announces them. Control plane
     /// machines wait.
     pub pending_targets: Option<Problem>,
-    /// Whether a source says that the cluster uses IPv6, also one whose subnets another source replaces.
+    /// Whether a source says that the cluster uses IPv6. A source counts even if another source replaces its subnets.
     pub uses_ipv6: bool,
 }
 
@@ -147,7 +147,7 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
             Some("controlPlaneTargets"),
             !network.control_plane_targets.is_empty(),
         ),
-        // Whoever announces targets holds the control plane's machines back.
+        // A source that announces targets delays control plane machines.
         (
             "pendingControlPlaneTargets",
             Some("controlPlaneTargets"),

@@ -11,7 +11,7 @@ use crate::merge::{Problem, UnlabelledKind};
 pub struct MissingField<'a> {
     /// The field of the contract.
     pub field: &'static str,
-    /// The field of a machine's spec that supplies it as well.
+    /// The field of a machine's spec that also supplies the value.
     pub spec_field: &'static str,
     /// The kind of the infrastructure object, if the object was not read.
     pub unlabelled: Option<&'a UnlabelledKind>,

@@ -5,19 +5,20 @@ use capa_api::network_schema::{self, Step};
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
-/// The longest part of a path that a message repeats: the keys of maps in the object are anybody's.
+/// Maximum length of a path in a message, because users choose the keys of maps in the object.
 const SHOWN: usize = 200;
 
-/// A value of another type than that of the network contract. The value is not kept, because it may be a secret.
+/// A value that does not have the type of the network contract. The value itself is not stored, because it may be a
+/// secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WrongType {
     /// Path of the field in the contract; empty for the whole network.
     pub(crate) path: String,
-    /// The type of the contract, in words.
+    /// The type that the contract requires, in words.
     pub(crate) expected: String,
 }
 
-/// The same wrong type with its path below `status.network`.
+/// The same error with its path below `status.network`.
 pub(crate) fn in_contract(wrong: WrongType) -> WrongType {
     let path = match wrong.path.as_str() {
         "" => "status.network".to_owned(),

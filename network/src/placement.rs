@@ -14,14 +14,14 @@ use crate::missing::MissingField;
 pub struct PlacementRequest<'a> {
     /// Role of the machine.
     pub role: MachineRole,
-    /// `Machine.spec.failureDomain`: the zone that the subnet must lie in.
+    /// `Machine.spec.failureDomain`: the required zone of the subnet.
     pub failure_domain: Option<&'a str>,
     /// `spec.publicIP`.
     pub public_ip: Option<bool>,
     /// Whether the machine needs an IPv6 address.
     pub needs_ipv6: bool,
-    /// Whether the machine itself names its subnet. The role, the edge zone and the publicness are then the user's
-    /// decision.
+    /// Whether the machine itself names its subnet. In this case the role, the edge zone and the publicness of the
+    /// subnet are the user's decision.
     pub explicit_subnet: bool,
     /// `spec.additionalSecurityGroups`, resolved to ids.
     pub additional_security_group_ids: &'a [String],
@@ -33,16 +33,16 @@ pub struct PlacementRequest<'a> {
     pub unlabelled: Option<&'a UnlabelledKind>,
 }
 
-/// The capacity of a subnet in which EC2 had none recently.
+/// The capacity of a subnet in which EC2 recently had no capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// There was none a moment ago: the subnet is avoided.
+    /// EC2 had no capacity a moment ago: the subnet is avoided.
     Lacking,
-    /// There may be some again: the subnet is tried after those that lacked none.
+    /// EC2 may have capacity again: the subnet is tried after the subnets without a recent lack of capacity.
     Doubtful,
 }
 
-/// Most security groups that the record of a launch holds. EC2 allows an interface 16 at most.
+/// Maximum number of security groups in a launch record. EC2 allows at most 16 on an interface.
 const MAX_SECURITY_GROUPS: usize = 64;
 
 /// The subnet, the zone and the security groups of a launch.
@@ -50,16 +50,16 @@ const MAX_SECURITY_GROUPS: usize = 64;
 pub struct Placement {
     /// The subnet.
     pub subnet_id: String,
-    /// The zone of the subnet, where known.
+    /// The zone of the subnet, if known.
     pub availability_zone: Option<String>,
     /// The security groups without duplicates: those of all machines, those of the role, and the additional ones.
     pub security_group_ids: Vec<String>,
 }
 
 /// Chooses the subnet with the fewest machines of this cluster among the suitable subnets, ties by id, so that zones
-/// fill evenly. A subnet without a recent lack of capacity precedes those of [doubtful](Capacity::Doubtful) capacity.
-/// For a machine with a public address, a subnet that is known to be public precedes those of which that is unknown.
-/// Returns [`Reason::InsufficientCapacity`] where all suitable subnets [lack](Capacity::Lacking) capacity.
+/// fill evenly. A subnet without a recent lack of capacity precedes subnets with [doubtful](Capacity::Doubtful)
+/// capacity. For a machine with a public address, a subnet that is known to be public precedes subnets that may be
+/// private. Returns [`Reason::InsufficientCapacity`] if all suitable subnets [lack](Capacity::Lacking) capacity.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
     if network.region.is_none() {
         return Err(MissingField::region(request.unlabelled).into());

@@ -147,7 +147,7 @@ fn network() -> impl Strategy<Value = MachineNetwork> {
     })
 }
 
-/// The requirements of a machine without its counts.
+/// The requirements of a machine, without the numbers of machines by subnet.
 #[derive(Clone, Debug)]
 struct PlacementInput {
     role: MachineRole,

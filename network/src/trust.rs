@@ -5,9 +5,10 @@ use capa_api::meta::GROUP;
 /// The trust of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The source supplies placement only: region, subnets, groups, VPC, tags, image, key.
+    /// The source may supply only placement: region, subnets, security groups, VPC, tags, cluster tag, key pair, image
+    /// lookup.
     Placement,
-    /// The source also supplies authority: identity, instance profiles, bootstrap storage, control plane targets.
+    /// The source may also supply authority: identity, instance profiles, bootstrap storage, control plane targets.
     Authority,
 }
 

@@ -1,14 +1,14 @@
-//! An upper bound of the work of an evaluation, from the expression and the sizes of the source. CEL's interpreter has
-//! no limit of its own.
+//! An upper bound of the work of an evaluation, from the expression and the sizes of the source. The CEL interpreter
+//! has no limit.
 
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 use serde_json::Value;
 
-/// Maximum work of one evaluation: visits of nodes of the expression, and copied parts of values. It takes well under a
-/// second.
+/// Maximum work of one evaluation: visits of nodes of the expression, and copied parts of values. Work of this size
+/// takes well under a second.
 const WORK: u64 = 10_000_000;
 
-/// Maximum size of a value that an evaluation makes, in nodes and characters.
+/// Maximum size of a value that an evaluation creates, in nodes and characters.
 const SIZE: u64 = 1 << 20;
 
 /// Whether an evaluation stays within the limits for a source.
@@ -18,18 +18,18 @@ pub(crate) fn is_bounded(expression: &IdedExpr, object: &Value, data: &Value) ->
     work.saturating_add(shape.size()) <= WORK && shape.size() <= SIZE
 }
 
-/// What is known of a value before the evaluation.
+/// What is known about a value before the evaluation.
 #[derive(Clone)]
 enum Shape<'a> {
     /// One of these values of the source.
     Input(Vec<&'a Value>),
-    /// A value that the expression makes.
+    /// A value that the expression creates.
     Made {
-        /// The largest size, in nodes and characters.
+        /// The maximum size, in nodes and characters.
         size: u64,
-        /// The largest number of items or entries.
+        /// The maximum number of items or entries.
         length: u64,
-        /// The items, if they are known better than by the size.
+        /// The items, if more than their size is known.
         item: Option<Box<Self>>,
     },
 }
@@ -39,7 +39,7 @@ struct Estimate<'a> {
     work: u64,
 }
 
-/// The sizes that a value in a comprehension's accumulator begins with.
+/// The shape with which a value in a comprehension's accumulator begins.
 const EMPTY: Shape<'static> = Shape::Made {
     size: 0,
     length: 0,
@@ -77,7 +77,7 @@ impl Shape<'_> {
         }
     }
 
-    /// What the comprehensions iterate over: the items of lists, and the keys of objects.
+    /// The values over which comprehensions iterate: the items of lists, and the keys of objects.
     fn iterated(&self) -> Self {
         match self {
             Self::Input(values) => {
@@ -212,7 +212,7 @@ fn estimate<'e, 'a>(expression: &'e IdedExpr, variables: &mut Variables<'e, 'a>)
     }
 }
 
-/// A list or object of these parts. The items are the values that the list or object gives.
+/// A list or object of these parts. `items` are the values in the list or object.
 fn collected<'p, 'a: 'p>(parts: &[Estimate<'a>], items: impl Iterator<Item = &'p Estimate<'a>>) -> Estimate<'a> {
     let size = sum(parts.iter().map(|part| part.shape.size())).saturating_add(1);
     let work = sum(parts.iter().map(|part| part.work)).saturating_add(size);
@@ -252,7 +252,7 @@ fn called<'a>(function: &str, parts: &[Estimate<'a>]) -> Estimate<'a> {
             shape: Shape::anything_within(sizes.saturating_add(32)),
             work: before.saturating_add(sizes),
         },
-        // Comparisons and predicates look at all of their arguments at most once, but `in` at each item.
+        // Comparisons and predicates read all of their arguments at most once, but `in` compares with each item.
         operators::IN => Estimate {
             shape: SCALAR,
             work: before
@@ -267,7 +267,7 @@ fn called<'a>(function: &str, parts: &[Estimate<'a>]) -> Estimate<'a> {
 }
 
 /// The work of `map`, `filter` and the other macros. The step of a macro adds something to the accumulator, so what one
-/// step adds to an empty accumulator bounds what all of them add.
+/// step adds to an empty accumulator bounds what each step adds.
 fn comprehension<'e, 'a>(inner: &'e ComprehensionExpr, variables: &mut Variables<'e, 'a>) -> Estimate<'a> {
     let range = estimate(&inner.iter_range, variables);
     let start = estimate(&inner.accu_init, variables);

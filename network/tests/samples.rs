@@ -1,4 +1,4 @@
-//! The samples of network sources: each object results in exactly the network that the folder says.
+//! The samples of network sources: each object yields exactly the network in its folder.
 
 #![allow(
     clippy::indexing_slicing,
@@ -32,7 +32,7 @@ fn kind_of(object: &Value) -> SourceKind {
     }
 }
 
-/// The description of a sample's mapping, or else the provider's own of the kind.
+/// The description from the sample's mapping, or else the provider's own description of the kind.
 fn description(sample: &Path, kind: &SourceKind) -> Description {
     let file = sample.join("mapping.yaml");
     if !file.exists() {

@@ -29,7 +29,7 @@ pub enum ConditionType {
     ClusterSecurityGroupsReady,
     /// The load balancers of the API server of a managed cluster work.
     LoadBalancerReady,
-    /// The route tables of a managed cluster have their routes and are those of its subnets.
+    /// The route tables of a managed cluster have their routes and are associated with its subnets.
     RouteTablesReady,
     /// The network that a machine runs in still equals its network sources. The condition does not count for `Ready`.
     NetworkUpToDate,
@@ -41,10 +41,10 @@ pub enum ConditionType {
     BootstrapDataReady,
     /// The instance is running.
     InstanceReady,
-    /// The status shows the current state of the instance, and the instance has what its spec asks for. Outside
-    /// `Ready`.
+    /// The status shows the current state of the instance, and the instance matches its spec. The condition does not
+    /// count for `Ready`.
     InstanceUpToDate,
-    /// The instance has the security groups of its spec. Outside `Ready`.
+    /// The instance has the security groups of its spec. The condition does not count for `Ready`.
     SecurityGroupsReady,
     /// The instance has the Elastic IP that its spec asks for.
     ElasticIPReady,
@@ -60,8 +60,9 @@ impl ConditionType {
         self.into()
     }
 
-    /// Whether `Ready` may be True only while this condition is True. Other controllers set a cluster's
-    /// `ControlPlaneEndpointReady` late in the cluster's life, and the remaining conditions are informative.
+    /// Whether `Ready` requires this condition to be True. `ControlPlaneEndpointReady` does not count, because other
+    /// controllers set the endpoint late in the life of a cluster. The other conditions that do not count are
+    /// informative.
     pub const fn counts_for_ready(self) -> bool {
         !matches!(
             self,

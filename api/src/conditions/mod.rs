@@ -12,7 +12,7 @@ pub use condition_type::ConditionType;
 pub use reason::Reason;
 pub use schema::schema;
 
-/// Longest message a condition carries, in bytes; longer ones are cut and end in `…`.
+/// Maximum length of the message of a condition, in bytes. A longer message is cut and ends in `…`.
 pub const MESSAGE_LIMIT: usize = 4096;
 
 /// Status of a condition.
@@ -67,8 +67,8 @@ pub struct ConditionUpdate {
     pub status: ConditionStatus,
     /// The reason for the status.
     pub reason: Reason,
-    /// The message for people: the failing object, the error, and the corrective action. Stable from pass to pass;
-    /// empty where there is no error.
+    /// The message for people: the failing object, the error, and the corrective action. The message does not change
+    /// from pass to pass. Empty if there is no error.
     pub message: String,
 }
 
@@ -82,7 +82,7 @@ impl ConditionUpdate {
         }
     }
 
-    /// The type, status, reason and message in one text, in which another condition names this one.
+    /// The type, status, reason and message in one text, for the message of another condition.
     pub fn in_words(&self) -> String {
         let Self {
             condition,
@@ -109,9 +109,9 @@ impl ConditionUpdate {
     }
 }
 
-/// Sets one condition in a list and leaves the others alone.
+/// Sets one condition in a list and leaves the others unchanged.
 ///
-/// `lastTransitionTime` moves only when the status does; the list stays in the order of [`ConditionType`].
+/// `lastTransitionTime` changes only if the status changes. The list stays in the order of [`ConditionType`].
 pub fn set(conditions: &mut Vec<Condition>, update: ConditionUpdate, generation: Option<i64>, now: Timestamp) {
     let previous = find(conditions, update.condition).cloned();
     remove(conditions, update.condition);
@@ -137,7 +137,7 @@ pub fn merge(
     conditions
 }
 
-/// Takes a condition off the list, if it is there.
+/// Removes a condition from the list.
 pub fn remove(conditions: &mut Vec<Condition>, condition: ConditionType) {
     conditions.retain(|entry| entry.type_ != condition.as_str());
 }
@@ -152,13 +152,13 @@ pub fn holds(conditions: &[Condition], condition: ConditionType) -> bool {
     find(conditions, condition).is_some_and(|entry| entry.status == ConditionStatus::True.to_string())
 }
 
-/// Whether the condition is True and tells of this generation of its object.
+/// Whether the condition is True for this generation of its object.
 pub fn holds_for(conditions: &[Condition], condition: ConditionType, generation: Option<i64>) -> bool {
     let current = find(conditions, condition).is_some_and(|entry| entry.observed_generation == generation);
     current && holds(conditions, condition)
 }
 
-/// Known types in the order of [`ConditionType`], foreign ones behind them by name.
+/// Sorts the known types in the order of [`ConditionType`], followed by other types in the order of their names.
 fn sort(conditions: &mut [Condition]) {
     conditions.sort_by_cached_key(|entry| {
         let known = entry.type_.parse::<ConditionType>().ok();

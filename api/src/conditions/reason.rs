@@ -15,7 +15,7 @@ pub enum Reason {
     NotPaused,
     /// The provider reconciles the object although a move of the object had begun.
     MoveInterrupted,
-    /// AWS throttles the call; the provider retries it by itself.
+    /// AWS throttles the call; the provider retries it.
     Throttled,
     /// AWS refused the call because of missing permissions.
     Unauthorized,
@@ -57,7 +57,7 @@ pub enum Reason {
     WaitingForRunning,
     /// The managed mode is not offered yet.
     NotManagedYet,
-    /// An annotation lets the provider plan only.
+    /// An annotation restricts the provider to planning.
     PlanOnly,
     /// The resource does not exist.
     NotFound,
@@ -69,7 +69,7 @@ pub enum Reason {
     CredentialsFailed,
     /// The credentials belong to another AWS account than before.
     AccountMismatch,
-    /// A rule about the infrastructure is broken whose finding is blocking.
+    /// The infrastructure breaks a rule whose finding is blocking.
     RulesFailing,
     /// The spec declares nothing, and nothing is required.
     NothingDeclared,
@@ -83,13 +83,13 @@ pub enum Reason {
     MissingField,
     /// A field has a wrong type.
     WrongType,
-    /// A source offers a field that only trusted sources may give.
+    /// A network source supplies a field that only trusted sources may supply.
     AuthorityNotAllowed,
     /// No subnet fits the machine.
     NoSubnetInFailureDomain,
     /// No security group applies to the machine.
     NoSecurityGroup,
-    /// The bootstrap data exceeds the limit of its way to the instance.
+    /// The bootstrap data exceeds the size limit of its delivery to the instance.
     TooLarge,
     /// Bootstrap data has a format that is not supported.
     UnsupportedFormat,

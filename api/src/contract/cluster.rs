@@ -128,7 +128,7 @@ pub struct ClusterInitialization {
         skip_serializing_if = "Option::is_none"
     )]
     pub infrastructure_provisioned: Option<bool>,
-    /// Whether the control plane has answered once.
+    /// Whether the control plane has answered at least once.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -160,7 +160,7 @@ impl Cluster {
         blocks.map(String::as_str).collect()
     }
 
-    /// Whether the control plane has answered once.
+    /// Whether the control plane has answered at least once.
     pub fn control_plane_initialized(&self) -> bool {
         self.initialization()
             .and_then(|reached| reached.control_plane_initialized)

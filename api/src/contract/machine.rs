@@ -65,7 +65,7 @@ pub struct Bootstrap {
     /// Name of the Secret with the bootstrap data, once the Secret exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_name: Option<String>,
-    /// The object that makes the bootstrap data.
+    /// The object that generates the bootstrap data.
     #[serde(
         default,
         deserialize_with = "lenient::field",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use cluster::{Cluster, ClusterFailureDomain, ClusterInitialization, ClusterSpec, ClusterStatus};
 pub use machine::{Bootstrap, Machine, MachineSpec, MachineStatus, NodeReference};
 
-/// Reference to an object of the same namespace whose version the CRD's contract label decides.
+/// Reference to an object in the same namespace. The contract label of the CRD determines the version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContractReference {

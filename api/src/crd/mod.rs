@@ -20,7 +20,7 @@ use crate::{meta, unsupported};
 
 pub(crate) use structural::schema_of;
 
-/// A CustomResourceDefinition that cannot be made from its Rust type: an error of this program.
+/// The reason why a CustomResourceDefinition cannot be generated from its Rust type: a bug in this program.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
     /// The generated schema uses something that custom resources cannot express.
@@ -32,7 +32,7 @@ pub enum CrdError {
         #[source]
         source: serde_json::Error,
     },
-    /// The table of fields without effect names one that the schema lacks or does not describe.
+    /// The table of fields without effect names a field that the schema lacks or does not describe.
     #[error("making a CRD")]
     NoSuchField(#[from] unsupported::NoSuchField),
     /// The definition cannot be written as JSON.
@@ -63,7 +63,7 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     ])
 }
 
-/// A definition in the form of its file: whole numbers stay integers, where the typed form has floats.
+/// A definition as its file contains it: whole numbers are integers, whereas the typed form has floats.
 pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
     let mut value = serde_json::to_value(crd).map_err(|source| CrdError::Serialize {
         name: crd.metadata.name.clone().unwrap_or_default(),
@@ -73,8 +73,8 @@ pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
     Ok(value)
 }
 
-/// The zero value of a scalar field with this schema: the empty string, 0 or `false`. `None` if the schema refuses the
-/// value, and for other fields.
+/// The zero value of a scalar field with this schema: the empty string, 0 or `false`. `None` for other fields, and if
+/// the schema refuses the value.
 pub fn zero_value(schema: &Value) -> Option<Value> {
     let zero = match schema["type"].as_str()? {
         "string" => Value::from(""),

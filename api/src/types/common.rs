@@ -206,8 +206,8 @@ pub struct ControlPlaneTarget {
     #[schemars(length(min = 1, max = 32))]
     pub load_balancer_name: Option<String>,
     /// With `targetGroupARN`: the port under which instances are registered in the target group. Absent: the target
-    /// group's own port. With `loadBalancerName`: the port of the listener. Absent: 6443. The only listener of a load
-    /// balancer counts on any port.
+    /// group's own port. With `loadBalancerName`: the port of the listener. Absent: 6443. If the load balancer has only
+    /// one listener, the provider uses that listener regardless of its port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
@@ -218,10 +218,10 @@ pub struct ControlPlaneTarget {
 }
 
 impl ControlPlaneTarget {
-    /// The most targets that a control plane can have, as the schemas of all kinds say.
+    /// Maximum number of targets of a control plane. The schemas of all kinds repeat the value.
     pub const MOST: usize = 8;
 
-    /// The port of an API server for which no port is named.
+    /// Default port of the API server.
     pub const API_PORT: i32 = 6443;
 
     /// The target group with this ARN, with the target group's own port.
@@ -332,7 +332,7 @@ pub struct TemplateMetadata {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct Initialization {
-    /// Whether the infrastructure has been fully provisioned once. True is never reverted; conditions report later
+    /// Whether the infrastructure has ever been fully provisioned. True is never reverted; conditions report later
     /// problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<bool>,

@@ -63,8 +63,8 @@ pub fn namespace_allowed(
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// Conditions of the identity. `Ready`: the identity has all its objects, and no cluster or machine reports that
-    /// AWS refuses its credentials.
+    /// Conditions of the identity. `Ready` is true if all objects of the identity exist and no cluster or machine
+    /// reports that AWS refuses its credentials.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::schema")]
     pub conditions: Vec<Condition>,

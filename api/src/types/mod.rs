@@ -1,4 +1,4 @@
-//! The kinds of this provider, one module a kind.
+//! The API types of this provider.
 
 pub mod cluster;
 pub mod common;

@@ -44,19 +44,19 @@ pub struct AWSNetworkMappingSpec {
     /// Kind of the objects that the mapping reads.
     pub source: MappedKind,
     /// Whether the objects may supply the fields `identityRef`, `instanceProfiles`, `bootstrapStorage` and
-    /// `controlPlaneTargets`. With `Allowed`, everybody who may write the objects decides which AWS identity, IAM role,
-    /// bucket and target group the machines of the namespace use. Absent: `None`.
+    /// `controlPlaneTargets`. With `Allowed`, everybody who can write the objects chooses the AWS identity, IAM role,
+    /// bucket and target groups of the machines in the namespace. Absent: `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<MappingAuthority>,
     /// CEL expression that yields whether an object is complete, for example
     /// `self.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')`. Machines wait until the value is
-    /// true. A key that an object lacks counts as not complete. Absent: every object is complete.
+    /// true. An object that lacks a key of the expression is not complete. Absent: every object is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub ready_when: Option<String>,
-    /// CEL expressions, one for each field of the network that the objects supply. `self` is the object; `data` has the
-    /// values of a ConfigMap or Secret, with JSON lists and objects parsed. A field whose expression reads a missing
-    /// key is absent.
+    /// CEL expressions, one for each field of the network that the objects supply. `self` is the object. `data`
+    /// contains the values of a ConfigMap or Secret; values that are JSON lists or objects are parsed. A field whose
+    /// expression reads a missing key is absent.
     pub fields: MappedFields,
 }
 
@@ -83,11 +83,12 @@ pub struct MappedKind {
     pub kind: String,
 }
 
-/// Whether the objects of a mapped kind may supply authority fields.
+/// Whether the objects of a mapped kind may supply the authority fields: `identityRef`, `instanceProfiles`,
+/// `bootstrapStorage` and `controlPlaneTargets`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum MappingAuthority {
-    /// The objects supply the placement of machines only. A machine whose source supplies an authority field is not
-    /// launched.
+    /// The objects may supply only the other fields. The provider does not launch a machine whose source supplies an
+    /// authority field.
     #[default]
     None,
     /// The objects may supply authority fields.
@@ -159,11 +160,11 @@ pub struct MappedSecurityGroups {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub all: Option<String>,
-    /// Expression for the further security groups of control plane instances.
+    /// Expression for the additional security groups of control plane instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub control_plane: Option<String>,
-    /// Expression for the further security groups of worker instances.
+    /// Expression for the additional security groups of worker instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub worker: Option<String>,
@@ -191,7 +192,7 @@ pub struct MappedVpc {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AWSNetworkMappingStatus {
-    /// Conditions of the mapping. `Ready`: all expressions compile.
+    /// Conditions of the mapping. `Ready` is true if all expressions compile.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::schema")]
     pub conditions: Vec<Condition>,

@@ -29,7 +29,7 @@ use crate::selector;
 ]))]
 pub struct NetworkSource {
     /// API group of the object, for example `ec2.services.k8s.aws`. Absent or empty: the core group, which has
-    /// ConfigMaps and Secrets. The API server's discovery decides the version.
+    /// ConfigMaps and Secrets. The provider takes the version from the API server's discovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 253),
@@ -52,14 +52,14 @@ pub struct NetworkSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "selector::schema")]
     pub selector: Option<LabelSelector>,
-    /// Role of the machines that use the source. The security groups of an ACK SecurityGroup are those of this role.
+    /// Role of the machines that use the source. An ACK SecurityGroup supplies the security groups of this role.
     /// Absent: machines of both roles use the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<MachineRole>,
     /// Name of the AWSNetworkMapping that reads the object. Absent: the AWSNetworkMapping named
     /// `<kind in lower case>.<API group, or core>`, or else the provider's own mapping of the kind, or else the
-    /// object's
-    /// `status.network` if the CRD of the kind has the label `infrastructure.cluster.x-k8s.io/machine-network: v1`.
+    /// `status.network` of the object if the CRD of the kind has the label
+    /// `infrastructure.cluster.x-k8s.io/machine-network: v1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),

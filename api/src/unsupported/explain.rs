@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::without_effect;
 
-/// A field of the table that the schema of its kind does not have, or not with a description: an error of this program.
+/// A field of the table that the schema of its kind lacks or does not describe: a bug in this program.
 #[derive(Debug, thiserror::Error)]
 #[error("the schema of {kind} has no field {path} with a description, which unsupported::fields names")]
 pub struct NoSuchField {
@@ -14,7 +14,7 @@ pub struct NoSuchField {
     path: String,
 }
 
-/// The sentence.
+/// The sentence that follows the description of a field without effect.
 const SENTENCE: &str =
     "No effect yet: managed clusters, to which it belongs, do not have this part, and an unmanaged cluster ignores it.";
 

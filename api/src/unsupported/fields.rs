@@ -1,8 +1,8 @@
-//! The table: every spec field of managed AWSClusters, by its highest parent.
+//! The table of the spec fields of managed AWSClusters. A block that contains only such fields has one row.
 
 use super::Field;
 
-/// Neither the bucket nor its policy is the provider's.
+/// What users do instead, because the provider changes neither the bucket nor its policy.
 const ALLOW_READING: &str = "let the roles of the instance profiles read the bucket";
 
 const fn managed(path: &'static str) -> Field {
@@ -19,7 +19,7 @@ impl Field {
         Self { neutral, ..self }
     }
 
-    /// The field has its effect in managed clusters.
+    /// The field has an effect in managed clusters.
     const fn works(self) -> Self {
         Self { works: true, ..self }
     }

@@ -21,12 +21,12 @@ pub struct Field {
     /// Path below `spec`; `[]` is an item of a list. The row also applies to AWSClusterTemplates, below
     /// `spec.template.spec`.
     pub path: &'static str,
-    /// The values, as JSON, that request what happens anyway. A schema default is always among them: the API server
-    /// sets it before admission, so that it cannot be told from a value of the user.
+    /// The values, as JSON, that request what the provider does anyway. A schema default is always one of them: the API
+    /// server sets it before admission, so that the provider cannot distinguish it from a value of the user.
     pub neutral: &'static [&'static str],
     /// The alternative for the user.
     pub instead: &'static str,
-    /// Whether the field has its effect in a managed cluster.
+    /// Whether the field has an effect in a managed cluster.
     pub works: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Found {
 }
 
 impl fmt::Display for Found {
-    /// Writes the path, and the value where another value would be neutral.
+    /// Writes the path, and also the value if the field has neutral values.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             Value::String(text) if !self.field.neutral.is_empty() => write!(formatter, "{}: {text}", self.field.path),

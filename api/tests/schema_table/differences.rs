@@ -1,4 +1,4 @@
-//! Differences between two tables, and the list of those that are meant.
+//! Differences between two tables, and the list of intended differences.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,7 +51,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What differs between two rows of one field, a difference a column.
+/// The differences between two rows of one field, one per column.
 pub(crate) fn between(field_path: &FieldPath, theirs: &Row, ours: &Row) -> Vec<Difference> {
     let yes = |required: bool| if required { "yes" } else { "no" };
     let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
@@ -80,7 +80,7 @@ pub(crate) fn between(field_path: &FieldPath, theirs: &Row, ours: &Row) -> Vec<D
     found
 }
 
-/// A difference that is meant.
+/// An intended difference.
 #[derive(Debug)]
 pub(crate) struct Allowed {
     kinds: Vec<String>,
@@ -90,8 +90,8 @@ pub(crate) struct Allowed {
     pub(crate) used: bool,
 }
 
-/// Reads the list: kinds, path, column, our value, reason. A kind's entries hold for its template too, below
-/// `spec.template`; a path that ends in `.**` holds for the field and all below it.
+/// Reads the list: kinds, path, column, our value, reason. The entries of a kind also apply to its template, below
+/// `spec.template`. A path that ends in `.**` applies to the field and all fields below it.
 pub(crate) fn parse(list: &str) -> Vec<Allowed> {
     list.lines()
         .filter(|line| !line.starts_with('#') && !line.is_empty())

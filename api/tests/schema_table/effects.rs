@@ -1,5 +1,5 @@
-//! Every field of a spec has an effect that a test shows, or is on the list of those without. So has every field of the
-//! AWSMachine's status that CAPA has, too.
+//! Every field of a spec has an effect that a test shows, or is on the list of fields without effect. The same applies
+//! to every field of the AWSMachine's status that CAPA has as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +65,7 @@ fn wanted(rows: &BTreeMap<FieldPath, Row>) -> BTreeSet<FieldPath> {
 /// The status of the kind whose fields in CAPA's table are in the list as well.
 const SHOWN_STATUS: (&str, &str) = ("AWSMachine", "status");
 
-/// A field of that status that says what became of a field of the spec.
+/// A field of that status that shows the result of a field of the spec.
 const FOLLOWS: (&str, &str) = ("status.dedicatedHost.id", "spec.dynamicHostAllocation");
 
 /// The fields of the AWSMachine's status that hold a value themselves, and that CAPA has as well.
@@ -85,7 +85,7 @@ fn wanted_of_status() -> BTreeSet<FieldPath> {
     own.map(|row| (*row).clone()).collect()
 }
 
-/// The row of the list that holds for a field, if there is one.
+/// The row of the list that applies to a field, if there is one.
 fn without_effect(field_path: &FieldPath) -> Option<&'static unsupported::Field> {
     let path = if field_path.path == FOLLOWS.0 {
         FOLLOWS.1

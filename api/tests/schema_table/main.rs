@@ -1,8 +1,9 @@
-//! The schemas of our CRDs against those of cluster-api-provider-aws v2.13.0, field by field and in both directions.
+//! Compares the schemas of our CRDs with those of cluster-api-provider-aws v2.13.0, field by field and in both
+//! directions.
 //!
-//! `tests/data/capa-v1beta2.tsv` holds the other side as facts. Every difference is listed, with its reason, in
-//! `tests/data/differences.tsv`; an entry that no longer describes a difference fails the test as well.
-//! Every field of a spec is either without effect, by the table of those, or named in `tests/data/effects.tsv` with the
+//! `tests/data/capa-v1beta2.tsv` contains the schemas of that release as facts. Every difference is listed, with its
+//! reason, in `tests/data/differences.tsv`; an entry that no longer describes a difference fails the test as well.
+//! Every field of a spec is either in the table of fields without effect, or named in `tests/data/effects.tsv` with the
 //! test that shows its effect.
 
 #![allow(
@@ -58,7 +59,7 @@ fn differences_from_the_schema_table_equal_the_listed_ones() {
     let mut unlisted = Vec::new();
     for difference in &found {
         let mut listed = false;
-        // All that fit are marked, so that a narrow entry beside a wide one is not called stale.
+        // All matching entries are marked, so that a narrow entry beside a wide one does not count as stale.
         for entry in allowed.iter_mut().filter(|entry| entry.covers(difference)) {
             entry.used = true;
             listed = true;

@@ -1,4 +1,4 @@
-//! A schema as a flat table: one row a field.
+//! A schema as a flat table: one row per field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(crate) struct FieldPath {
     pub(crate) path: String,
 }
 
-/// What a schema says of a field.
+/// What a schema says about a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) data_type: String,

@@ -1,4 +1,4 @@
-//! Finds tests in the sources of the workspace, so that a table can name them and notice when they go.
+//! Finds tests in the sources of the workspace, so that a table can name tests and notice when they are removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// The test `name` of a source file, given from the root of the workspace. `Err` says why there is none that runs.
+    /// The test `name` of a source file, given from the root of the workspace. `Err` says why no such test runs.
     pub(crate) fn find(file: &str, name: &str) -> Result<Self, String> {
         let path = workspace().join(file);
         if !is_compiled(&path) {
@@ -81,7 +81,7 @@ fn is_compiled(path: &Path) -> bool {
     parents.any(|parent| tokens(parent).is_ok_and(|tokens| declares(tokens, module)) && is_compiled(parent))
 }
 
-/// Whether every source file of a folder is a test program of its own.
+/// Whether every source file of a folder is a separate test program.
 fn holds_test_programs(folder: &Path) -> bool {
     folder.ends_with("tests") && folder.with_file_name("Cargo.toml").exists()
 }

@@ -21,8 +21,8 @@ pub use vpc::{Vpc, VpcDns};
 use crate::resource::{Effect, Repeat, Seen};
 use crate::{CloudError, ElasticIp};
 
-/// A call of EC2 that changes a resource of a managed cluster. `I` is the form of the ids in it: a plan names resources
-/// that do not exist yet, and a call that is made names ids only.
+/// A call of EC2 that changes a resource of a managed cluster. `I` is the type of its ids: a plan also refers to
+/// resources that do not exist yet, whereas a call that is made has AWS ids only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Call<I> {
@@ -46,7 +46,7 @@ pub enum Call<I> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Observed {
-    /// The VPC whose id the look named, or else the VPCs that the cluster owns by their tags.
+    /// The VPC whose id the look asked for, or else the VPCs that the cluster owns by their tags.
     pub vpcs: Seen<Vec<Vpc>>,
     /// The DNS attributes of the VPC.
     pub dns: Seen<VpcDns>,
@@ -57,18 +57,18 @@ pub struct Observed {
     pub internet_gateways: Seen<Vec<InternetGateway>>,
     /// The NAT gateways of the VPC in every state.
     pub nat_gateways: Seen<Vec<NatGateway>>,
-    /// The Elastic IPs that the cluster owns by their tags, and those whose ids the look named.
+    /// The Elastic IPs that the cluster owns by their tags, and those whose ids the look asked for.
     pub addresses: Seen<Vec<ElasticIp>>,
     /// The number of free addresses in the public IPv4 pool of the cluster.
     pub free_addresses: Seen<u32>,
     /// All route tables of the VPC.
     pub route_tables: Seen<Vec<RouteTable>>,
-    /// All security groups of the VPC, the default one among them.
+    /// All security groups of the VPC, including the default group.
     pub security_groups: Seen<Vec<SecurityGroup>>,
 }
 
 impl Observed {
-    /// The errors in place of answers.
+    /// The errors of reads without an answer.
     pub(crate) fn errors(&self) -> impl Iterator<Item = &CloudError> {
         let answers = [
             self.vpcs.answer(),
@@ -99,7 +99,7 @@ impl<I> Call<I> {
         }
     }
 
-    /// What the call does to the resource that it is about.
+    /// What the call does to its resource.
     pub fn effect(&self) -> Effect {
         match self {
             Self::Vpc(call) => call.effect(),

@@ -7,7 +7,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Repeat};
 
-/// A NAT gateway. AWS lists a gateway that has failed or that is deleted for about an hour.
+/// A NAT gateway. AWS continues to list a failed or deleted gateway for about an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NatGateway {
@@ -17,11 +17,11 @@ pub struct NatGateway {
     pub vpc_id: String,
     /// The subnet of the gateway.
     pub subnet_id: String,
-    /// What the gateway can do.
+    /// State of the gateway.
     pub state: NatGatewayState,
-    /// Why the gateway could not be made, in AWS's words; absent for others.
+    /// AWS's reason why the gateway could not be created. Absent unless the gateway failed.
     pub failure: Option<String>,
-    /// When AWS accepted the call that makes the gateway.
+    /// Time at which AWS accepted the call that created the gateway.
     pub created_at: Option<Timestamp>,
     /// The Elastic IPs that the gateway uses, for example `eipalloc-0a1b2c3d`.
     pub allocation_ids: Vec<String>,
@@ -34,15 +34,15 @@ pub struct NatGateway {
 /// The state of a NAT gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NatGatewayState {
-    /// AWS is making the gateway.
+    /// AWS is creating the gateway.
     Pending,
     /// The gateway works.
     Available,
-    /// AWS could not make the gateway, and never will.
+    /// AWS could not create the gateway. The state is final.
     Failed,
     /// AWS is deleting the gateway, which still uses its Elastic IPs.
     Deleting,
-    /// The gateway is gone.
+    /// The gateway is deleted.
     Deleted,
 }
 

@@ -17,11 +17,11 @@ pub struct RouteTable {
     pub id: String,
     /// The VPC of the table.
     pub vpc_id: String,
-    /// Whether the table is that of all subnets of the VPC that have no association.
+    /// Whether the table is the main route table, which all subnets of the VPC without an association use.
     pub is_main: bool,
-    /// The subnets that use the table by an association of their own.
+    /// The associations of subnets with the table.
     pub associations: Vec<RouteTableAssociation>,
-    /// The routes to IPv4 ranges; those within the VPC among them.
+    /// The routes to IPv4 ranges, including the routes within the VPC.
     pub routes: Vec<Route>,
     /// Tags.
     pub tags: Tags,
@@ -35,7 +35,7 @@ impl RouteTable {
         found.map(|association| association.id.as_str())
     }
 
-    /// The id of what the default route leads to.
+    /// The id of the target of the default route.
     pub fn default_target(&self) -> Option<&str> {
         let mut routes = self.routes.iter();
         let default = routes.find(|route| route.destination == ANYWHERE);
@@ -59,11 +59,11 @@ pub struct RouteTableAssociation {
 pub struct Route {
     /// The range, for example `0.0.0.0/0`.
     pub destination: String,
-    /// The id of what the traffic is sent to, for example `igw-0a1b2c3d`, `nat-0a1b2c3d` or `local`.
+    /// The id of the target, for example `igw-0a1b2c3d`, `nat-0a1b2c3d` or `local`.
     pub target: String,
 }
 
-/// What a route of a managed cluster sends traffic to.
+/// The target of a route of a managed cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RouteTarget<I> {

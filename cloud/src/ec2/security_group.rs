@@ -24,8 +24,8 @@ pub struct SecurityGroup {
     pub tags: Tags,
 }
 
-/// A rule for traffic in one direction. Protocol, ports and source make the rule: a security group has each combination
-/// once, whatever the descriptions are. `I` is the form of the ids of groups.
+/// A rule for traffic in one direction. Protocol, ports and source identify the rule: a security group has each
+/// combination only once, regardless of the descriptions. `I` is the type of the ids of groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule<I> {
@@ -119,7 +119,7 @@ impl<I> Rule<I> {
     /// The same rule with another form of the ids.
     ///
     /// # Errors
-    /// That of `id`.
+    /// The error of `id`.
     pub fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Rule<J>, E> {
         Ok(Rule {
             traffic: self.traffic.clone(),

@@ -28,7 +28,7 @@ pub struct Subnet {
     pub tags: Tags,
 }
 
-/// An attribute of a subnet with its new value. AWS changes one in a call.
+/// An attribute of a subnet with its new value. One call changes one attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Attribute {

@@ -1,5 +1,5 @@
-//! Tags of resources of EC2 in managed clusters. They are given with the call that creates a resource; these calls
-//! change them later.
+//! Tags of EC2 resources in managed clusters. The call that creates a resource sets its tags; these calls change them
+//! later.
 
 use std::collections::BTreeSet;
 

@@ -33,13 +33,13 @@ pub struct VpcDns {
     pub hostnames: bool,
 }
 
-/// An attribute of a VPC that is switched on. AWS changes one in a call.
+/// An attribute of a VPC that is switched on. One call changes one attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DnsAttribute {
     /// `enableDnsSupport`.
     Support,
-    /// `enableDnsHostnames`, which needs the support.
+    /// `enableDnsHostnames`, which needs `enableDnsSupport`.
     Hostnames,
 }
 

@@ -18,7 +18,7 @@ pub struct ClassicLoadBalancer {
     pub name: String,
     /// The VPC of the load balancer.
     pub vpc_id: String,
-    /// Name in the DNS.
+    /// DNS name.
     pub dns_name: String,
     /// Networks from which the load balancer can be reached.
     pub scheme: LoadBalancerScheme,
@@ -30,11 +30,11 @@ pub struct ClassicLoadBalancer {
     pub security_group_ids: Vec<String>,
     /// The listeners.
     pub listeners: Vec<ClassicListener>,
-    /// How AWS finds out which instances work.
+    /// Health check of the instances.
     pub health_check: ClassicHealthCheck,
-    /// Attributes; of the cluster's load balancers only.
+    /// Attributes; only for the cluster's load balancers.
     pub attributes: Seen<ClassicAttributes>,
-    /// Tags; of load balancers in the VPC only.
+    /// Tags; only for load balancers in the VPC.
     pub tags: Tags,
 }
 
@@ -58,7 +58,7 @@ pub struct ClassicListener {
 pub struct ClassicHealthCheck {
     /// Protocol, port and path in AWS's form: `TCP:6443` or `HTTPS:6443/readyz`.
     pub target: String,
-    /// How often and how long.
+    /// Timing of the health check.
     pub timing: HealthCheckTiming,
 }
 

@@ -18,7 +18,7 @@ pub struct Listener {
     pub protocol: String,
     /// The port, which is unique among the listeners of the load balancer.
     pub port: i32,
-    /// ARNs of the target groups that all connections are forwarded to.
+    /// ARNs of the target groups to which all connections are forwarded.
     pub target_group_arns: Vec<String>,
     /// Tags.
     pub tags: Tags,
@@ -45,7 +45,8 @@ pub enum Call<I> {
 }
 
 impl<I> Call<I> {
-    /// A listener is a part of its load balancer: AWS has one for each port, and deletes all with the load balancer.
+    /// A listener counts as a part of its load balancer: AWS has one listener for each port, and deletes all listeners
+    /// with the load balancer.
     pub(super) fn effect(&self) -> Effect {
         match self {
             Self::CreateListener { .. } | Self::ModifyListener { .. } => Effect::Change,

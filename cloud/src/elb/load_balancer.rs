@@ -21,31 +21,31 @@ pub struct LoadBalancer {
     pub kind: String,
     /// The VPC of the load balancer.
     pub vpc_id: String,
-    /// Name in the DNS; empty while AWS shows none.
+    /// DNS name; empty while AWS shows none.
     pub dns_name: String,
     /// Networks from which the load balancer can be reached.
     pub scheme: LoadBalancerScheme,
-    /// What the load balancer can do.
+    /// State of the load balancer.
     pub state: LoadBalancerState,
     /// The subnet in each zone, by the name of the zone.
     pub subnets: BTreeMap<String, String>,
-    /// Ids of the security groups. A load balancer that is created without any never gets one.
+    /// Ids of the security groups. A load balancer that is created without security groups can never get one.
     pub security_group_ids: Vec<String>,
-    /// Attributes by AWS's names, for example `load_balancing.cross_zone.enabled`; of the cluster's load balancers
-    /// only.
+    /// Attributes by AWS's names, for example `load_balancing.cross_zone.enabled`; only for the cluster's load
+    /// balancers.
     pub attributes: Seen<BTreeMap<String, String>>,
-    /// Tags; of load balancers in the VPC only.
+    /// Tags; only for load balancers in the VPC.
     pub tags: Tags,
 }
 
 /// The state of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LoadBalancerState {
-    /// AWS is making the load balancer.
+    /// AWS is creating the load balancer.
     Provisioning,
     /// The load balancer works. AWS may lack addresses to scale it.
     Active,
-    /// AWS could not make the load balancer, with AWS's reason.
+    /// AWS could not create the load balancer, for this reason.
     Failed(String),
 }
 

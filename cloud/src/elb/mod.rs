@@ -17,8 +17,8 @@ pub use target_group::{HealthCheck, TargetGroup};
 use crate::CloudError;
 use crate::resource::{Effect, Seen};
 
-/// A call of Elastic Load Balancing that changes a resource of a managed cluster. A second call never makes a second
-/// resource: names of load balancers and target groups are unique in a region, and ports in a load balancer.
+/// A call of Elastic Load Balancing that changes a resource of a managed cluster. A repeated call never creates a
+/// second resource: names of load balancers and target groups are unique in a region, and ports in a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Call<I> {
@@ -38,19 +38,19 @@ pub enum Call<I> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Observed {
-    /// All load balancers of the second generation in the VPC, and those elsewhere in the region with a name that the
-    /// look named.
+    /// All load balancers of the second generation in the VPC, and those elsewhere in the region whose names the look
+    /// asked for.
     pub load_balancers: Seen<Vec<LoadBalancer>>,
-    /// The target groups of the VPC, and those elsewhere in the region with a name that the look named.
+    /// The target groups of the VPC, and those elsewhere in the region whose names the look asked for.
     pub target_groups: Seen<Vec<TargetGroup>>,
     /// The listeners of the load balancers that the cluster owns by their tags.
     pub listeners: Seen<Vec<Listener>>,
-    /// All Classic Load Balancers in the VPC, and those elsewhere in the region with a name that the look named.
+    /// All Classic Load Balancers in the VPC, and those elsewhere in the region whose names the look asked for.
     pub classic_load_balancers: Seen<Vec<ClassicLoadBalancer>>,
 }
 
 impl Observed {
-    /// The errors in place of answers.
+    /// The errors of reads without an answer.
     pub(crate) fn errors(&self) -> impl Iterator<Item = &CloudError> {
         let answers = [
             self.load_balancers.answer(),
@@ -84,7 +84,7 @@ impl<I> Call<I> {
         }
     }
 
-    /// What the call does to the resource that it is about.
+    /// What the call does to its resource.
     pub fn effect(&self) -> Effect {
         match self {
             Self::LoadBalancer(call) => call.effect(),

@@ -1,5 +1,5 @@
-//! Tags of load balancers of the second generation and of their target groups in managed clusters. They are given with
-//! the call that creates a resource; these calls change them later.
+//! Tags of load balancers of the second generation and of their target groups in managed clusters. The call that
+//! creates a resource sets its tags; these calls change them later.
 
 use std::collections::BTreeSet;
 

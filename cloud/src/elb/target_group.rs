@@ -10,8 +10,8 @@ use strum::{IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Seen};
 
-/// The beginnings of the names of target groups of clusters: for the port of the API server, and for other ports. They
-/// are CAPA's.
+/// Prefixes of the names of the target groups of clusters: for the port of the API server, and for other ports. CAPA
+/// uses the same prefixes.
 pub const PREFIXES: [&str; 2] = ["apiserver-target-", "additional-listener-"];
 
 /// A target group.
@@ -28,11 +28,11 @@ pub struct TargetGroup {
     pub protocol: String,
     /// The port of the targets.
     pub port: i32,
-    /// How AWS finds out which targets work.
+    /// Health check of the targets.
     pub health_check: HealthCheck,
-    /// Attributes by AWS's names, for example `preserve_client_ip.enabled`; of the cluster's target groups only.
+    /// Attributes by AWS's names, for example `preserve_client_ip.enabled`; only for the cluster's target groups.
     pub attributes: Seen<BTreeMap<String, String>>,
-    /// Tags; of target groups in the VPC whose names begin as those of clusters.
+    /// Tags; only for target groups in the VPC whose names have one of the [`PREFIXES`].
     pub tags: Tags,
 }
 
@@ -46,7 +46,7 @@ pub struct HealthCheck {
     pub port: String,
     /// The path of a request; absent for `TCP`.
     pub path: Option<String>,
-    /// How often and how long.
+    /// Timing of the health check.
     pub timing: HealthCheckTiming,
 }
 

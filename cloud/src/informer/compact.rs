@@ -16,7 +16,7 @@ const FIELD: char = '\0';
 /// The first character of an optional value that is present, even if it is empty.
 const PRESENT: char = '=';
 
-/// The letter that stands for each type of address.
+/// The letter for each type of address.
 const ADDRESS_TYPES: [(MachineAddressType, &str); 5] = [
     (MachineAddressType::Hostname, "h"),
     (MachineAddressType::ExternalIP, "E"),
@@ -24,7 +24,7 @@ const ADDRESS_TYPES: [(MachineAddressType, &str); 5] = [
     (MachineAddressType::ExternalDNS, "e"),
     (MachineAddressType::InternalDNS, "i"),
 ];
-/// The letter that stands for each usual value of an option of the metadata service.
+/// The letter for each usual value of an option of the metadata service.
 const OPTION_VALUES: [(&str, &str); 4] = [
     ("enabled", "e"),
     ("disabled", "d"),
@@ -212,7 +212,7 @@ impl Text {
         }
     }
 
-    /// An optional id, without the prefix that almost every one has.
+    /// Writes an optional id, without the prefix that almost every id has.
     fn id(&mut self, value: Option<&str>, prefix: &str) {
         match value.and_then(|value| value.strip_prefix(prefix)) {
             Some(rest) => {
@@ -223,7 +223,7 @@ impl Text {
         }
     }
 
-    /// The value of an option, most often one of few.
+    /// Writes the value of an option, which is usually one of a few values.
     fn option(&mut self, value: &str) {
         match OPTION_VALUES.into_iter().find(|(usual, _)| *usual == value) {
             Some((_, letter)) => self.field(letter),

@@ -11,12 +11,11 @@ use super::record::Record;
 use super::{Epoch, InstanceInformer};
 use crate::Query;
 
-/// Values that one EC2 call takes in its filters
+/// Maximum number of filter values in one EC2 call
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>).
 pub const VALUES_PER_FILTER: usize = 200;
 
-/// Characters of a tag key
-/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Tag.html>).
+/// Maximum length of a tag key, in characters (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Tag.html>).
 const LONGEST_TAG_KEY: usize = 127;
 
 /// The instances that a listing shows. The absence of an instance from a listing counts only for the clusters that the
@@ -47,9 +46,8 @@ impl ListingScope {
     }
 }
 
-/// Whether the tag key of a cluster can be a filter's value. EC2 takes `*`, `?` and a backslash for patterns, and
-/// refuses a call with a key that no tag can have. Names of Clusters, and labels with them, consist of other
-/// characters.
+/// Whether the tag key of a cluster can be a filter's value. EC2 treats `*`, `?` and a backslash as patterns, and
+/// refuses a call with a key that no tag can have. The names of Clusters do not contain these characters.
 fn is_exact(cluster: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
     !cluster.is_empty() && cluster.chars().all(plain) && meta::cluster_tag(cluster).len() <= LONGEST_TAG_KEY

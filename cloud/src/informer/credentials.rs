@@ -8,8 +8,8 @@ use super::{Epoch, InstanceInformer};
 
 impl InstanceInformer {
     /// Records how often the credentials of the informer's calls have been replaced. New credentials may belong to
-    /// another account, whose answers do not show the instances of this one. So the proof of every absence begins anew,
-    /// and a call that began before the replacement no longer proves an absence.
+    /// another account, whose answers do not show the instances of this one. So the proof of every absence starts
+    /// again, and a call that began before the replacement no longer proves an absence.
     pub fn credentials_replaced(&mut self, times: u64) {
         if self.credentials == times {
             return;
@@ -55,7 +55,7 @@ impl InstanceInformer {
         }
     }
 
-    /// Ends the waits after refusals. A listing that waited is due at once, because the last one was refused.
+    /// Ends the waits after refusals. A listing that waited is due immediately, because the last one was refused.
     fn allow_refused_reads(&mut self) {
         if self.refused_listings.until() > Duration::ZERO {
             self.next_listing = Duration::ZERO;

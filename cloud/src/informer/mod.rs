@@ -81,7 +81,7 @@ pub struct InstanceInformer {
     next_listing: Duration,
     /// The beginning and the scope of the last listing.
     listed_scope: Option<(Duration, ListingScope)>,
-    /// Whether a machine has joined since then whose cluster the last listing does not cover.
+    /// Whether a machine whose cluster the last listing does not cover has joined since that listing began.
     uncovered: bool,
     last_listing: Option<Listing>,
     overdue: Overdue,
@@ -142,7 +142,7 @@ impl InstanceInformer {
 
     /// Returns the observation of an instance, and watches the instance: every change wakes the machine. A machine
     /// watches one instance, so another id replaces the former one. `cluster` is the name of the machine's cluster in
-    /// tags. If the cluster changes, the proof of an absence begins anew.
+    /// tags. If the cluster changes, the proof of an absence starts again.
     pub fn watch(&mut self, machine: &MachineKey, cluster: &str, id: &str) -> Observation {
         let is_same = |watch: &&Watch| *watch.id == *id && *watch.cluster == *cluster;
         if let Some(watch) = self.watches.get(machine).filter(is_same) {
@@ -209,7 +209,7 @@ impl InstanceInformer {
     }
 
     /// Records an instance from the answer of a launch. If no machine has watched an instance before, the first listing
-    /// comes when instances in transition are read, and replaces this read.
+    /// is due when instances in transition would be read, and replaces that read.
     pub fn launched(&mut self, instance: &Instance, now: Duration) {
         if self.watches.is_empty() {
             self.next_listing = self.next_listing.max(now + self.timing.transition_interval);
@@ -256,7 +256,7 @@ impl InstanceInformer {
     }
 
     /// The time of the next call from [`InstanceInformer::next_read`], [`InstanceInformer::next_termination`] or
-    /// [`InstanceInformer::next_target_call`], if nothing happens before. A time in the past means now.
+    /// [`InstanceInformer::next_target_call`], unless an event makes a call due earlier. A time in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
         let batched = self
             .terminations
@@ -276,8 +276,8 @@ impl InstanceInformer {
         [listing, look, wanted, overdue, batched].into_iter().flatten().min()
     }
 
-    /// The time of the next listing. It is soon if a machine has joined whose cluster the last listing does not cover.
-    /// While AWS refuses listings, it is at the end of the wait after the last refusal.
+    /// The time of the next listing. The next listing is soon if a machine has joined whose cluster the last listing
+    /// does not cover. While AWS refuses listings, the next listing is at the end of the wait after the last refusal.
     fn listing_due(&self) -> Duration {
         let due = match &self.listed_scope {
             Some((began, _)) if self.uncovered => self.next_listing.min(*began + self.timing.transition_interval),

@@ -34,7 +34,7 @@ impl InstanceInformer {
         self.overdue.is_overdue
     }
 
-    /// Checks whether the informer has become overdue, and wakes its machines then.
+    /// Checks whether the informer has become overdue, and wakes its machines if it has.
     pub(super) fn note_overdue(&mut self, now: Duration) {
         if self.watches.is_empty() {
             self.overdue = Overdue::default();

@@ -14,7 +14,7 @@ use super::{Epoch, InstanceInformer, Listing, ListingScope, VALUES_PER_FILTER};
 /// A read that is due. The driver makes the call and passes the answer to [`InstanceInformer::read_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceRead {
-    /// All instances of the clusters of the machines that watch.
+    /// All instances of the clusters whose machines watch an instance.
     List {
         /// When it began.
         began: Epoch,
@@ -33,7 +33,7 @@ pub enum InstanceRead {
 /// A change that the driver logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InformerReport {
-    /// Calls of one kind fail, with another error than before.
+    /// Calls of one kind fail with a new error.
     Failing(CloudError),
     /// Calls of one kind succeed again.
     Recovered,
@@ -79,8 +79,8 @@ impl InstanceInformer {
         None
     }
 
-    /// Leaves out the next read of instances in transition, because a listing shows them too, unless listings take
-    /// long.
+    /// Skips the next read of instances in transition, because a listing also shows these instances, unless listings
+    /// take long.
     fn skip_look(&mut self, now: Duration) {
         let took = self.last_listing.map_or(Duration::ZERO, |listing| listing.took);
         let next = now + self.timing.transition_interval;
@@ -131,7 +131,7 @@ impl InstanceInformer {
             Err(error) => {
                 let was = self.listing_failure.as_ref().map(|failure| failure.class);
                 if error.class == ErrorClass::Unauthorized && was != Some(ErrorClass::Unauthorized) {
-                    // The identity may have changed, so its machines resolve it anew.
+                    // The identity may have changed, so its machines resolve it again.
                     self.wake_all();
                 }
                 return failing(&mut self.listing_failure, error).into_iter().collect();

@@ -77,7 +77,7 @@ impl Record {
         self.doubted = Epoch::default();
     }
 
-    /// Discards everything that is known of the instance.
+    /// Discards everything that is known about the instance.
     pub(super) fn forget(&mut self) {
         self.forget_misses();
         self.instance = None;
@@ -112,7 +112,7 @@ impl Record {
         (missed || doubted) && !self.is_terminated()
     }
 
-    /// Records that a lookup shows the instance. If listings did not show it, their silence about this instance no
+    /// Records that a lookup shows the instance. If listings did not show the instance, its absence from listings no
     /// longer counts as a loss.
     pub(super) fn contradicts_listings(&mut self) {
         self.listed &= self.listing_missed.max(self.doubted) <= self.seen;

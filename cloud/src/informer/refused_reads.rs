@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{CloudError, Timing, doubled_wait};
 
-/// The refusals in a row of the reads of one kind.
+/// The consecutive refusals of the reads of one kind.
 #[derive(Default)]
 pub(super) struct RefusedReads {
     refusals: u32,

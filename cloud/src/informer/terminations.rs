@@ -16,7 +16,7 @@ use super::record::Record;
 const MOST: usize = 40;
 
 /// The time after a call in which the next batch of the same cluster is gathered for longer, as a multiple of the usual
-/// time: the machines of a cluster that is scaled down or deleted come one after the other.
+/// time: the machines of a cluster that is scaled down or deleted are submitted one after the other.
 const GATHERED_LONGER: u32 = 3;
 
 /// The instances of one TerminateInstances call, all of one cluster. The answer goes to
@@ -64,7 +64,7 @@ impl TerminationBatch {
     }
 }
 
-/// A batch that accepts further instances.
+/// A batch that accepts more instances.
 struct Open {
     /// The time of its call, unless it is full before.
     due: Duration,
@@ -75,7 +75,7 @@ struct Open {
 /// The state of the request to terminate an instance.
 #[derive(Default)]
 struct Request {
-    /// Whether the instance waits for a call, or its call is running.
+    /// Whether the instance waits for a call, or its call is under way.
     pending: bool,
     /// The error of the last call.
     failure: Option<CloudError>,
@@ -242,9 +242,8 @@ fn concerns_single_instances(error: &CloudError) -> bool {
 }
 
 impl InstanceInformer {
-    /// Submits an instance to be terminated. A further submission has no effect until AWS has answered. The new state,
-    /// or an error, wakes the machine. If the process ends before the call, the next process submits the instance
-    /// again.
+    /// Submits an instance for termination. Another submission has no effect until AWS has answered. The new state, or
+    /// an error, wakes the machine. If the process ends before the call, the next process submits the instance again.
     ///
     /// # Errors
     /// The error of the last call for this instance: once after that call without a new submission, and then with each

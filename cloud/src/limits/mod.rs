@@ -1,7 +1,7 @@
 //! The rate limits of AWS calls for one account in one region, and the order of the callers.
 //!
-//! This module does no I/O: the time is an argument, counted from any fixed origin, and nothing waits. A call that
-//! finds no token is told when its turn comes; the turn is kept for the caller until shortly after that time. EC2
+//! This module does no I/O: the time is an argument, counted from any fixed origin, and nothing waits. A caller that
+//! finds no token is told when its turn comes. The turn is kept for the caller until shortly after that time. EC2
 //! limits each action separately, so each action has its own bucket, filled at our share of the limit that AWS
 //! publishes ([`quota()`]).
 //!
@@ -32,8 +32,8 @@ use crate::{ClusterKey, MachineKey, Query};
 pub enum Priority {
     /// The call ends an instance that costs money, or another resource.
     Terminate,
-    /// The call launches an instance, or looks up something that a launch needs. Or it makes or changes a resource of a
-    /// managed cluster.
+    /// The call launches an instance, or looks up something that a launch needs. Or the call creates or changes a
+    /// resource of a managed cluster.
     Launch,
     /// The call reads something that can wait.
     Describe,
@@ -135,7 +135,7 @@ impl CallRequest {
         }
     }
 
-    /// A listing of all target groups, for those of this VPC.
+    /// A listing of all target groups, to find the target groups of this VPC.
     pub fn target_groups_in(flow: &Flow, vpc_id: &str) -> Self {
         Self {
             action: "DescribeTargetGroups",
@@ -151,7 +151,7 @@ impl CallRequest {
         }
     }
 
-    /// A listing of the listeners of a load balancer, which has this name.
+    /// A listing of the listeners of the load balancer with this name.
     pub fn listeners(flow: &Flow, name: &str) -> Self {
         Self {
             action: "DescribeListeners",
@@ -175,7 +175,7 @@ impl CallRequest {
         Self::of_machine(action, flow, machine, Priority::Tag)
     }
 
-    /// A write of what belongs to a machine beside its instance.
+    /// A write of a resource that belongs to a machine, other than its instance.
     pub fn of_machine(action: &'static str, flow: &Flow, machine: &MachineKey, priority: Priority) -> Self {
         Self {
             action,
@@ -186,7 +186,7 @@ impl CallRequest {
         }
     }
 
-    /// A write for a cluster. `call` tells calls of the same action apart, each of which waits for a turn of its own.
+    /// A write for a cluster. `call` distinguishes calls of the same action, each of which waits for its own turn.
     pub fn of_cluster(action: &'static str, flow: &Flow, call: &str, priority: Priority) -> Self {
         Self {
             action,
@@ -206,8 +206,8 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter at this share of the published rates, and at another one for launches and terminations. A bucket
-    /// starts with one second of refill at its first use.
+    /// A limiter with the share `share` of the published rates, and with the share `launches` for launches and
+    /// terminations. A bucket starts with one second of refill at its first use.
     pub fn new(share: Share, launches: Share) -> Self {
         Self {
             share,
@@ -248,13 +248,13 @@ impl Limiter {
     }
 
     /// Records that AWS throttled a call that began at `began`. The action's rate is reduced to seven tenths of the
-    /// rate at which the calls were made, at least to an eighth of the whole rate, and recovers with the cube of the
+    /// rate at which the calls were made, but not below an eighth of the full rate, and recovers with the cube of the
     /// time without a throttle. Throttles of simultaneous calls count once.
     pub fn throttled(&mut self, action: &'static str, began: Duration, now: Duration) {
         self.bucket(action, now).throttled(began, now);
     }
 
-    /// Whether no caller waits for a turn or has an unused one.
+    /// Whether no caller waits for a turn or has an unused turn.
     #[cfg(test)]
     fn is_idle(&self) -> bool {
         self.buckets.values().all(ActionLimiter::is_idle)

@@ -2,8 +2,8 @@
 //!
 //! Within a priority the queue is round robin: each tenant has one turn per round, and the clusters of a tenant share
 //! its turns round robin. The order is computed at each request and not fixed when a caller joins. So a new tenant
-//! waits for at most one turn of each other tenant, whatever the number of their callers. The turns are computed one
-//! after the other up to the turn of the request, because a queue may contain thousands of callers.
+//! waits for at most one turn of each other tenant, regardless of the number of their callers. The turns are computed
+//! one after the other up to the turn of the request, because a queue may contain thousands of callers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
@@ -45,7 +45,7 @@ struct Waiting {
     instances: u64,
     /// The time of the caller's first request.
     asked: Duration,
-    /// The time that the caller was told to come at.
+    /// The time at which the caller was told to come back.
     turn: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Records the time that a caller was told to come at.
+    /// Records the time at which a caller was told to come back.
     pub(super) fn told(&mut self, request: &CallRequest, turn: Duration) {
         let class = self.classes.get_mut(&request.priority);
         let lines = class.and_then(|class| class.get_mut(&Tenant::of(&request.flow)));
@@ -132,7 +132,7 @@ impl Queue {
         self.retain(|waiting| waiting.caller != *caller);
     }
 
-    /// Removes the callers that did not come within `kept` after the time that they were told.
+    /// Removes the callers that did not come back within `kept` after the time at which they were told to come back.
     pub(super) fn expire(&mut self, now: Duration, kept: Duration) {
         self.retain(|waiting| now <= waiting.turn + kept);
     }
@@ -140,9 +140,9 @@ impl Queue {
     /// The tokens that the callers ahead of a waiting caller need. `wait` gives the time until the tokens suffice for a
     /// cost, and after it for a call with this number of instances.
     ///
-    /// The first callers of all priorities compete by the time since the last turn of their tenants, where a priority
-    /// has a handicap of [`AGING`] for each rank. Only the first caller of a tenant ages. So a tenant with many callers
-    /// is not more urgent than a tenant with one caller.
+    /// The first callers of all priorities compete by the time since the last turn of their tenants, and a priority has
+    /// a handicap of [`AGING`] for each rank. Only the first caller of a tenant ages. So a tenant with many callers is
+    /// not more urgent than a tenant with one caller.
     pub(super) fn ahead(
         &self,
         request: &CallRequest,
@@ -238,7 +238,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// The future turns of a tenant: those of its flows in turns.
+/// The future turns of a tenant: the turns of its flows, round robin.
 fn of_tenant<'a>(tenant: &'a Tenant, lines: &'a Lines) -> impl Iterator<Item = Turn<'a>> {
     let mut flows: Vec<_> = lines.by_flow.iter().collect();
     flows.sort_unstable_by_key(|(_, line)| line.place);

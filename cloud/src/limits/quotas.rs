@@ -25,15 +25,16 @@ const fn rate(burst: u32, refill: u32) -> Rate {
     Rate { burst, refill }
 }
 
-/// The published limit of an action. EC2 counts each action by itself: the numbers of a category hold for every one of
-/// its actions (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>). The lower limits for
-/// describes without filter and page size do not apply: this provider sets a page size in every describe.
+/// The published limit of an action. EC2 counts each action separately: the numbers of a category apply to each of its
+/// actions (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>). The lower limits for describes
+/// without filter and page size do not apply: this provider sets a page size in every describe.
 ///
 /// Elastic Load Balancing counts the actions of a category together
 /// (<https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html>: describes have a
-/// bucket of 40 that 10 a second fill). Each action has its own bucket here, so each gets a part of that limit.
+/// bucket of 40 tokens with a refill of 10 per second). Each action has its own bucket here, so each gets a part of
+/// that limit.
 ///
-/// IAM publishes no limits, and those that it has are for all regions of an account: what is here is little.
+/// IAM publishes no limits, and its limits apply to all regions of an account together: the rates here are low.
 pub fn quota(action: &str) -> Quota {
     let (requests, instances) = match action {
         "RunInstances" => (rate(5, 2), Some(rate(1000, 2))),
@@ -72,7 +73,7 @@ pub fn quota(action: &str) -> Quota {
         "GetInstanceProfile" | "GetRole" | "ListAttachedRolePolicies" | "ListRolePolicies" => (rate(20, 10), None),
         // <https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html>
         "CreateSecret" | "PutSecretValue" | "DeleteSecret" => (rate(50, 50), None),
-        // S3 takes 3,500 writes a second for each prefix of keys
+        // S3 accepts 3,500 writes a second for each prefix of keys
         // (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html>). No cluster needs as
         // many.
         "PutObject" | "DeleteObject" => (rate(100, 100), None),

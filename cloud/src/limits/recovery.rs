@@ -1,7 +1,8 @@
 //! The recovery of a rate after a throttle, as in the adaptive retry mode of AWS's SDKs: a throttle reduces the rate to
 //! seven tenths of the rate at which calls were made, and the rate grows with the cube of the time since the throttle.
-//! It is back where it was within a second or two, stays close to it for as long, and then grows fast. Rates are in
-//! thousandths of a token per second. All numbers are integers, so that equal histories have equal rates.
+//! The rate reaches its value before the throttle within a second or two, stays close to that value for as long again,
+//! and then grows fast. Rates are in thousandths of a token per second. All numbers are integers, so that equal
+//! histories have equal rates.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use std::time::Duration;
 const BETA: i128 = 7;
 /// The growth of the rate, in tenths of a token per second for the cube of a second.
 const SCALE: i128 = 4;
-/// The lowest rate after throttles: an eighth. At this rate the provider soon notices that AWS accepts more calls.
+/// The lowest rate after throttles: an eighth of the full rate. At this rate the provider soon notices that AWS accepts
+/// more calls.
 const LEAST: i128 = 8;
 /// The time between two changes of a rate that grows.
 const STEP_MS: i128 = 250;
@@ -22,7 +24,7 @@ pub(super) struct Recovery {
     full: i128,
     /// The rate at which calls were made when AWS throttled them.
     before: i128,
-    /// Milliseconds after which the rate is as before.
+    /// Milliseconds after which the rate is `before` again.
     back: i128,
     since: Duration,
 }

@@ -93,7 +93,7 @@ pub struct Shares {
     pub launches: Share,
 }
 
-/// Half of the published rates, and the whole of those of launches and terminations.
+/// Half of the published rates, and the whole published rates of launches and terminations.
 impl Default for Shares {
     fn default() -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! Lookups of the instances of machines that are to be launched. Machines that wait at the same time share a call.
+//! Lookups of the instances of machines before their launch. Machines that wait at the same time share a call.
 //!
 //! A machine asks as soon as it waits for its launch, and needs the answer at its turn. A call looks for all machines
-//! whose turns come soon. Its answer counts only for machines that had asked before the call began, and only once: what
-//! a machine launches after the call would not be in it.
+//! whose turns come soon. Its answer counts only for machines that had asked before the call began, and only once: the
+//! answer cannot contain an instance that a machine launches after the call.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use capa_api::meta;
 use crate::informer::{Epoch, VALUES_PER_FILTER};
 use crate::{CloudError, ErrorClass, Instance, MachineKey, Query, Timing, doubled_wait};
 
-/// The time after a call in which requests are gathered for longer, as a multiple of the usual time: the machines of a
-/// cluster that grows come one after the other.
+/// The time after a call in which requests are gathered for longer, as a multiple of the usual time, because the
+/// machines of a growing cluster ask one after the other.
 const FOLLOWS: u32 = 15;
 /// The time for which requests are gathered then, as a multiple of the usual time.
 const GATHERED_LONGER: u32 = 5;
@@ -24,16 +24,16 @@ pub struct InstanceLookup {
     /// Client token of the call. It names the AWSMachine by its UID, so that no answer counts for another AWSMachine of
     /// the same name, or for another call.
     pub client_token: String,
-    /// Value of the tag `MachineName`: no pattern, and at most as long as a value of a tag.
+    /// Value of the tag `MachineName`. It contains no wildcards and is at most as long as a tag value.
     pub machine_name: String,
 }
 
 /// The answer to a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupAnswer {
-    /// The instances with this name of a machine. Their other tags may be those of another cluster.
+    /// The instances with this machine name. Their other tags may belong to another cluster.
     Found(Vec<Instance>),
-    /// There is no answer yet, and its arrival wakes the machine; with the error of the last call, if it has failed.
+    /// There is no answer yet; its arrival wakes the machine. Contains the error of the last call if that call failed.
     Pending(Option<CloudError>),
 }
 
@@ -113,7 +113,7 @@ impl Lookups {
         }
     }
 
-    /// Records that a machine will need the answer in so long, when its turn to launch comes.
+    /// Records that a machine will need the answer after `turn_in`, when its turn to launch comes.
     pub(crate) fn announce(&mut self, machine: &MachineKey, wanted: &InstanceLookup, turn_in: Duration, at: At) {
         let needed = at.now + turn_in;
         match self.current(machine, wanted, at) {
@@ -142,7 +142,7 @@ impl Lookups {
         LookupAnswer::Pending(self.failure.clone())
     }
 
-    /// Forgets what a machine has asked for. An answer to it that is under way does not count any more.
+    /// Forgets what a machine has asked for. An answer that is under way no longer counts.
     pub(crate) fn forget(&mut self, machine: &MachineKey) {
         self.requests.remove(machine);
         self.woken.remove(machine);
@@ -230,7 +230,7 @@ impl Lookups {
         self.requests.len() + self.woken.len()
     }
 
-    /// The request of a machine, if it asks for the same with the same credentials.
+    /// The request of a machine, if it is for the same lookup with the same credentials.
     fn current(&mut self, machine: &MachineKey, wanted: &InstanceLookup, at: At) -> Option<&mut Request> {
         let request = self.requests.get_mut(machine)?;
         (request.wanted == *wanted && request.replacements == at.replacements).then_some(request)
@@ -238,7 +238,7 @@ impl Lookups {
 
     fn ask(&mut self, machine: &MachineKey, wanted: &InstanceLookup, needed: Duration, at: At) {
         if self.replacements != at.replacements {
-            // AWS may answer other credentials.
+            // AWS may answer calls with other credentials.
             self.replacements = at.replacements;
             self.recover();
         }

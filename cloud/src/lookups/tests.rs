@@ -142,7 +142,7 @@ fn an_answer_counts_only_for_those_who_asked_before_the_call() {
     assert_eq!(rig.after(0.2), None, "more machines may follow");
     let batch = rig.after(0.8).unwrap();
     assert_eq!(names(&batch), ["late"]);
-    // A launch in between ends all that the machine has asked for.
+    // A launch in between ends all lookups of the machine.
     rig.lookups.forget(&machine("late"));
     rig.look_up("late");
     assert_eq!(rig.end(batch, &Ok(vec![])), [""; 0]);

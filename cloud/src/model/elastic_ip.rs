@@ -11,9 +11,10 @@ pub struct ElasticIp {
     pub allocation_id: String,
     /// The address, for example `203.0.113.25`.
     pub public_ip: String,
-    /// `eipassoc-…`, while the address is that of an instance or of a network interface, which a NAT gateway has too.
+    /// `eipassoc-…`, while the address is associated with an instance or a network interface. A NAT gateway has a
+    /// network interface, too.
     pub association_id: Option<String>,
-    /// The instance whose address it is.
+    /// The instance with which the address is associated.
     pub instance_id: Option<String>,
     /// Tags of the address.
     pub tags: Tags,
@@ -22,7 +23,7 @@ pub struct ElasticIp {
 /// A call that changes Elastic IPs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElasticIpCall {
-    /// AllocateAddress. EC2 knows no client token for it: a repeated call allocates a second address.
+    /// AllocateAddress. The call has no client token: a repeated call allocates a second address.
     Allocate {
         /// The public IPv4 pool that the address is taken from, for example `ipv4pool-ec2-0123456789abcdef0`. `None`:
         /// Amazon's addresses.
@@ -30,15 +31,15 @@ pub enum ElasticIpCall {
         /// Tags of the address.
         tags: Tags,
     },
-    /// AssociateAddress with a network interface, because EC2 refuses instances that have several. EC2 refuses an
-    /// address that is associated elsewhere, and an interface that has another Elastic IP.
+    /// AssociateAddress with a network interface, because EC2 refuses instances that have several interfaces. EC2
+    /// refuses an address that is associated elsewhere, and an interface that has another Elastic IP.
     Associate {
         /// `eipalloc-…`
         allocation_id: String,
         /// `eni-…`
         interface_id: String,
     },
-    /// ReleaseAddress. EC2 refuses it while the address is associated.
+    /// ReleaseAddress. EC2 refuses the call while the address is associated.
     Release {
         /// `eipalloc-…`
         allocation_id: String,
@@ -66,6 +67,6 @@ pub enum ElasticIpAnswer {
         /// The address.
         public_ip: String,
     },
-    /// The call has had its effect.
+    /// The call took effect.
     Done,
 }

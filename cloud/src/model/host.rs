@@ -21,7 +21,7 @@ pub struct Host {
     pub tags: Tags,
 }
 
-/// The request for one Dedicated Host, on which only instances land that name it.
+/// The request for one Dedicated Host. EC2 places only instances that name the host on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRequest {
     /// Client token: a repeated request with the same token and parameters allocates no second host.

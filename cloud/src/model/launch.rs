@@ -70,8 +70,8 @@ pub struct MetadataOptions {
 }
 
 impl MetadataOptions {
-    /// The same options, made as tight as `wanted` where they are looser. EC2 takes no other options while the endpoint
-    /// is disabled.
+    /// These options, made as strict as `wanted` where they are less strict. EC2 accepts no other options while the
+    /// endpoint is disabled.
     #[must_use]
     pub fn tightened(&self, wanted: &Self) -> Self {
         const DISABLED: &str = "disabled";
@@ -123,7 +123,7 @@ pub struct LaunchRequest {
     pub public_ip: Option<bool>,
     /// Root volume; the image's when absent.
     pub root_volume: Option<LaunchVolume>,
-    /// Further volumes.
+    /// Additional volumes.
     pub data_volumes: Vec<LaunchVolume>,
     /// Options of the instance metadata service of this launch.
     pub metadata_options: MetadataOptions,
@@ -131,8 +131,8 @@ pub struct LaunchRequest {
     pub tags: BTreeMap<String, String>,
     /// User data.
     pub user_data: UserData,
-    /// The parameters that most machines leave to EC2. Without any of them they are no part of the hash, so that the
-    /// hash of a plain launch is that of earlier versions.
+    /// The parameters that most machines leave to EC2. If all of them are absent, they are not part of the hash, so
+    /// that the hash of a plain launch equals that of earlier versions.
     #[serde(skip_serializing_if = "LaunchOptions::is_default")]
     pub options: LaunchOptions,
 }

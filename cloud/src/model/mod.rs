@@ -51,7 +51,7 @@ impl Query {
 pub struct NetworkInterface {
     /// `eni-…`
     pub id: String,
-    /// The subnet it lies in.
+    /// Subnet of the interface.
     pub subnet_id: String,
     /// Name of the subnet's zone.
     pub availability_zone: String,
@@ -116,7 +116,7 @@ pub struct Instance {
     /// The primary network interface. Absent once the instance is terminated.
     pub primary_interface: Option<PrimaryInterface>,
     /// Ids of the volumes that are deleted together with the instance, in order. Other volumes, for example those of
-    /// PersistentVolumes, have a life of their own.
+    /// PersistentVolumes, outlive the instance.
     pub volume_ids: Vec<String>,
     /// Options of the instance metadata service. Absent while EC2 changes them.
     pub metadata_options: Option<MetadataOptions>,

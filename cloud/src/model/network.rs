@@ -42,9 +42,9 @@ pub struct Subnet {
     pub cidr_block: String,
     /// IPv6 ranges.
     pub ipv6_cidr_blocks: Vec<String>,
-    /// Whether instances get an IPv6 address without asking.
+    /// Whether instances get an IPv6 address by default.
     pub assigns_ipv6: bool,
-    /// Whether instances get a public IPv4 address without asking.
+    /// Whether instances get a public IPv4 address by default.
     pub assigns_public_ip: bool,
     /// Number of free IPv4 addresses.
     pub free_addresses: i32,

@@ -43,14 +43,14 @@ pub struct StoredSecret {
     /// The content: any bytes in Secrets Manager and S3, text in Parameter Store. It is never shown, because it
     /// contains join tokens and CA keys.
     pub content: Vec<u8>,
-    /// Tags of the secret. An object in S3 gets none: they would need a permission of their own.
+    /// Tags of the secret. An object in S3 gets no tags, because they would need an additional permission.
     pub tags: BTreeMap<String, String>,
 }
 
 /// The names of the actions on the secrets of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretActions {
-    /// Stores a secret, in a service under a name that is not taken.
+    /// Stores a secret. In a service, the name must not be taken.
     pub create: &'static str,
     /// Replaces the content of a secret.
     pub replace: &'static str,
@@ -71,7 +71,7 @@ impl SecretActions {
         replace: "PutParameter",
         delete: "DeleteParameters",
     };
-    /// The actions of S3, which replaces what a key holds.
+    /// The actions of S3, which replaces an existing object.
     pub const S3: Self = Self {
         create: "PutObject",
         replace: "PutObject",
@@ -95,7 +95,7 @@ impl fmt::Debug for StoredSecret {
     }
 }
 
-/// An object in S3, and the time in which a presigned URL gives it to everybody.
+/// An object in S3, and the time in which everybody who has the presigned URL can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresignRequest {
     /// Name of the bucket.
@@ -108,12 +108,12 @@ pub struct PresignRequest {
     pub valid_for: Duration,
 }
 
-/// A URL that gives an object to everybody who has it. It is never shown.
+/// A URL with which everybody who has it can read an object. The URL is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresignedUrl(String);
 
 impl PresignedUrl {
-    /// Keeps a URL from being shown.
+    /// Wraps a URL, so that it is never shown.
     pub fn new(url: impl Into<String>) -> Self {
         Self(url.into())
     }

@@ -23,8 +23,8 @@ pub struct AccountCache {
     retry: Duration,
     retry_cap: Duration,
     last: Option<Last>,
-    /// The last account that AWS told, for the credentials after so many replacements, unless AWS has refused them
-    /// since.
+    /// The account that AWS last reported, with the number of replacements of the credentials at that time. `None` if
+    /// AWS has refused these credentials since.
     told: Option<(u64, String)>,
 }
 
@@ -33,9 +33,9 @@ struct Last {
     asked: Moment,
     answered: Duration,
     answer: Result<String, CloudError>,
-    /// AWS is not asked again before.
+    /// The earliest time of the next call.
     until: Duration,
-    /// How many refusals there were in a row.
+    /// Number of consecutive refusals.
     refusals: u32,
 }
 
@@ -91,8 +91,8 @@ impl AccountCache {
         }
     }
 
-    /// The account that AWS last told for the present credentials, whatever its age. `None` if AWS has refused the
-    /// credentials since.
+    /// The account that AWS last reported for the current credentials, regardless of the age of the answer. `None` if
+    /// AWS has refused the credentials since.
     pub fn last_told(&self, at: Moment) -> Option<&str> {
         let (replacements, account) = self.told.as_ref()?;
         (*replacements == at.replacements).then_some(account)

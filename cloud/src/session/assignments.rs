@@ -34,7 +34,7 @@ impl<S: PartialEq> SessionAssignments<S> {
         self.by_machine.len()
     }
 
-    /// Ends the following of the machine. Returns the session that must forget the machine, if any.
+    /// Makes no session follow the machine. Returns the session that must forget the machine, if any.
     #[must_use]
     pub fn release(&mut self, machine: &MachineKey) -> Option<S> {
         self.by_machine.remove(machine)

@@ -12,7 +12,7 @@ use crate::{CloudError, Instance, InstanceState, Query};
 pub enum SessionCall {
     /// Reads instances.
     Read(InstanceRead),
-    /// Looks for instances of machines that are to be launched.
+    /// Looks for instances of machines before their launch.
     LookUp(LookupBatch),
     /// Terminates instances.
     Terminate(TerminationBatch),
@@ -48,7 +48,7 @@ pub enum SessionReport {
 pub trait InformerCalls: Send + Sync {
     /// Instances by query, all pages.
     async fn read(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
-    /// The same for machines that wait for the answer.
+    /// Instances by query, all pages, for machines that wait for the answer.
     async fn look_up(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
     /// Terminates instances and returns the new states that the answer contains.
     async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError>;

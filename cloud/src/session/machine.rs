@@ -19,7 +19,7 @@ use super::moment::Moment;
 use super::rates::RateLimiter;
 use super::state::SessionState;
 
-/// The services that a session needs of its program: access to its state under a lock, the time, and AWS calls. Calls
+/// The services that a session needs from its program: access to its state under a lock, the time, and AWS calls. Calls
 /// observe the request rate: a call before its turn fails with [`CloudError::deferred`]. Equal reads at about the same
 /// time may share one answer.
 #[async_trait]
@@ -42,10 +42,10 @@ pub trait SessionDriver: Reads {
     /// DescribeInstances for a machine that is to be launched or deleted, never shared.
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError>;
 
-    /// CreateSecret, PutParameter without leave to overwrite, or PutObject.
+    /// CreateSecret, PutParameter without overwriting, or PutObject.
     async fn create_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
 
-    /// PutSecretValue, or PutParameter with leave to overwrite.
+    /// PutSecretValue, or PutParameter with overwriting.
     async fn replace_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;
 
     /// DeleteSecret or DeleteObject of each name, or DeleteParameters. A name that does not exist is no error.
@@ -56,13 +56,13 @@ pub trait SessionDriver: Reads {
         names: &[String],
     ) -> Result<(), CloudError>;
 
-    /// Signs a URL of an object, with the present credentials.
+    /// Signs a URL of an object with the current credentials.
     async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError>;
 
     /// CreateTags of resources of one instance.
     async fn create_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
 
-    /// DeleteTags of resources of one instance, where they have these values.
+    /// DeleteTags of resources of one instance, for tags with these values.
     async fn delete_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError>;
 
     /// ModifyNetworkInterfaceAttribute.
@@ -250,14 +250,15 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
             }
         }
         let answer = self.driver.replace_secret(machine, secret).await;
-        // Where the replacement waits for its turn, the next pass uses the turn for it, and creates nothing again.
+        // If the replacement waits for its turn, the next pass uses the turn for the replacement, and does not try to
+        // create the secret again.
         let is_deferred = answer.as_ref().is_err_and(|error| error.retry_after.is_some());
         self.driver
             .act(|state, _| state.set_taken(machine, secret, is_deferred));
         answer
     }
 
-    /// What does not exist counts as deleted: so does everything in a bucket that is gone.
+    /// A secret that does not exist counts as deleted, and so does every object in a bucket that does not exist.
     async fn delete_secrets(
         &self,
         machine: &MachineKey,

@@ -209,7 +209,7 @@ mod tests {
         for number in 0..1_000 {
             let session = RateLimiter::new(limits.clone(), "a", &format!("xx-invented-{number}"));
             session.belongs_to("111122223333");
-            // At the second limiter of a session, its first one is still there.
+            // When a session gets its second limiter, its first limiter still exists.
             assert!(kept() <= 2, "{}", kept());
         }
         let sessions = ["a", "b"].map(|identity| RateLimiter::new(limits.clone(), identity, "eu-west-1"));

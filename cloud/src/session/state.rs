@@ -50,7 +50,7 @@ pub struct SessionState {
     pub account: AccountCache,
     informer: InstanceInformer,
     lookups: Lookups,
-    /// The secret of each machine whose name was found taken, while the replacement of its content waits for its turn.
+    /// For each machine, the secret whose name is taken, while the replacement of its content waits for its turn.
     taken: BTreeMap<MachineKey, String>,
 }
 
@@ -94,7 +94,7 @@ impl SessionState {
             }
             EndedCall::LookUp(batch, answer) => {
                 if let Ok(found) = &answer {
-                    // An adopted instance is known at once.
+                    // An adopted instance is known immediately.
                     self.informer.lookup_ended(batch.began, found);
                 }
                 self.lookups.ended(batch, &answer, now);
@@ -130,14 +130,14 @@ impl SessionState {
         self.informer.entries() + self.lookups.entries() + self.taken.len()
     }
 
-    /// Ends the session's interest for a machine.
+    /// Ends the session's interest in a machine.
     pub fn forget(&mut self, machine: &MachineKey) {
         self.informer.forget(machine);
         self.lookups.forget(machine);
         self.taken.remove(machine);
     }
 
-    /// Whether the name of a machine's secret was found taken, and its content is to be replaced.
+    /// Whether the name of a machine's secret is taken and the content of the secret is still to be replaced.
     pub(super) fn is_taken(&self, machine: &MachineKey, secret: &StoredSecret) -> bool {
         self.taken.get(machine) == Some(&secret.name)
     }
@@ -165,7 +165,7 @@ impl SessionState {
         self.lookups.look_up(machine, wanted, lookup_time(at))
     }
 
-    /// Ends the use of all lookups that precede a launch.
+    /// Ends the use of all lookups before a launch.
     pub(super) fn launches(&mut self, machine: &MachineKey) {
         self.lookups.forget(machine);
     }
@@ -178,7 +178,7 @@ impl SessionState {
         self.informer.lookup_began()
     }
 
-    /// Adds the instances of a lookup to the informer, so that an adopted instance is known at once.
+    /// Adds the instances of a lookup to the informer, so that an adopted instance is known immediately.
     pub(super) fn lookup_ended(&mut self, began: Epoch, found: &[Instance]) {
         self.informer.lookup_ended(began, found);
     }

@@ -1,4 +1,4 @@
-//! Tests of the decisions of sessions. Those of whole sessions are beside the fake of AWS (`capa_fake_aws`).
+//! Tests of the decisions of sessions. The tests of whole sessions are in the crate of the AWS fake (`capa_fake_aws`).
 
 mod account;
 

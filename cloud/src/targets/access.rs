@@ -1,8 +1,8 @@
-//! Whose control plane may use a group. Pure.
+//! Decides which control planes may use a group. Pure.
 //!
-//! The tag [`CONTROL_PLANE_TARGET_TAG`] of a group decides by itself where it is there: whoever may set tags in AWS has
-//! said whose the group is. Without it a group is refused that another cluster owns by the tags of its controllers, or
-//! that another Cluster of this management cluster uses.
+//! If a group has the tag [`CONTROL_PLANE_TARGET_TAG`], only this tag decides, because somebody who can set tags in AWS
+//! has assigned the group with it. Without the tag, a control plane may not use a group that another cluster owns by
+//! the tags of its controllers, or that another Cluster of this management cluster uses.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub enum TargetPolicy {
     /// Every group that no other cluster owns or uses.
     #[default]
     Any,
-    /// Groups whose tag [`CONTROL_PLANE_TARGET_TAG`] names the Cluster, and no others.
+    /// Only groups whose tag [`CONTROL_PLANE_TARGET_TAG`] names the Cluster.
     Tagged,
 }
 
@@ -40,14 +40,13 @@ impl FromStr for TargetPolicy {
 /// A control plane that wants its instances in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetUser {
-    /// `<namespace>/<name>` of its Cluster.
+    /// `<namespace>/<name>` of the control plane's Cluster.
     pub cluster: String,
     /// Name of the cluster in tags.
     pub cluster_tag: String,
-    /// Which groups it may name.
+    /// Which groups the Cluster may name.
     pub policy: TargetPolicy,
-    /// `<namespace>/<name>` of another Cluster of this management cluster that uses the group, where that one comes
-    /// first.
+    /// `<namespace>/<name>` of another Cluster of this management cluster that uses the group and takes precedence.
     pub used_by: Option<String>,
 }
 
@@ -56,10 +55,10 @@ pub struct TargetUser {
 pub struct TargetRequest {
     /// The entry of `controlPlaneTargets`.
     pub target: ControlPlaneTarget,
-    /// Whose control plane it is.
+    /// The control plane of the machine.
     pub user: TargetUser,
-    /// Whether it is on record that the instance was registered there. A target on record leaves whatever the tags of
-    /// its group say.
+    /// Whether a record says that the instance was registered in the group. A recorded target is deregistered
+    /// regardless of the tags of its group.
     pub on_record: bool,
 }
 
@@ -68,28 +67,28 @@ pub struct TargetRequest {
 pub enum Refusal {
     /// The tag [`CONTROL_PLANE_TARGET_TAG`] of the group has this value, which is not the Cluster.
     GivenTo(String),
-    /// The group lacks that tag, which the policy asks for.
+    /// The group lacks the tag [`CONTROL_PLANE_TARGET_TAG`], which the policy requires.
     Untagged,
-    /// This tag of the group, with its value, says that another cluster owns it.
+    /// This tag of the group, with its value, says that another cluster owns the group.
     OwnedBy(String),
-    /// This Cluster uses it.
+    /// This Cluster uses the group.
     UsedBy(String),
 }
 
 /// Whether a control plane may use a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetAccess {
-    /// The tags of the group were not read yet, or too long ago.
+    /// The tags of the group have not been read yet, or were read too long ago.
     Unknown,
-    /// They cannot be read; that is tried again.
+    /// The tags cannot be read because of this error. The read is retried.
     Unreadable(CloudError),
-    /// It may not.
+    /// The control plane may not use the group.
     Refused(Refusal),
-    /// It may.
+    /// The control plane may use the group.
     Granted,
 }
 
-/// The tags of a group, as far as they say whose it is.
+/// The tags of a group that identify its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupTags(BTreeMap<String, String>);
 
@@ -106,7 +105,7 @@ impl FromIterator<(String, String)> for GroupTags {
 }
 
 impl GroupTags {
-    /// Why this control plane may not use the group; `None` where it may.
+    /// The reason why this control plane may not use the group; `None` if it may.
     pub fn refusal(&self, user: &TargetUser) -> Option<Refusal> {
         if let Some(cluster) = self.0.get(CONTROL_PLANE_TARGET_TAG) {
             return (*cluster != user.cluster).then(|| Refusal::GivenTo(cluster.clone()));

@@ -17,7 +17,7 @@ use super::model::{
 use crate::{CloudError, ErrorClass, MachineKey, Timing, doubled_wait};
 use tags::KnownTags;
 
-/// The most targets that one register or deregister call names.
+/// Maximum number of targets in one register or deregister call.
 const MOST: usize = 40;
 
 /// The key of a member: its machine, its instance id, and the port that the target is registered with.
@@ -57,7 +57,7 @@ pub(super) struct GroupState {
     /// The time since which a write waits for other writes to join the same call.
     open_since: Option<Duration>,
     most: usize,
-    /// The time at which [`GroupState::begin`] has something to do next.
+    /// The time at which [`GroupState::begin`] must be called next.
     pub(super) due: Option<Duration>,
 }
 
@@ -167,7 +167,7 @@ impl GroupState {
         })
     }
 
-    /// Begins the next request that is due. Where no request is due, sets [`GroupState::due`] to the next time to ask.
+    /// Begins the next request that is due. If no request is due, sets [`GroupState::due`] to the time of the next one.
     pub(super) fn begin(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
         if self.busy {
             self.due = None;
@@ -276,7 +276,7 @@ impl GroupState {
             .min()
     }
 
-    /// The log entry that an answer gives rise to.
+    /// The log entry for an answer.
     pub(super) fn report(&self, call: &GroupCall, answer: &Result<GroupAnswer, CloudError>) -> Option<GroupReport> {
         let is_look = matches!(call.request, GroupRequest::Facts | GroupRequest::Health);
         match answer {
@@ -362,8 +362,8 @@ impl GroupState {
         }
     }
 
-    /// Starts the drain time of members that AWS shows draining, whether or not this process deregistered them, and
-    /// takes registrations that AWS shows for answered.
+    /// Starts the drain time of members that AWS shows draining, whether or not this process deregistered them.
+    /// Registrations that AWS shows count as answered.
     fn note_shown(&mut self, now: Duration) {
         let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
             return;
@@ -380,15 +380,15 @@ impl GroupState {
         }
     }
 
-    /// Marks members as done whose instance is gone and whose target is out: AWS may assign the address to another
+    /// Marks a member as done if its instance is gone and its target is out: AWS may assign the address to another
     /// instance.
     fn note_done(&mut self, timing: &Timing, now: Duration) {
         let Some(facts) = &self.facts else { return };
         let is_gone = |(_, member): &(&MemberKey, &Member)| member.desired == Desired::Forgotten;
         let gone = self.members.iter().filter(is_gone);
         let done = gone.filter(|(key, member)| {
-            // Without an answered read nothing proves that the address is out: a read with other credentials may show
-            // it.
+            // Without an answered read, nothing proves that the address is out: a read with other credentials may show
+            // the address.
             let is_proven = self.seen.is_some() || member.target(facts).is_none();
             is_proven && self.state(key, timing, now) == RegistrationState::Out
         });
@@ -447,8 +447,8 @@ impl GroupState {
                 Ok(_) if leaving => {
                     let health = seen.and_then(|seen| seen.get(&target));
                     let was_in = health.is_some_and(|health| health.state != TargetState::Draining);
-                    // A target that was registered again, by a late registration or by another client, drains anew. The
-                    // drain limit bounds the repetitions.
+                    // A target that was registered again, by a late registration or by another client, drains again.
+                    // The drain limit bounds the repetitions.
                     if was_in && !member.is_overdue(late_until, timing, now) {
                         member.leaving_since = None;
                     }

@@ -9,7 +9,8 @@ use crate::{CloudError, ErrorClass, Timing};
 /// The last registration of a member by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationCall {
-    /// This process has made no registration, AWS refused the last one, or a later deregistration has undone it.
+    /// This process has made no registration, AWS refused the last registration, or a later deregistration has undone
+    /// it.
     None,
     /// The call is under way.
     UnderWay,
@@ -24,9 +25,9 @@ pub(super) struct Member {
     pub(super) instance: TargetInstance,
     /// The port from the entry of `controlPlaneTargets`.
     pub(super) port: Option<i32>,
-    /// Whose control plane it belongs to.
+    /// The control plane of the instance.
     pub(super) user: TargetUser,
-    /// Whether it is on record that it was registered.
+    /// Whether a record says that the instance was registered.
     on_record: bool,
     pub(super) desired: Desired,
     /// The time at which the desired state last changed.
@@ -34,7 +35,7 @@ pub(super) struct Member {
     /// The time at which AWS accepted the deregistration, or first showed the target as draining.
     pub(super) leaving_since: Option<Duration>,
     pub(super) registration: RegistrationCall,
-    /// Whether the group lets the member leave, where it is to depart.
+    /// Whether the group lets the member leave, if its desired state is `Departing`.
     pub(super) departure: Departure,
     /// Whether a deregistration is under way.
     pub(super) is_deregistering: bool,
@@ -96,8 +97,8 @@ impl Member {
                 self.is_done = false;
                 self.leaving_since = None;
             }
-            // The failures are cleared also where the instance went from deregistered to gone: AWS may now accept the
-            // write that it refused before.
+            // The failures are also cleared if the desired state changed from `Deregistered` to `Forgotten`, because
+            // AWS may now accept the write that it refused before.
             self.since = now;
             self.failure = None;
             self.failures = 0;
@@ -106,7 +107,7 @@ impl Member {
         renewed || changed_user
     }
 
-    /// Whether it was registered by this process, or by an earlier one as far as that is on record.
+    /// Whether this process registered the member, or a record says that an earlier process did.
     pub(super) fn was_registered(&self) -> bool {
         self.on_record || self.registration != RegistrationCall::None
     }
@@ -120,12 +121,12 @@ impl Member {
         }
     }
 
-    /// Whether the member is to depart, and the group has not let it leave.
+    /// Whether the desired state is `Departing` and the group has not let the member leave.
     pub(super) fn awaits_departure(&self) -> bool {
         self.desired == Desired::Departing && self.departure != Departure::Granted
     }
 
-    /// Whether the member is to depart, and no look has shown yet which targets are healthy.
+    /// Whether the desired state is `Departing` and no read has shown yet which targets are healthy.
     pub(super) fn needs_look(&self) -> bool {
         self.desired == Desired::Departing && self.departure == Departure::Undecided
     }
@@ -135,17 +136,17 @@ impl Member {
         self.is_leaving() && self.desired != Desired::Departing
     }
 
-    /// Whether the drain limit is over, so that nothing waits for the deregistration any longer. A call that is under
-    /// way is waited for: it may be about to take effect, and has a time limit of its own.
+    /// Whether the drain limit is over, so that nothing waits for the deregistration any longer. The wait includes a
+    /// call that is under way, because the call may be about to take effect and has its own time limit.
     pub(super) fn is_overdue(&self, late_until: Duration, timing: &Timing, now: Duration) -> bool {
         self.is_awaited() && !self.is_deregistering && drain_deadline(self.since, late_until, timing) <= now
     }
 
-    /// The target of the member in its group; `None` where the instance cannot be a target of the group.
+    /// The target of the member in its group; `None` if the instance cannot be a target of the group.
     pub(super) fn target(&self, facts: &GroupFacts) -> Option<Target> {
         let id = match facts.kind {
             _ if self.is_done => None,
-            // AWS deregisters an instance that is gone by itself.
+            // AWS automatically deregisters an instance that is gone.
             TargetKind::Instance => (self.desired != Desired::Forgotten).then(|| self.instance.id.clone()),
             TargetKind::Address => self.instance.address.clone(),
             TargetKind::Other(_) => None,
@@ -176,8 +177,7 @@ impl Member {
         };
     }
 
-    /// Whether AWS may still show a registration that it does not show yet: a registration becomes visible with a
-    /// delay.
+    /// Whether a registration that AWS does not show yet may still appear: a registration becomes visible with a delay.
     pub(super) fn may_appear(&self, timing: &Timing, now: Duration) -> bool {
         match self.registration {
             RegistrationCall::None => false,
@@ -193,10 +193,10 @@ impl Member {
     }
 }
 
-/// Whether a member that is to depart may leave.
+/// Whether a member with the desired state `Departing` may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
-    /// No look that began since the member is to depart has ended.
+    /// No read that began after the desired state changed to `Departing` has ended.
     Undecided,
     /// The member is the last healthy target of the group.
     Held,
@@ -204,8 +204,9 @@ pub(super) enum Departure {
     Granted,
 }
 
-/// The end of the longest wait for a departure that began at `since`. Time for a look remains after the moment until
-/// which a late registration may take effect: otherwise a short drain limit would leave the target registered.
+/// The end of the longest wait for a departure that began at `since`. The wait leaves time for a read after the last
+/// moment at which a late registration may take effect. Otherwise a short drain limit would leave the target
+/// registered.
 pub(super) fn drain_deadline(since: Duration, late_until: Duration, timing: &Timing) -> Duration {
     (since + timing.drain_limit).max(late_until + timing.target_poll * 2)
 }

@@ -4,8 +4,8 @@
 //! desired state of its instance ([`Targets::want`]) and is woken when the registration state changes. The driver takes
 //! the calls that are due ([`Targets::begin`]), makes them, and passes in their answers ([`Targets::ended`]).
 //!
-//! Each group is read once per `Timing::target_interval` for all machines together, and a lost registration is
-//! repeated. A group is read more often only while a registration or deregistration is in progress.
+//! Each group is read once per `Timing::target_interval` for all machines together, and a lost registration is made
+//! again. A group is read more often only while a registration or deregistration is in progress.
 
 mod access;
 mod group;
@@ -26,14 +26,14 @@ pub use model::{
 
 use crate::{CloudError, ErrorClass, MachineKey, Timing};
 
-/// The target groups and classic load balancers of all machines. The time is an argument, counted from any fixed
+/// The target groups and Classic Load Balancers of all machines. The time is an argument, counted from any fixed
 /// origin.
 pub struct Targets {
     timing: Timing,
     groups: BTreeMap<Group, GroupState>,
     woken: BTreeSet<MachineKey>,
-    /// The time until which a registration of a caller that is gone may still take effect. At first that is a previous
-    /// process.
+    /// The time until which a registration of a caller that is gone may still take effect. At the start, that caller is
+    /// a previous process.
     late_until: Option<Duration>,
 }
 
@@ -67,8 +67,8 @@ impl Targets {
         self.named(targets, now, want)
     }
 
-    /// Asks whether the control plane of a machine that has no instance yet may use each of `targets`, and gives the
-    /// answers, in their order. The machine is woken when an answer that did not grant it changes, until
+    /// Asks whether the control plane of a machine that has no instance yet may use each of `targets`, and returns the
+    /// answers in the order of `targets`. The machine is woken when an answer that did not grant access changes, until
     /// [`Targets::want`] or [`Targets::forget`].
     pub fn ask(&mut self, machine: &MachineKey, targets: &[TargetRequest], now: Duration) -> Vec<TargetAccess> {
         self.drop_unnamed(machine, targets);
@@ -77,7 +77,7 @@ impl Targets {
         self.named(targets, now, ask)
     }
 
-    /// Does something with the group of each target.
+    /// Applies `act` to the group of each target.
     fn named<T>(
         &mut self,
         targets: &[TargetRequest],
@@ -149,7 +149,7 @@ impl Targets {
         idle.filter_map(|state| state.due).min()
     }
 
-    /// Applies the answer to a call, and returns the log entry that the answer gives rise to.
+    /// Applies the answer to a call, and returns the log entry for the answer.
     pub fn ended(
         &mut self,
         call: &GroupCall,

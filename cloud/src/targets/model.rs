@@ -14,7 +14,7 @@ use crate::{CloudError, ClusterKey};
 pub enum Group {
     /// A target group, by its ARN.
     TargetGroup(String),
-    /// A classic load balancer, by its name.
+    /// A Classic Load Balancer, by its name.
     Classic(String),
 }
 
@@ -63,7 +63,7 @@ pub enum TargetKind {
 pub struct GroupFacts {
     /// The type of the targets' identifiers.
     pub kind: TargetKind,
-    /// The default port of targets; `None` for a classic load balancer, where the listeners define the port.
+    /// The default port of targets; `None` for a Classic Load Balancer, whose listeners define the port.
     pub port: Option<i32>,
 }
 
@@ -72,7 +72,7 @@ pub struct GroupFacts {
 pub struct Target {
     /// The instance id or the private IP address.
     pub id: String,
-    /// The port; `None` in a classic load balancer.
+    /// The port; `None` in a Classic Load Balancer.
     pub port: Option<i32>,
 }
 
@@ -81,7 +81,7 @@ pub struct Target {
 pub struct TargetInstance {
     /// The instance id, `i-…`.
     pub id: String,
-    /// The private IP address, where known.
+    /// The private IP address, if known.
     pub address: Option<String>,
 }
 
@@ -115,12 +115,12 @@ pub struct Health {
 pub enum Desired {
     /// The instance is registered.
     Registered,
-    /// The instance leaves the group before its node is drained, while nothing waits for that yet. The last healthy
-    /// target of the group stays.
+    /// The instance leaves the group before its node is drained. Nothing waits for the deregistration yet. The last
+    /// healthy target of the group stays.
     Departing,
     /// The instance is not registered, though it exists. Its termination waits for the deregistration.
     Deregistered,
-    /// The instance is gone, and none of its targets remain. AWS deregisters instance ids by itself, but not IP
+    /// The instance is gone, and none of its targets remain. AWS automatically deregisters instance ids, but not IP
     /// addresses.
     Forgotten,
 }
@@ -140,7 +140,7 @@ pub enum RegistrationState {
     Registered {
         /// The health of the target.
         health: Health,
-        /// Whether this process has registered it.
+        /// Whether this process has registered the instance.
         by_us: bool,
     },
     /// The deregistration of the instance has not succeeded yet, or the target is draining.
@@ -149,7 +149,7 @@ pub enum RegistrationState {
     Out,
     /// The instance should be out of the group, and the drain limit is over.
     Overdue,
-    /// The group takes targets of this type, which no instance can be.
+    /// The group has targets of this type, which an instance cannot be.
     Unsuitable(String),
     /// The control plane may not use the group. A registered target stays registered.
     Refused(Refusal),
@@ -188,7 +188,7 @@ pub struct GroupCall {
 }
 
 impl GroupCall {
-    /// The name of the API action, under which calls are counted and limited.
+    /// The name of the API action. Calls are counted and limited by this name.
     pub fn action(&self) -> &'static str {
         match (&self.group, &self.request) {
             (_, GroupRequest::Tags) => "DescribeTags",
@@ -227,7 +227,7 @@ impl GroupCall {
 /// A request about a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupRequest {
-    /// The immutable attributes of the group. Never requested of a classic load balancer.
+    /// The immutable attributes of the group. Never requested for a Classic Load Balancer.
     Facts,
     /// The group's tags.
     Tags,

@@ -87,7 +87,7 @@ fn refused(code: &str) -> CloudError {
 }
 
 impl Scene {
-    /// A scene of a process that has run for long and whose registrations are all answered.
+    /// A scene of a process that has run for a long time and whose registrations are all answered.
     fn new() -> Self {
         Self::with(Timing {
             late_registration: Duration::ZERO,
@@ -128,7 +128,7 @@ impl Scene {
         self.next_call().map(|call| call.request)
     }
 
-    /// The next call but for reads of tags: these show none.
+    /// The next call, except reads of tags, which are answered with no tags.
     fn next_call(&mut self) -> Option<GroupCall> {
         loop {
             let call = self.targets.begin(self.now)?;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::NetworkBootstrapBucket;
 
-/// The S3 bucket from which Ignition machines fetch their bootstrap data. The provider creates and changes neither the
-/// bucket nor its policy: the bucket has to be there.
+/// The S3 bucket from which Ignition machines fetch their bootstrap data. The provider neither creates nor changes the
+/// bucket and its policy: the bucket must exist.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -56,15 +56,15 @@ pub struct S3Bucket {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub best_effort_delete_objects: bool,
 
-    /// Further IAM roles that may read parts of the bucket, e.g. the role of a process that keeps node configuration in
-    /// the bucket. Each role adds one statement to the bucket policy.
+    /// Additional IAM roles that may read parts of the bucket, e.g. the role of a process that keeps node configuration
+    /// in the bucket. The bucket policy must allow this.
     #[serde(rename = "additionalIAMRoles", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "prefix"]))]
     pub additional_iam_roles: Vec<BucketReader>,
 }
 
 impl S3Bucket {
-    /// The bucket in the form of the network contract. CAPA's buckets have no prefix of their own.
+    /// The bucket as the network contract describes it. An AWSCluster has no field for the prefix.
     pub fn as_network(&self) -> NetworkBootstrapBucket {
         let duration = self.presigned_url_duration.clone();
         NetworkBootstrapBucket {

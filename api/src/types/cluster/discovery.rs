@@ -1,4 +1,5 @@
-//! `spec.discovery`: the parts of an existing network that are found by tags and other filters instead of by ids.
+//! `spec.discovery`: the parts of an existing network that the provider finds by tags and other filters instead of by
+//! id.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -10,17 +11,17 @@ use crate::common::{Filter, MachineRole, Tags, tags_schema};
 use crate::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use crate::network::NetworkSecurityGroups;
 
-/// The number of characters of a request for a search that the status keeps.
+/// Maximum number of characters of a search request in the status.
 const REQUEST_LENGTH: usize = 256;
 
-/// How to find the infrastructure that you bring, in the region and account of the cluster. All parts are searched in
-/// one VPC: the VPC of `vpc`, or else `network.vpc.id`. A part that the spec names elsewhere by id is not searched:
-/// `network.vpc.id`, `network.subnets`, `network.securityGroupOverrides`, `controlPlaneTargets` and the name in
-/// `controlPlaneLoadBalancer` take precedence.
+/// How to find the infrastructure that you bring, in the region and account of the cluster. The provider searches all
+/// parts in one VPC: the VPC of `vpc`, or else `network.vpc.id`. The provider does not search a part that the spec
+/// names elsewhere by id: `network.vpc.id`, `network.subnets`, `network.securityGroupOverrides`, `controlPlaneTargets`
+/// and the name in `controlPlaneLoadBalancer` take precedence.
 ///
 /// The provider searches once for each change of the spec, and again for each new value of the annotation
-/// `infrastructure.cluster.x-k8s.io/preflight-requested`. It writes the ids to `status.network`, never to the spec. A
-/// search without a match, or with several VPCs, is the reason of the condition `NetworkReady`.
+/// `infrastructure.cluster.x-k8s.io/preflight-requested`. It writes the ids to `status.network`, never to the spec. If
+/// a search finds nothing, or finds several VPCs, the condition `NetworkReady` reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoverySpec {
@@ -53,7 +54,7 @@ pub struct DiscoveryFilters {
     pub filters: Vec<Filter>,
 }
 
-/// Filters for subnets, and the machines for which the subnets are.
+/// Filters for subnets, and the roles of the machines that use the subnets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubnetDiscovery {
@@ -93,14 +94,14 @@ pub struct SecurityGroupDiscovery {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetDiscovery {
-    /// Tags that a target group must have, all of them and with exactly these values, e.g. `{cluster: prod}`. The
-    /// target groups with the target type `instance` or `ip` in the VPC count, of which 1 to 8 must match. A VPC with
-    /// more than 400 such target groups is not searched.
+    /// Tags that a target group must have: all of them, with exactly these values, e.g. `{cluster: prod}`. The provider
+    /// searches the target groups of the VPC with the target type `instance` or `ip`, of which 1 to 8 must match. The
+    /// search fails in a VPC with more than 400 such target groups.
     #[schemars(schema_with = "target_tags_schema")]
     pub tags: Tags,
 }
 
-/// Schema of 1 to 20 filters, each of which has a name and a value: EC2 refuses others.
+/// Schema of 1 to 20 filters. Each filter has a name and at least one value, because EC2 refuses other filters.
 fn filters_schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<Vec<Filter>>();
     schema.insert("minItems".to_owned(), json!(1));
@@ -151,7 +152,7 @@ impl SecurityGroupDiscovery {
     }
 }
 
-/// The request of a user for another search: the first 256 characters of the value of the annotation
+/// The user's request for another search: the first 256 characters of the value of the annotation
 /// [`PREFLIGHT_REQUESTED_ANNOTATION`]. `None` without the annotation, or if its value is empty.
 pub fn discovery_request(metadata: &ObjectMeta) -> Option<String> {
     let value = annotation(metadata, PREFLIGHT_REQUESTED_ANNOTATION)?;

@@ -105,15 +105,15 @@ pub enum DnsResolutionCheck {
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerSpec {
     /// Type of the load balancer: `nlb` (recommended: passes TLS through, keeps client addresses), `alb`, `classic`
-    /// (first generation), `elb` (a Gateway Load Balancer, for compatibility only) or `disabled`, with which you
-    /// provide `controlPlaneEndpoint`. Default: `classic`. Set the type when you create the cluster: a managed cluster
-    /// keeps the load balancer that it has.
+    /// (first generation), `elb` (a Gateway Load Balancer, for compatibility only) or `disabled` (you provide
+    /// `controlPlaneEndpoint`). Default: `classic`. Set the type when you create the cluster: a managed cluster keeps
+    /// the load balancer that it has.
     #[serde(default)]
     pub load_balancer_type: LoadBalancerType,
 
     /// Name of the load balancer, unique in account and region: up to 32 letters, digits and inner hyphens. Default:
-    /// `<namespace>-<cluster>-apiserver`, for `classic` `<cluster>-apiserver`; a name that is too long is replaced by a
-    /// hash. Immutable.
+    /// `<namespace>-<cluster>-apiserver`, or `<cluster>-apiserver` for `classic`; a hash replaces a name that is too
+    /// long. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 32),
@@ -140,8 +140,8 @@ pub struct LoadBalancerSpec {
     pub subnets: Vec<String>,
 
     /// Protocol of the health check of API servers: `TCP` opens a connection, `HTTPS` (recommended) and `HTTP` request
-    /// `/readyz`, `SSL` makes a TLS handshake (`classic` only). With `TCP` an API server that accepts connections and
-    /// answers no request counts as healthy. Default: `TCP`. Mutable for `classic` only.
+    /// `/readyz`, `SSL` makes a TLS handshake (`classic` only). With `TCP`, an API server that accepts connections but
+    /// answers no requests counts as healthy. Default: `TCP`. Mutable for `classic` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_protocol: Option<HealthCheckProtocol>,
 
@@ -165,8 +165,8 @@ pub struct LoadBalancerSpec {
     pub additional_listeners: Vec<Listener>,
 
     /// Ingress rules of the load balancer. The list replaces the default rule, which admits every address to the API
-    /// port. Include the ranges of your users and of the management cluster, and for the nodes of a cluster with an
-    /// internet-facing load balancer a rule with `natGatewaysIPsSource`.
+    /// port. Include the ranges of your users and of the management cluster. If the load balancer is internet-facing,
+    /// also include a rule with `natGatewaysIPsSource` for the nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub ingress_rules: Vec<IngressRule>,
@@ -320,7 +320,7 @@ impl Listener {
             .unwrap_or_default()
     }
 
-    /// Port of the health check; also `traffic-port` if the user wrote that value.
+    /// Port of the health check, or `traffic-port` if the spec has that value.
     pub fn effective_health_check_port(&self) -> String {
         self.health_check
             .as_ref()

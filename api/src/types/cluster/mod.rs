@@ -30,8 +30,8 @@ use status::AWSClusterStatus;
 use subnet::SubnetSpec;
 
 /// Desired state of the AWS infrastructure of one cluster. With `unmanaged: true` the infrastructure exists already,
-/// and the provider writes nothing to AWS for the cluster. Without it, the provider creates the infrastructure that
-/// this spec describes, and deletes it with the cluster.
+/// and the provider writes nothing to AWS for the cluster. With `unmanaged: false`, the provider creates the
+/// infrastructure that this spec describes, and deletes it with the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -98,9 +98,9 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmanaged: bool,
 
-    /// Identity whose AWS credentials are used for this cluster and for its machines that name none. Its
-    /// `allowedNamespaces` must admit this namespace. Default: AWSClusterControllerIdentity `default`, the manager's
-    /// own credentials. The field can be changed, but not removed once set.
+    /// Identity whose AWS credentials the provider uses for this cluster and for those of its machines that name no
+    /// identity. Its `allowedNamespaces` must admit this namespace. Default: AWSClusterControllerIdentity `default`,
+    /// the manager's own credentials. The field can be changed, but not removed once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityReference>,
 
@@ -121,8 +121,8 @@ pub struct AWSClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
 
-    /// How to find the infrastructure that you bring by tags and other filters, where the spec does not name it by id.
-    /// Only with `unmanaged: true`, and not with the preflight mode `Disabled`.
+    /// Tags and other filters by which the provider finds the infrastructure that you bring, as far as the spec does
+    /// not name it by id. Only with `unmanaged: true`, and not with the preflight mode `Disabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoverySpec>,
 
@@ -136,9 +136,9 @@ pub struct AWSClusterSpec {
     pub control_plane_load_balancer: Option<LoadBalancerSpec>,
 
     /// A second load balancer of the Kubernetes API, e.g. an internal load balancer beside a public one, so that the
-    /// traffic of nodes to the API stays in the VPC. Unmanaged: control plane machines serve behind the load balancer
-    /// of this name too. The second load balancer must have another name, the type `nlb` and the other scheme: set
-    /// `loadBalancerType` and `scheme`, because their defaults are not valid here.
+    /// traffic of nodes to the API stays in the VPC. In unmanaged mode, the provider also registers control plane
+    /// instances with the load balancer of this name. The second load balancer must have another name, the type `nlb`
+    /// and the other scheme: set `loadBalancerType` and `scheme`, because their defaults are not valid here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secondary_control_plane_load_balancer: Option<LoadBalancerSpec>,
 
@@ -202,7 +202,7 @@ impl AWSClusterSpec {
         self.region.as_deref().filter(|region| is_region(region))
     }
 
-    /// The AWS partition of the spec and that of its region, if they differ.
+    /// The AWS partition in the spec and the partition of the region, if they differ.
     pub fn wrong_partition(&self) -> Option<(&str, &'static str)> {
         let of_region = partition_of(self.region()?);
         let of_spec = self.effective_partition();
@@ -238,7 +238,8 @@ impl AWSClusterSpec {
     }
 
     /// The name of the secondary load balancer of the Kubernetes API, which is a Network Load Balancer: the API server
-    /// refuses other types. It counts like that of the first one.
+    /// refuses other types. As for the first load balancer, an empty name and any name beside `controlPlaneTargets`
+    /// count as absent.
     pub fn secondary_load_balancer_name(&self) -> Option<&str> {
         self.name_of(self.secondary_control_plane_load_balancer.as_ref()?)
     }
@@ -289,8 +290,8 @@ impl AWSClusterSpec {
         })
     }
 
-    /// What the spec says of machines, as the network contract has it: everything but VPC, subnets, security groups and
-    /// targets.
+    /// The network of the machines as far as the spec itself states it: everything but VPC, subnets, security groups
+    /// and targets.
     pub fn network_for_machines(&self, cluster_name: &str) -> MachineNetwork {
         MachineNetwork {
             region: self.region().map(str::to_owned),

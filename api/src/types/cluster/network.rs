@@ -9,9 +9,9 @@ use super::security_group::{CniIngressRule, CniSpec, IngressRule};
 use super::subnet::SubnetSpec;
 use super::vpc::VpcSpec;
 
-/// IPv4 range that reaches NodePort services if the spec names no ranges.
+/// IPv4 range that is allowed to reach NodePort services if the spec names no ranges.
 const ANY_IPV4: &str = "0.0.0.0/0";
-/// IPv6 range that reaches NodePort services of clusters with IPv6 if the spec names no ranges.
+/// IPv6 range that is allowed to reach NodePort services of clusters with IPv6 if the spec names no ranges.
 const ANY_IPV6: &str = "::/0";
 
 /// The network of a cluster: existing resources to use, or resources to create.

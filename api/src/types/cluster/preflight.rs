@@ -1,4 +1,4 @@
-//! `spec.preflight`: the checks of the infrastructure that run, and whether findings block provisioning.
+//! `spec.preflight`: the infrastructure checks that run, and whether findings block provisioning.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -85,8 +85,8 @@ pub enum IngressProtocol {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressRule {
-    /// Description of the rule in AWS, e.g. `Prometheus scrapes`. A changed description has no effect on a rule that is
-    /// there. AWS allows 255 characters of letters, digits, spaces and `._-:/()#,@[]+=&;{}!$*`.
+    /// Description of the rule in AWS, e.g. `Prometheus scrapes`. A changed description has no effect on an existing
+    /// rule. AWS allows 255 characters of letters, digits, spaces and `._-:/()#,@[]+=&;{}!$*`.
     pub description: String,
 
     /// Protocol to admit: `tcp`, `udp`, `icmp`, or a number as a string: `-1` for all protocols, `4` for IP in IP, `50`
@@ -142,8 +142,8 @@ pub struct CniSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CniIngressRule {
-    /// Description of the rule between the nodes in AWS, e.g. `VXLAN (cilium)`. A changed description has no effect
-    /// on a rule that is there.
+    /// Description of the rule between the nodes in AWS, e.g. `VXLAN (cilium)`. A changed description has no effect on
+    /// an existing rule.
     pub description: String,
 
     /// Protocol between the nodes: a name (`tcp`, `udp`, `icmp`) or any IANA number as a string, e.g. `4` for IP in IP;

@@ -27,8 +27,8 @@ pub struct AWSClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub initialization: Option<Initialization>,
-    /// Address of the Kubernetes API: that of the spec, or else that of the Cluster. Absent while neither has both host
-    /// and port.
+    /// Address of the Kubernetes API: the address in the spec, or else the address in the Cluster. Absent until one of
+    /// them has both host and port.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -49,7 +49,8 @@ pub struct AWSClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub network: Option<MachineNetwork>,
-    /// What the last complete search for `spec.discovery` answered. Absent without a search on request.
+    /// The last complete search for `spec.discovery` that the annotation
+    /// `infrastructure.cluster.x-k8s.io/preflight-requested` requested. Absent if there was no such search.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -79,8 +80,8 @@ pub struct AWSClusterStatus {
     )]
     #[schemars(length(min = 1, max = 12))]
     pub account_id: Option<String>,
-    /// What the provider would do for a managed cluster that has the annotation
-    /// `infrastructure.cluster.x-k8s.io/plan-only`, in words; at most 100,000 characters of them.
+    /// Description of what the provider would do for a managed cluster with the annotation
+    /// `infrastructure.cluster.x-k8s.io/plan-only`, cut after 100,000 characters.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -95,7 +96,7 @@ pub struct AWSClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub preflight: Option<PreflightStatus>,
-    /// Network state in the form in which other providers of this kind write it. The provider reads the field if
+    /// Network state in the form in which other providers write it to an AWSCluster. The provider reads the field if
     /// another controller manages the cluster (annotation `cluster.x-k8s.io/managed-by`), and never writes it.
     #[serde(
         default,
@@ -172,17 +173,17 @@ pub struct ClusterResource {
     /// `Owned`: the provider changes the resource and deletes it with the cluster. `Shared`: the cluster only uses the
     /// resource.
     pub lifecycle: Lifecycle,
-    /// Time at which the provider was about to create the resource, until AWS shows the resource. AWS may not show a
-    /// new resource for some seconds.
+    /// Time just before the provider called AWS to create the resource. Absent once AWS shows the resource, which can
+    /// take some seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<Time>,
-    /// Client token of the call that creates the resource, where AWS knows one, until AWS has answered: the same call
-    /// with the same token creates nothing a second time.
+    /// Client token of the call that creates the resource, if the call has one. A repeated call with the same token
+    /// does not create a second resource. Absent once AWS has answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub client_token: Option<String>,
-    /// Keys of tags that the provider has set on the resource, without those by which it finds the resource. It removes
-    /// those that leave the spec.
+    /// Keys of the tags that the provider has set on the resource, except the tags by which the provider finds the
+    /// resource. The provider removes a tag that the spec no longer has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 128)))]
     pub tag_keys: Vec<String>,
@@ -220,13 +221,14 @@ pub struct PreflightStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
-    /// Value of the annotation `infrastructure.cluster.x-k8s.io/preflight-requested` that the last checks answered; at
-    /// most its first 256 characters.
+    /// The first 256 characters of the value that the annotation `infrastructure.cluster.x-k8s.io/preflight-requested`
+    /// had at the last checks.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub observed_request: String,
-    /// Time of the first checks with this result. The checks are repeated after an hour while rules are broken or could
-    /// not be checked, and after a day otherwise; a repeated check with the same result changes nothing here.
+    /// Time of the first checks with this result. The provider repeats the checks after an hour if the infrastructure
+    /// breaks rules or rules could not be checked, and after a day otherwise. A repetition with the same result does
+    /// not change the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<Time>,
     /// Ids of rules that could not be checked, because AWS refused or did not answer a call.

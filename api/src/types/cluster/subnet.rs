@@ -10,7 +10,7 @@ use crate::network::ZoneType;
 /// Tag that keeps nodes out of a subnet whose addresses are for pods; its value is `secondary`.
 pub const ASSOCIATION_TAG: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
 
-/// What the AWS ids of subnets begin with, and no name does.
+/// Prefix of the AWS ids of subnets. No name of a subnet begins with it.
 const PREFIX: &str = IdKind::Subnet.prefix();
 
 /// One subnet of the cluster: an existing subnet by its AWS id, or, in a managed VPC, a subnet to create.
@@ -53,8 +53,8 @@ pub struct SubnetSpec {
 
     /// Whether the subnet has an IPv6 range. With `true` a managed subnet gets an IPv6 range, and its instances get an
     /// address of the range at launch; this needs `vpc.ipv6`. Local and Wavelength Zones have no IPv6. In unmanaged
-    /// mode `true` also says that the cluster uses IPv6: its machines get a primary IPv6 address in all subnets that
-    /// have one. Absent: the value that AWS shows, in a cluster that uses IPv6.
+    /// mode `true` also means that the cluster uses IPv6: its machines get a primary IPv6 address in every subnet with
+    /// an IPv6 range. Absent: in a cluster that uses IPv6, the value that AWS shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_ipv6: Option<bool>,
 
@@ -82,7 +82,7 @@ pub struct SubnetSpec {
     pub zone_type: Option<ZoneType>,
 
     /// Parent zone of an edge zone, e.g. `us-east-1a` for `us-east-1-nyc-1a`. Private edge subnets use the NAT gateway
-    /// of the parent zone. Ordinary zones have none.
+    /// of the parent zone. Ordinary zones have no parent zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_zone_name: Option<String>,
 }

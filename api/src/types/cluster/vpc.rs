@@ -40,7 +40,7 @@ pub enum SubnetSchema {
 pub struct VpcSpec {
     /// AWS id of a VPC that you bring, e.g. `vpc-0a1b2c3d`. In this VPC the provider changes only resources that this
     /// cluster owns. Absent: managed mode creates a VPC. Immutable once set in managed mode. In unmanaged mode the id
-    /// is optional, is checked against the subnets, and can be corrected.
+    /// is optional and can be corrected, and the provider checks it against the subnets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 

@@ -26,18 +26,20 @@ pub struct CloudInit {
     /// the bootstrap data from `secureSecretsBackend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_secrets_manager: Option<bool>,
-    /// Number of secrets that the bootstrap data is divided into at least; more than 10 count as 10. Other providers
-    /// write this field; this provider writes the number of secrets of a launch, which is larger where the data needs
-    /// more of them, into `status.bootstrapSecrets`. Absent: as many as the data needs. Mutable, for the next launch.
+    /// Minimum number of secrets into which the bootstrap data is divided; a number above 10 counts as 10. Absent: as
+    /// many secrets as the data needs. Other providers write this field. This provider records the number of secrets of
+    /// a launch, which is larger if the data needs more secrets, in `status.bootstrapSecrets`. Mutable; a change
+    /// applies to the next launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_count: Option<i32>,
-    /// Prefix of the names of the secrets that hold the bootstrap data; a number, counted from 0, follows. Absent: the
-    /// provider chooses the prefix and records it in `status.bootstrapSecrets`. Mutable.
+    /// Prefix of the names of the secrets that hold the bootstrap data. In each name, a number that counts from 0
+    /// follows the prefix. Absent: the provider chooses the prefix and records it in `status.bootstrapSecrets`.
+    /// Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_prefix: Option<String>,
     /// AWS service that keeps the bootstrap data until the instance has fetched it: `secrets-manager` or
-    /// `ssm-parameter-store`. Absent: `secrets-manager`. Without effect beside `insecureSkipSecretsManager: true`.
-    /// Mutable.
+    /// `ssm-parameter-store`. Absent: `secrets-manager`. The field has no effect with
+    /// `insecureSkipSecretsManager: true`. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_secrets_backend: Option<SecretsBackend>,
 }
@@ -75,8 +77,9 @@ pub struct Ignition {
 }
 
 impl Ignition {
-    /// The version of the configuration in user data that refers to the bootstrap data. `None` if the user data is the
-    /// bootstrap data, which contains its own version.
+    /// The Ignition version of the configuration in the user data. It defaults to 2.3 if the user data refers to the
+    /// bootstrap data in the bucket. It has no default if the user data is the bootstrap data, which contains its own
+    /// version.
     pub fn effective_version(&self) -> Option<IgnitionVersion> {
         match self.storage_type {
             IgnitionStorageType::UnencryptedUserData => self.version,

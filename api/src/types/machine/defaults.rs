@@ -9,7 +9,7 @@ use crate::common::ImageLookup;
 /// the instance needs, so that containers reach the metadata service too.
 const METADATA_HOP_LIMIT: i64 = 2;
 
-/// The most secrets that a spec can ask for: one call of Parameter Store deletes so many.
+/// Maximum number of secrets that a spec can request: one call to Parameter Store deletes at most this many.
 const MOST_REQUESTED_SECRETS: usize = 10;
 
 /// The image lookup of machines without a lookup in their spec or their cluster.
@@ -64,8 +64,8 @@ impl AWSMachineSpec {
         }
     }
 
-    /// The family of EKS images in which the image is looked up. `None` if the image is looked up by its name: where
-    /// the machine or the cluster has any part of that lookup, the family has no effect. Empty text counts as absent.
+    /// The family of EKS images in which the image is looked up. `None` if the image is looked up by name: the family
+    /// has no effect if the machine or the cluster sets any field of that lookup. Empty text counts as absent.
     pub fn effective_eks_lookup_type(&self, cluster: Option<&ImageLookup>) -> Option<EksLookupType> {
         let own = [
             &self.image_lookup_format,
@@ -112,15 +112,15 @@ impl AWSMachineSpec {
         )
     }
 
-    /// The number of secrets that bootstrap data is divided into at least.
+    /// The minimum number of secrets into which bootstrap data is divided.
     pub fn effective_secret_count(&self) -> usize {
         let of_spec = self.cloud_init.as_ref().and_then(|options| options.secret_count);
         let count = of_spec.and_then(|count| usize::try_from(count).ok());
         count.unwrap_or(1).clamp(1, MOST_REQUESTED_SECRETS)
     }
 
-    /// Whether the cluster's bucket may keep the bootstrap data. Without `ignition`, it does if the data is for
-    /// Ignition.
+    /// Whether the cluster's bucket can store the bootstrap data. Without `ignition` in the spec, the bucket stores the
+    /// data if the data is for Ignition.
     pub fn may_use_bucket(&self) -> bool {
         let ignition = self.ignition.as_ref();
         ignition.is_none_or(|ignition| ignition.storage_type == IgnitionStorageType::ClusterObjectStore)

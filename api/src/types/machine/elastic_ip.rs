@@ -1,4 +1,4 @@
-//! The record of the Elastic IP that is allocated for an AWSMachine, stored before EC2 is called.
+//! The record of the Elastic IP of an AWSMachine. The provider stores the record before it calls EC2.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -17,17 +17,18 @@ pub struct ElasticIp {
     #[serde(default, rename = "publicIP", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub public_ip: Option<String>,
-    /// Progress of the address. Absent: `Allocated`.
+    /// Progress of the allocation of the address. Absent: `Allocated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ElasticIpPhase>,
     /// Id of the manager process that allocates the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub holder: Option<String>,
-    /// Time of the record, which precedes the call; once the address is allocated, time at which that was recorded.
+    /// Time at which the provider wrote the record, before the call to EC2. Once the address is allocated, time at
+    /// which the provider recorded the allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<Time>,
-    /// Time at which the address was last seen to be that of the instance.
+    /// Time at which the provider last saw that the address is associated with the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub associated_at: Option<Time>,
 }
@@ -35,13 +36,13 @@ pub struct ElasticIp {
 /// Progress of the allocation of an Elastic IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema, Display, IntoStaticStr)]
 pub enum ElasticIpPhase {
-    /// The call to EC2 is about to be made, or has no answer yet. An address may be allocated.
+    /// The provider is about to call EC2, or has no answer yet. An address may exist.
     Requested,
     /// EC2 refused the call: no address is allocated.
     Refused,
     /// The address is allocated.
     Allocated,
-    /// The address is that of the instance.
+    /// The address is associated with the instance.
     Associated,
 }
 
@@ -51,7 +52,7 @@ impl ElasticIp {
         self.phase.unwrap_or(ElasticIpPhase::Allocated)
     }
 
-    /// Whether an address may be allocated.
+    /// Whether AWS may have an address for this record.
     pub fn may_exist(&self) -> bool {
         self.effective_phase() != ElasticIpPhase::Refused
     }

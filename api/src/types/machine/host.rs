@@ -1,4 +1,4 @@
-//! The record of the Dedicated Host that is allocated for an AWSMachine, stored before EC2 is called.
+//! The record of the Dedicated Host of an AWSMachine. The provider stores the record before it calls EC2.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -35,11 +35,11 @@ pub struct DedicatedHost {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub instance_type: Option<String>,
-    /// Tags of the host, while the call has no answer.
+    /// Tags of the host. Empty once EC2 has answered the call.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     #[schemars(schema_with = "tags_schema")]
     pub tags: Tags,
-    /// Time of the record; once the host is allocated, time of the call that allocated it.
+    /// Time at which the record was written. Once the host is allocated, time of the call that allocated it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<Time>,
     /// AWS region of the host.
@@ -58,13 +58,13 @@ pub struct DedicatedHost {
 /// Progress of the allocation of a Dedicated Host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema, Display, IntoStaticStr)]
 pub enum HostPhase {
-    /// The call to EC2 is about to be made, or has no answer yet. A host may be allocated.
+    /// The provider is about to call EC2, or has no answer yet. A host may exist.
     Requested,
     /// EC2 refused the call: no host is allocated.
     Refused,
     /// The host is allocated.
     Allocated,
-    /// The host is to be released before another one is allocated, because EC2 did not launch the instance on it.
+    /// EC2 did not launch the instance on the host. The provider releases the host before it allocates another one.
     Releasing,
     /// The host is released.
     Released,
@@ -76,14 +76,14 @@ impl DedicatedHost {
         self.phase.unwrap_or(HostPhase::Allocated)
     }
 
-    /// Id of the host, if the instance is to be launched on it.
+    /// Id of the host if instances can be launched on it.
     pub fn usable_id(&self) -> Option<&str> {
         self.id
             .as_deref()
             .filter(|_| self.effective_phase() == HostPhase::Allocated)
     }
 
-    /// Whether a host may exist.
+    /// Whether AWS may have a host for this record.
     pub fn may_exist(&self) -> bool {
         match self.effective_phase() {
             HostPhase::Requested | HostPhase::Allocated | HostPhase::Releasing => true,

@@ -1,4 +1,4 @@
-//! The launch record of an AWSMachine: the progress of its launch, stored before EC2 is called.
+//! The launch record of an AWSMachine: the progress of its launch. The provider stores the record before it calls EC2.
 
 use std::num::NonZeroU32;
 
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 pub enum LaunchRecord {
     /// No call to EC2 has been made: attempt 0.
     Planned,
-    /// The call to EC2 is about to be made, or was made without an answer so far. The attempt may have launched an
-    /// instance.
+    /// The provider is about to call EC2, or has no answer yet. The attempt may have launched an instance.
     Requested(LaunchAttempt),
-    /// No instance of the attempt runs: EC2 refused the attempt by code, or its instance ended before it ran.
+    /// The attempt has no instance: EC2 refused the attempt with an error code, or the attempt's instance ended before
+    /// it ran.
     Refused(LaunchAttempt),
     /// EC2 answered with an instance.
     Answered {
@@ -43,11 +43,12 @@ pub struct LaunchAttempt {
     pub failed_instances: u32,
 }
 
-/// A stored record that cannot be read. It is written back unchanged until another attempt takes its place.
+/// A stored record that cannot be read. The provider writes the record back unchanged until another attempt replaces
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableRecord(Map<String, Value>);
 
-/// The parameters of a launch that a repetition of the call must repeat.
+/// The launch parameters that a repeated call must repeat unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedRequest {
@@ -64,8 +65,8 @@ pub struct RecordedRequest {
     /// All security groups.
     #[serde(rename = "securityGroupIDs")]
     pub security_group_ids: Vec<String>,
-    /// Hash of all parameters of the request. `None` in a record that was recovered from an instance: no call is made
-    /// from it.
+    /// Hash of all parameters of the request. `None` in a record that was recovered from an instance, because the
+    /// provider repeats no call from such a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters_hash: Option<String>,
     /// Time at which the record was written.
@@ -129,7 +130,7 @@ impl LaunchRecord {
         }
     }
 
-    /// Whether the attempt may have launched an instance without a stored id.
+    /// Whether the attempt may have launched an instance whose id is not stored.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Requested(_) => true,
@@ -138,7 +139,7 @@ impl LaunchRecord {
         }
     }
 
-    /// Whether an attempt was made without a stored instance: the attempt is open, or was refused.
+    /// Whether the record has an attempt without an instance: the attempt is open, or was refused.
     pub fn is_without_instance(&self) -> bool {
         self.is_open() || matches!(self, Self::Refused(_))
     }

@@ -1,5 +1,5 @@
-//! The options of a launch that EC2 gets as the spec has them. A new option is a field of the spec, a field here, and
-//! its place in the call.
+//! The launch options that the provider passes to EC2 as the spec states them. To add an option, add a field to the
+//! spec, a field here, and a parameter to the call.
 
 use serde::Serialize;
 
@@ -9,8 +9,8 @@ use super::options::{
 };
 use super::spec::AWSMachineSpec;
 
-/// The parameters of a launch that most machines leave to EC2. The default leaves all of them to EC2. Fields and values
-/// are those of the spec; a value that means EC2's default is absent.
+/// The launch parameters that most machines leave to EC2. The default value leaves all of them to EC2. Fields and
+/// values are those of the spec, except that a value that means EC2's default is absent here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchOptions {
@@ -23,7 +23,7 @@ pub struct LaunchOptions {
     /// Use of capacity reservations; EC2's default, `open`, when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_reservation: Option<CapacityReservation>,
-    /// Tenancy of the hardware; that of the VPC when absent.
+    /// Tenancy of the hardware; the tenancy of the VPC when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<Tenancy>,
     /// Dedicated Host to run on.
@@ -35,8 +35,8 @@ pub struct LaunchOptions {
     /// Features of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_options: Option<CpuOptions>,
-    /// Ids of existing network interfaces, in the order of their devices. If there are any, EC2 takes the subnet and
-    /// the security groups from them and creates no interface.
+    /// Ids of existing network interfaces, in the order of their devices. If the list is not empty, EC2 takes the
+    /// subnet and the security groups from them and creates no interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network_interfaces: Vec<String>,
     /// Type of the new interface; an ordinary one when absent.
@@ -45,7 +45,7 @@ pub struct LaunchOptions {
     /// Whether the new interface gets an IPv6 address that cannot be removed.
     #[serde(skip_serializing_if = "is_false")]
     pub primary_ipv6: bool,
-    /// DNS names of the instance inside the VPC; those of the subnet when absent.
+    /// DNS names of the instance inside the VPC; the settings of the subnet when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_dns_name: Option<PrivateDnsName>,
 }
@@ -55,7 +55,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Use of capacity reservations. EC2 takes either an id or a preference.
+/// Use of capacity reservations. EC2 accepts either an id or a preference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum CapacityReservation {
     /// This reservation or capacity block, `cr-…`.
@@ -90,8 +90,8 @@ impl LaunchOptions {
 }
 
 impl AWSMachineSpec {
-    /// The options of a launch. `subnet_has_ipv6` is whether the subnet gives its instances IPv6 addresses, and
-    /// `allocated_host` the Dedicated Host that was allocated for the machine.
+    /// The options of a launch. `subnet_has_ipv6` says whether the subnet gives its instances IPv6 addresses.
+    /// `allocated_host` is the id of the Dedicated Host that the provider allocated for the machine.
     pub fn launch_options(&self, subnet_has_ipv6: bool, allocated_host: Option<&str>) -> LaunchOptions {
         let host_id = self.host_id.as_deref().filter(|id| !id.is_empty()).or(allocated_host);
         let is_on_host = host_id.is_some() || self.dynamic_host_allocation.is_some();
@@ -125,7 +125,7 @@ impl AWSMachineSpec {
         }
     }
 
-    /// An id is a stronger wish than a preference, and EC2 refuses both together.
+    /// An id takes precedence over a preference, because EC2 refuses both together.
     fn capacity_reservation(&self) -> Option<CapacityReservation> {
         if let Some(id) = self.capacity_reservation_id.as_ref().filter(|id| !id.is_empty()) {
             return Some(CapacityReservation::Id(id.clone()));
@@ -145,8 +145,8 @@ impl AWSMachineSpec {
         })
     }
 
-    /// Whether the interface of a new instance gets a primary IPv6 address. Load balancers find targets of IPv6 target
-    /// groups by it.
+    /// Whether the interface of a new instance gets a primary IPv6 address. An IPv6 target group reaches its targets at
+    /// this address.
     fn gets_primary_ipv6(&self, subnet_has_ipv6: bool) -> bool {
         if !self.network_interfaces.is_empty() {
             return false;

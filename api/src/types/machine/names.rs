@@ -1,12 +1,12 @@
-//! What an AWSMachine names: its Machine, its instance and its subnet.
+//! The Machine, the instance and the subnet that an AWSMachine names.
 
 use super::{AWSMachine, AWSMachineSpec, LaunchRecord};
 use crate::forms::IdKind;
 use crate::meta;
 
 impl AWSMachine {
-    /// Name of the Machine, which tags contain. An AWSMachine has the same name as its Machine, so the name is known
-    /// without the owner reference.
+    /// Name of the Machine, for tags. Without an owner reference, the name of the AWSMachine, which is the same as the
+    /// name of its Machine.
     pub fn machine_name(&self) -> &str {
         let metadata = &self.metadata;
         meta::owner_machine_name(metadata)
@@ -14,8 +14,8 @@ impl AWSMachine {
             .unwrap_or_default()
     }
 
-    /// The id of the instance: from the launch record, or else from the spec. After an attempt without an instance the
-    /// spec does not count, because only the attempt can have launched an instance.
+    /// The id of the instance: from the launch record, or else from the spec. If the record has an attempt without an
+    /// instance, the spec is ignored, because only the attempt can have launched an instance.
     pub fn instance_id(&self) -> Option<String> {
         let record = self.status.as_ref().and_then(|status| status.launch.as_ref());
         if record.is_some_and(LaunchRecord::is_without_instance) {
@@ -34,8 +34,8 @@ impl AWSMachine {
 }
 
 impl AWSMachineSpec {
-    /// The instance that the spec names. Users can write the fields, too. None for a spec that names
-    /// [two](Self::wrong_instance_ids).
+    /// The id of the instance that the spec names. Users can write the fields, too. `None` if the fields are
+    /// [wrong](Self::wrong_instance_ids).
     pub fn claimed_instance_id(&self) -> Option<String> {
         if self.wrong_instance_ids().is_some() {
             return None;
@@ -66,7 +66,7 @@ impl AWSMachineSpec {
         }
     }
 
-    /// The field of the spec that names another instance than this one, and its value.
+    /// The field of the spec that names an instance other than `instance_id`, and the value of the field.
     pub fn names_another_instance(&self, instance_id: &str) -> Option<(&'static str, &str)> {
         let [by_provider_id, by_instance_id] = self.named_instances();
         let named = [("providerID", by_provider_id), ("instanceID", by_instance_id)];

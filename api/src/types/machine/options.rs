@@ -14,14 +14,14 @@ pub struct AmiReference {
     /// recommends for `eksLookupType`, or else the newest image that the lookup by name finds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Family of AWS's images for nodes of EKS. The machine launches the image that AWS recommends for the Kubernetes
-    /// version of the Machine and the architecture of the instance type. Has no effect beside `id`, and where the
-    /// machine or its network has `imageLookupFormat`, `imageLookupOrg` or `imageLookupBaseOS`.
+    /// Family of the images that AWS publishes for EKS nodes. The machine launches the image that AWS recommends for
+    /// the Kubernetes version of the Machine and the architecture of the instance type. The field has no effect if `id`
+    /// is set, or if the machine or its network sets `imageLookupFormat`, `imageLookupOrg` or `imageLookupBaseOS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eks_lookup_type: Option<EksLookupType>,
 }
 
-/// Family of AWS's images for nodes of EKS.
+/// Family of the images that AWS publishes for EKS nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum EksLookupType {
     /// Amazon Linux 2.
@@ -34,7 +34,7 @@ pub enum EksLookupType {
     AmazonLinux2023GPU,
 }
 
-/// A setting of EC2 with the values on and off.
+/// An EC2 setting that is either on or off.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, Display, EnumString, IntoStaticStr,
 )]
@@ -57,8 +57,8 @@ impl Switch {
     }
 }
 
-/// Options of the instance metadata service. Inside the block the defaults are EC2's loosest; leave the whole block out
-/// to get the safe ones.
+/// Options of the instance metadata service. Inside the block, the defaults are EC2's own, which do not require session
+/// tokens. Leave out the whole block to require session tokens and to allow 2 hops.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceMetadataOptions {
@@ -199,16 +199,16 @@ pub struct PrivateDnsName {
     /// setting of the subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname_type: Option<HostnameType>,
-    /// Whether the resource-based name resolves to the IPv4 address. Absent: the setting of the subnet at the launch; a
-    /// record that the spec asked for before stays. Mutable.
+    /// Whether the resource-based name resolves to the IPv4 address. Absent: the setting of the subnet at launch.
+    /// Mutable; removing the field keeps the DNS record as it is.
     #[serde(
         default,
         rename = "enableResourceNameDnsARecord",
         skip_serializing_if = "Option::is_none"
     )]
     pub enable_resource_name_dns_a_record: Option<bool>,
-    /// Whether the resource-based name resolves to the IPv6 address. Absent: the setting of the subnet at the launch; a
-    /// record that the spec asked for before stays. Mutable.
+    /// Whether the resource-based name resolves to the IPv6 address. Absent: the setting of the subnet at launch.
+    /// Mutable; removing the field keeps the DNS record as it is.
     #[serde(
         default,
         rename = "enableResourceNameDnsAAAARecord",
@@ -227,7 +227,7 @@ pub struct CpuOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidential_compute: Option<ConfidentialCompute>,
     /// Whether virtual machines can run inside the instance, on instance types that support nested virtualization.
-    /// Absent: EC2's default, no.
+    /// Absent: EC2's default, disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nested_virtualization: Option<Switch>,
 }

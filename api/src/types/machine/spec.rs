@@ -103,15 +103,16 @@ pub struct AWSMachineSpec {
     #[schemars(length(max = 8))]
     pub control_plane_targets: Vec<ControlPlaneTarget>,
     /// Objects in the namespace of the machine that describe its network: ConfigMaps, Secrets, ACK objects, and objects
-    /// of kinds that have an AWSNetworkMapping. Each field of the network comes whole from the first of: this spec,
-    /// these objects in their order, the Cluster's infrastructure object. At most 16.
+    /// of kinds that have an AWSNetworkMapping. The provider takes each field of the network as a whole from the first
+    /// source that has the field: this spec, the objects in their order, the Cluster's infrastructure object. At most
+    /// 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub network_sources: Vec<NetworkSource>,
 
-    /// Machine image to launch. Without `id` and `eksLookupType`: the newest image with the name of
-    /// `imageLookupFormat`, which `imageLookupOrg` owns, for the architecture of the instance type. Each launch looks
-    /// the image up, and `status.launch.imageID` says which image it used.
+    /// Machine image to launch. Without `id` and `eksLookupType`: the newest image for the architecture of the instance
+    /// type that the account `imageLookupOrg` owns and whose name matches `imageLookupFormat`. Each launch looks the
+    /// image up, and `status.launch.imageID` says which image it used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ami: Option<AmiReference>,
     /// Template of the name of the image to look up, in which `{{.BaseOS}}` and `{{.K8sVersion}}` (without a leading
@@ -141,12 +142,13 @@ pub struct AWSMachineSpec {
     /// the setting of the subnet applies, and the machine is placed only in private subnets of the cluster.
     #[serde(default, rename = "publicIP", skip_serializing_if = "Option::is_none")]
     pub public_ip: Option<bool>,
-    /// Gives the instance an Elastic IP once it runs, from this pool, or one of Amazon's addresses if the block is
-    /// empty. The address is released after the instance is gone. Needs `publicIP: true`.
+    /// Pool of the Elastic IP that the provider associates with the instance once it runs. An empty block means one of
+    /// Amazon's addresses. The provider releases the address after the instance is terminated. Needs `publicIP: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic_ip_pool: Option<ElasticIpPool>,
     /// Subnet of the instance. Absent: the subnet of the cluster's network with the fewest machines of the cluster,
-    /// among the subnets in the Machine's failure domain if the Machine has one. An empty block is refused.
+    /// among the subnets in the Machine's failure domain if the Machine has one. The provider does not launch a machine
+    /// with an empty block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<ResourceReference>,
     /// Security groups that the instance gets in addition to the security groups of the cluster's network, each by id
@@ -158,10 +160,10 @@ pub struct AWSMachineSpec {
     }]))]
     pub additional_security_groups: Vec<ResourceReference>,
     /// Ids of security groups that replace the security groups of the cluster, by role: `node` and `lb` for every
-    /// machine, `controlplane` for control plane machines, e.g. `{node: sg-0a1b2c3d, lb: sg-0e5f6a7b}`. `node` and `lb`
-    /// together replace the cluster's groups of these two roles: to keep both, set both; `lb` alone is refused.
-    /// `controlplane` replaces only the cluster's group of that role. A machine with any other role here is not
-    /// launched.
+    /// machine, `controlplane` for control plane machines, e.g. `{node: sg-0a1b2c3d, lb: sg-0e5f6a7b}`. Setting `node`
+    /// replaces the cluster's groups of both `node` and `lb`: to give the machine a group of each role, set both keys.
+    /// `controlplane` replaces only the cluster's group of that role. The provider does not launch a machine with `lb`
+    /// but not `node`, or with any other key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_overrides: BTreeMap<String, String>,
     /// Ids of existing network interfaces to attach instead of a new network interface; at most 2.
@@ -188,7 +190,7 @@ pub struct AWSMachineSpec {
     /// Volume from which the instance boots. Absent: the root volume of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_volume: Option<Volume>,
-    /// Further volumes, each with a `deviceName`. At most 40.
+    /// Additional volumes, each with a `deviceName`. At most 40.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 40))]
     pub non_root_volumes: Vec<Volume>,
@@ -197,7 +199,7 @@ pub struct AWSMachineSpec {
     /// data with the AWS CLI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_init: Option<CloudInit>,
-    /// Delivery of Ignition bootstrap data; not together with `cloudInit`.
+    /// Delivery of Ignition bootstrap data. Excludes `cloudInit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignition: Option<Ignition>,
     /// Whether the user data is sent uncompressed. `false` compresses the user data with gzip, for cloud-init only.
@@ -237,7 +239,7 @@ pub struct AWSMachineSpec {
     #[serde(default)]
     pub host_affinity: HostAffinity,
     /// Allocation of a Dedicated Host for this machine. The provider releases the host after the machine is deleted.
-    /// Needs `tenancy: host` and `hostAffinity: host`; not together with `hostID`.
+    /// Needs `tenancy: host` and `hostAffinity: host`; excludes `hostID`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_host_allocation: Option<DynamicHostAllocation>,
     /// Name of the placement group of the instance.

@@ -112,8 +112,8 @@ pub struct AWSMachineStatus {
     )]
     pub bootstrap_object: Option<BootstrapObject>,
     /// Tags that the provider has set on the instance, its volumes and its own network interface because
-    /// `additionalTags` of the machine or of its network asked for them. The provider changes and removes these tags
-    /// only. Absent: unknown, and no tag is removed.
+    /// `additionalTags` of the machine or of its network requested them. The provider changes and removes only these
+    /// tags. Absent: the tags are unknown, and the provider removes no tag.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -121,20 +121,21 @@ pub struct AWSMachineStatus {
     )]
     #[schemars(extend("maxProperties" = 100))]
     pub applied_tags: Option<Tags>,
-    /// Tags that a change was to set or to remove whose outcome is not known. The next change sets or removes them
-    /// whatever `appliedTags` says.
+    /// Tags that a change was about to set or remove, while the outcome of the change is unknown. The next change sets
+    /// or removes these tags regardless of `appliedTags`.
     #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Tags::is_empty")]
     #[schemars(extend("maxProperties" = 200))]
     pub pending_tags: Tags,
-    /// Security groups that the instance has because of `spec.additionalSecurityGroups`. Absent: unknown, and no group
-    /// is removed.
+    /// Security groups that the instance has because of `spec.additionalSecurityGroups`. Absent: the groups are
+    /// unknown, and the provider removes no group.
     #[serde(
         default,
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
     pub applied_security_groups: Option<AppliedSecurityGroups>,
-    /// `spec.privateDnsName` as the provider applied it last. Absent: unknown, or nothing was asked for.
+    /// `spec.privateDnsName` as the provider applied it last. Absent: the settings are unknown, or the spec has
+    /// requested none.
     #[serde(
         default,
         deserialize_with = "lenient::field",
@@ -197,12 +198,12 @@ pub enum InstanceState {
 }
 
 impl InstanceState {
-    /// Whether the state will change by itself soon.
+    /// Whether EC2 will soon change the state without another call.
     pub const fn is_in_transition(self) -> bool {
         matches!(self, Self::Pending | Self::Stopping | Self::ShuttingDown)
     }
 
-    /// Whether the instance is gone for good, or on its way there.
+    /// Whether the instance is terminated or is being terminated.
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::ShuttingDown | Self::Terminated)
     }
@@ -229,13 +230,13 @@ pub struct MachineTargetStatus {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema, Display, IntoStaticStr,
 )]
 pub enum MachineTargetState {
-    /// The instance is to be registered.
+    /// The provider is about to register the instance.
     Registering,
     /// The instance is registered and has not been healthy yet.
     Registered,
-    /// The instance is registered, and has been healthy since.
+    /// The instance is registered and has been healthy at least once since.
     InService,
-    /// The instance is to be deregistered, or drains.
+    /// The provider is about to deregister the instance, or the load balancer drains it.
     Deregistering,
     /// The deregistration is complete. The instance is not deregistered again, because AWS may have given its address
     /// to another instance.
@@ -323,7 +324,7 @@ pub struct BootstrapObject {
     /// Time from which the presigned URL in the user data is valid. Absent: the user data has no presigned URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presigned_at: Option<Time>,
-    /// Whether the deletion of the machine goes on if AWS does not allow the deletion of the object.
+    /// Whether the deletion of the machine continues if AWS does not allow the deletion of the object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub best_effort_delete: bool,
     /// AWS region of the bucket.
@@ -343,17 +344,18 @@ pub struct BootstrapObject {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedSecurityGroups {
-    /// The references as the provider resolved them last. Other references are resolved again.
+    /// The references that the provider resolved last. The provider resolves the references of the spec again if they
+    /// differ from these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub references: Vec<ResourceReference>,
-    /// Ids of the groups, without those that the instance has because of its network. A change adds the new ids before
-    /// the call to EC2, so that a crash leaves no group behind.
+    /// Ids of the groups, except the groups that the instance has because of its network. The provider adds new ids
+    /// before it calls EC2, so that a crash leaves no group behind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)), extend("x-kubernetes-list-type" = "atomic"))]
     pub ids: Vec<String>,
-    /// Whether a call to EC2 may have changed the groups, and its answer is not recorded. Then the references of the
-    /// spec are resolved again, even if they are those that were resolved last.
+    /// Whether a call to EC2 may have changed the groups without a record of the answer. If true, the provider resolves
+    /// the references of the spec again even if they equal `references`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<bool>,
 }

@@ -80,7 +80,7 @@ pub struct AWSMachineTemplateStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub node_info: Option<NodeInfo>,
-    /// Whether the template's capacity is known.
+    /// Conditions of the template. `CapacityReady` is true if the template's capacity is known.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::schema")]
     pub conditions: Vec<Condition>,

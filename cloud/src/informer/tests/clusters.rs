@@ -59,7 +59,7 @@ fn a_cluster_that_joins_is_listed_soon() {
     assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(70)), "then as usual");
 }
 
-/// The instance was found by a lookup of its own, before any listing has asked for its cluster.
+/// A separate lookup finds the instance before any listing covers its cluster.
 #[test]
 fn a_listing_proves_no_absence_for_a_cluster_it_does_not_cover() {
     let mut rig = Rig::listed(&[running("i-1")]);

@@ -1,4 +1,4 @@
-//! Tests of what an informer tells of itself.
+//! Tests of the snapshots and counts of an informer.
 
 use super::*;
 use crate::ControlPlaneTarget;

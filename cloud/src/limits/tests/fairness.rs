@@ -234,7 +234,7 @@ fn flows_without_waiting_callers_are_removed() {
 }
 
 proptest! {
-    /// A new tenant waits for one turn of each other tenant, whatever the number of their callers.
+    /// A new tenant waits for one turn of each other tenant, regardless of the number of their callers.
     #[test]
     fn a_new_tenant_waits_for_one_turn_of_each_other_tenant(
         waiting in proptest::collection::vec((0_usize..6, 0_usize..3), 0..100),
@@ -251,7 +251,7 @@ proptest! {
         prop_assert_eq!(limiter.reserve(&newcomer, Duration::ZERO), Err(seconds(0.5) * turns));
     }
 
-    /// While two tenants wait, their numbers of turns differ by at most one, whatever their clusters.
+    /// While two tenants wait, their numbers of turns differ by at most one, regardless of their clusters.
     #[test]
     fn waiting_tenants_get_equally_many_turns(
         first in proptest::collection::vec(0_usize..5, 20..60),

@@ -9,7 +9,7 @@ struct Server {
     refill: f64,
     others: f64,
     at: Duration,
-    /// Until then every call is throttled.
+    /// The time until which every call is throttled.
     closed_until: Duration,
     /// The first call after each of these times is throttled.
     throttles: Vec<Duration>,
@@ -98,7 +98,8 @@ fn beside_other_users_a_fleet_takes_what_they_leave() {
             fleet.throttles >= 1,
             "with {others} a second of others the bucket must run dry"
         );
-        // The rate grows until AWS throttles a call, and again after it: the price of using all that is there.
+        // The rate grows until AWS throttles a call, and grows again afterwards: throttles are the price of using the
+        // whole rate.
         assert!(
             fleet.throttles * 100 <= fleet.calls * throttled,
             "{} of {} with {others}",

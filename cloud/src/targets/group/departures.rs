@@ -9,7 +9,8 @@ use super::GroupState;
 use crate::Timing;
 
 impl GroupState {
-    /// Lets members leave that are to depart, one after the other, and keeps the last healthy target of the group.
+    /// Lets members with the desired state `Departing` leave, one after the other, and keeps the last healthy target of
+    /// the group.
     pub(super) fn let_depart(&mut self, timing: &Timing, now: Duration) {
         let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
             return;

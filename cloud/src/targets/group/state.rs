@@ -114,9 +114,9 @@ impl GroupState {
         }
     }
 
-    /// The state of a draining member; `None` where the start of the draining is not known. Once the group's
+    /// The state of a draining member; `None` if the start of the draining is not known. Once the group's
     /// deregistration delay is over, the member is out even if AWS still shows it as draining. A member whose instance
-    /// is gone is out at once: it has no open connections to wait for.
+    /// is gone is out immediately: it has no open connections to wait for.
     fn drains(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         if member.desired == Desired::Forgotten {
             return Some(RegistrationState::Out);
@@ -139,8 +139,8 @@ impl GroupState {
         delay.min(timing.drain_limit)
     }
 
-    /// The stale state, where reads have failed for longer than the normal interval. Throttling is temporary and does
-    /// not make the cached health stale.
+    /// The stale state, if reads have failed for longer than the normal interval. Throttling is temporary and does not
+    /// make the cached health stale.
     fn stale(&self, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         let since = self.failing_since?;
         let (error, _) = self.failure.as_ref()?;

@@ -1,5 +1,5 @@
-//! Whose control planes may use a group, by its tags, and who waits to know. Tags are read only while somebody needs an
-//! answer: what is registered already needs none.
+//! The control planes that may use a group according to its tags, and the machines that wait for this answer. Tags are
+//! read only while somebody needs an answer: a target that is registered already needs none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::super::model::{Desired, RegistrationState, TargetKind, TargetState};
 use super::{GroupState, backoff};
 use crate::{CloudError, ClusterKey, MachineKey, Timing};
 
-/// What is known of the tags of a group.
+/// The known tags of a group.
 #[derive(Default)]
 pub(super) struct KnownTags {
-    /// The tags, and when they were read.
+    /// The tags, and the time at which they were read.
     read: Option<(GroupTags, Duration)>,
-    /// Why the last read failed.
+    /// The error of the last read, if it failed.
     failure: Option<CloudError>,
-    /// How many reads in a row have left somebody without access.
+    /// Number of consecutive reads after which somebody still had no access.
     vain_reads: u32,
-    /// No read before.
+    /// The earliest time of the next read.
     not_before: Duration,
-    /// Machines that ask before they are launched.
+    /// The machines that ask for access before their launch.
     applicants: BTreeMap<MachineKey, Applicant>,
 }
 
@@ -32,8 +32,9 @@ struct Applicant {
 }
 
 impl KnownTags {
-    /// Tags that refuse access count until others are read. Tags that grant it count for twice as long as reads are
-    /// apart at most: whoever is granted access does not wait for the next read because another one is refused it.
+    /// Tags that refuse access are valid until the next read. Tags that grant access are valid for twice the maximum
+    /// time between reads, so that a machine with access does not wait for the next read because another machine has
+    /// none.
     fn access(&self, user: &TargetUser, timing: &Timing, now: Duration) -> TargetAccess {
         if let Some(refusal) = self.read.as_ref().and_then(|(tags, _)| tags.refusal(user)) {
             return TargetAccess::Refused(refusal);
@@ -45,7 +46,7 @@ impl KnownTags {
         }
     }
 
-    /// Somebody else may have been told of these tags.
+    /// Forgets the tags and the error: other credentials may have read them.
     pub(super) fn forget(&mut self) {
         (self.read, self.failure, self.vain_reads) = (None, None, 0);
         self.not_before = Duration::ZERO;
@@ -68,15 +69,16 @@ impl KnownTags {
             .map(|(machine, applicant)| (machine, &applicant.user))
     }
 
-    /// Whether this failure of a read differs from that of the read before.
+    /// Whether this error differs from the error of the read before.
     pub(super) fn is_news(&self, error: &CloudError) -> bool {
         self.failure.as_ref() != Some(error)
     }
 }
 
 impl GroupState {
-    /// The cluster whose share of the request rate the calls about the group use. A cluster that uses the group comes
-    /// before one that only names it, so that the calls of the group's user do not wait for those of another tenant.
+    /// The cluster whose share of the request rate the calls about the group use. A cluster that uses the group
+    /// precedes a cluster that only names it, so that the calls of the group's user do not wait for those of another
+    /// tenant.
     pub(in crate::targets) fn cluster(&self) -> Option<ClusterKey> {
         let members = self
             .members
@@ -110,8 +112,8 @@ impl GroupState {
         told
     }
 
-    /// Whether a member may be written of only if its control plane may use the group: it would come in, or would take
-    /// an address out that may be another one's.
+    /// Whether a write for the member needs access to the group: the write would register the member, or would
+    /// deregister an address that may belong to another instance.
     fn needs_access(&self, member: &Member) -> bool {
         let (Some(facts), Some(seen)) = (&self.facts, &self.seen) else {
             return false;
@@ -135,7 +137,7 @@ impl GroupState {
         needed.filter(|access| *access != TargetAccess::Granted)
     }
 
-    /// How a member stands that is to leave, where its address may be another one's.
+    /// The state of a leaving member whose address may belong to another instance.
     pub(super) fn doubtful(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
         Some(match self.lacking(member, timing, now)? {
             TargetAccess::Granted => return None,
@@ -159,12 +161,12 @@ impl GroupState {
         applicants.any(asks) || members.any(|member| self.lacking(member, timing, now).is_some())
     }
 
-    /// When the tags are to be read; a time in the past means now.
+    /// The time of the next read of the tags; a time in the past means now.
     pub(super) fn tags_due(&self, timing: &Timing, now: Duration) -> Option<Duration> {
         self.is_asked(timing, now).then_some(self.tags.not_before)
     }
 
-    /// Takes the answer to a read of the tags.
+    /// Records the answer to a read of the tags.
     pub(super) fn tags_read(&mut self, answer: Result<GroupTags, CloudError>, timing: &Timing, now: Duration) {
         match answer {
             Ok(tags) => (self.tags.read, self.tags.failure) = (Some((tags, now)), None),
@@ -179,7 +181,7 @@ impl GroupState {
         }
     }
 
-    /// The machines that asked and to which something new is to be told.
+    /// The machines whose answer has changed.
     pub(super) fn answered(&mut self, timing: &Timing, now: Duration) -> Vec<MachineKey> {
         let asking = self.tags.applicants.iter();
         let asking = asking.filter(|(_, applicant)| applicant.told != TargetAccess::Granted);

@@ -25,7 +25,7 @@ impl GroupState {
                 let may_appear = health.is_none() && member.may_appear(timing, now);
                 (is_in || may_appear) && !claimed.contains(&target)
             } else {
-                // An instance that is to depart is registered no more.
+                // An instance with the desired state `Departing` is not registered again.
                 !is_in && member.desired == Desired::Registered
             };
             // AWS may not show a registration that it accepted a moment ago.
@@ -44,7 +44,7 @@ impl GroupState {
         wanted.collect()
     }
 
-    /// The targets that the desired state of some machine registers. No other machine deregisters these: AWS may have
+    /// The targets that some machine wants to be registered. No other machine deregisters these targets: AWS may have
     /// assigned the address of an earlier instance to a new one.
     pub(super) fn claimed(&self, facts: &GroupFacts) -> BTreeSet<Target> {
         let staying = self.members.values().filter(|member| !member.is_leaving());

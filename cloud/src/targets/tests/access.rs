@@ -1,4 +1,4 @@
-//! Whose control planes may use a group.
+//! Tests of the control planes that may use a group.
 
 use super::*;
 
@@ -22,7 +22,7 @@ impl Scene {
         answers.into_iter().next().unwrap()
     }
 
-    /// As [`Scene::want`] of a target that is on record.
+    /// As [`Scene::want`], for a recorded target.
     fn want_recorded(&mut self, name: &str, desired: Desired) -> RegistrationState {
         let request = TargetRequest {
             on_record: true,
@@ -204,7 +204,7 @@ fn another_user_of_a_group_counts_until_it_is_gone() {
 
 #[test]
 fn an_address_in_a_refused_group_is_taken_out_only_on_record() {
-    // Networks may overlap: the address may be that of an instance of the other cluster.
+    // Networks may overlap: the address may belong to an instance of the other cluster.
     for desired in [Desired::Deregistered, Desired::Forgotten] {
         let seen = [("10.0.0.3", TargetState::Healthy)];
         let mut scene = Scene::looked_at(TargetKind::Address, "one", desired, &seen);

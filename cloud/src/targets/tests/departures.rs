@@ -471,7 +471,7 @@ fn all_but_the_last_healthy_target_depart_early() {
     assert!(scene.want("other", Desired::Departing).is_healthy());
     scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 900)));
 
-    // The drain limit is for machines that wait, and this one does not yet.
+    // The drain limit applies to machines that wait, and this machine does not wait yet.
     scene.later(SECOND * 400);
     let left = [("i-one", TargetState::Draining), ("i-other", TargetState::Unhealthy)];
     scene.shows(&left);

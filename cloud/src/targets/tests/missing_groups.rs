@@ -1,4 +1,4 @@
-//! Groups that do not exist, or no longer.
+//! Groups that do not exist, or no longer exist.
 
 use super::*;
 
