@@ -266,18 +266,16 @@ impl<K: CachedKind> CacheFiller<K> {
         vec![Change::Deleted(object)]
     }
 
-    /// The object without its managed fields; `None` for a malformed one, which counts as absent.
+    /// The object; `None` for a malformed one, which counts as absent.
     fn readable(&mut self, guard: Guarded<K>) -> Option<K> {
         let name = ObjectName::of(&guard);
         match guard.0 {
-            Ok(mut object) => {
+            Ok(object) => {
                 self.malformed.gone(&name);
-                // Managed fields take up to half of an object's memory, and only the server needs them.
-                object.meta_mut().managed_fields = None;
                 Some(object)
             }
             Err(malformed) => {
-                self.malformed.seen(name, malformed);
+                self.malformed.seen(name, *malformed);
                 None
             }
         }
@@ -303,7 +301,6 @@ fn reference<K: CachedKind>(guard: &Guarded<K>) -> ObjectRef<K> {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::ResourceExt;
 
     use super::*;
@@ -374,15 +371,6 @@ mod tests {
         list(&mut filler, &[&recreated]);
         assert_eq!(told(&mut changes), ["+c", "-b", "-c"]);
         assert_eq!(cache.store().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn managed_fields_are_not_kept() {
-        let (_, cache, mut filler) = cache();
-        let mut object = widget("a");
-        object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
-        list(&mut filler, &[&object]);
-        assert_eq!(cache.store().state()[0].metadata.managed_fields, None);
     }
 
     #[tokio::test]

@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -21,13 +23,28 @@ use crate::kinds::ObjectName;
 use crate::reconcile::EventDraft;
 
 /// An object, or the reason for which it cannot be read. Unlike kube's `DeserializeGuard`, the reason names the field,
-/// and does not repeat the field's value.
+/// and does not repeat the field's value. The object has no managed fields.
+///
+/// The text of the object must come from a JSON text as it is. In an event of a watch, the type must therefore precede
+/// the object, as it does in the events of kube-apiserver.
 #[derive(Clone, Debug)]
-pub struct Guarded<K>(pub(crate) Result<K, Malformed>);
+pub struct Guarded<K>(pub(crate) Result<K, Box<Malformed>>);
 
-/// The known properties of an object that cannot be read.
-#[derive(Clone, Debug)]
-pub(crate) struct Malformed {
+impl<K> Guarded<K> {
+    /// The object.
+    ///
+    /// # Errors
+    /// The object cannot be read.
+    pub fn object(self) -> Result<K, Box<Malformed>> {
+        self.0
+    }
+}
+
+/// The known properties of an object that cannot be read. The text names the field and the type or value that the schema
+/// expects.
+#[derive(Clone, Debug, Error)]
+#[error("{problem}")]
+pub struct Malformed {
     /// The field, and the type or value that the schema expects.
     problem: String,
     metadata: ObjectMeta,
@@ -36,7 +53,13 @@ pub(crate) struct Malformed {
 
 impl<'de, K: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = Value::deserialize(deserializer)?;
+        let object = Box::<RawValue>::deserialize(deserializer)?;
+        let object = without_managed_fields(&object).map_err(D::Error::custom)?;
+        if let Ok(object) = serde_json::from_str::<K>(object.get()) {
+            return Ok(Self(Ok(object)));
+        }
+        // Only an object that cannot be read is read as fields and values, which takes several times as long.
+        let object = Value::deserialize(object.as_ref()).map_err(D::Error::custom)?;
         let error = match serde_path_to_error::deserialize::<_, K>(&object) {
             Ok(object) => return Ok(Self(Ok(object))),
             Err(error) => error,
@@ -51,12 +74,28 @@ impl<'de, K: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for
             uid: metadata.uid.clone(),
             ..ObjectReference::default()
         };
-        Ok(Self(Err(Malformed {
+        Ok(Self(Err(Box::new(Malformed {
             problem: problem(&error),
             metadata,
             reference,
-        })))
+        }))))
     }
+}
+
+/// The object without its managed fields. They take up to half of an object's memory and of the time to read it, and
+/// only the API server needs them.
+fn without_managed_fields(object: &RawValue) -> serde_json::Result<Box<RawValue>> {
+    let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get())?;
+    let Some(metadata) = fields.get("metadata") else {
+        return Ok(object.to_owned());
+    };
+    let mut metadata: BTreeMap<String, &RawValue> = serde_json::from_str(metadata.get())?;
+    if metadata.remove("managedFields").is_none() {
+        return Ok(object.to_owned());
+    }
+    let metadata = to_raw_value(&metadata)?;
+    fields.insert("metadata".to_owned(), &metadata);
+    to_raw_value(&fields)
 }
 
 /// The field and the type or value that the schema expects. The actual value is left out: it may be a secret.
@@ -231,7 +270,9 @@ impl MalformedOfKind {
 mod tests {
     use std::time::Duration;
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::Api;
+    use kube::api::WatchEvent;
     use kube::runtime::watcher;
     use serde_json::json;
 
@@ -275,6 +316,20 @@ mod tests {
         let malformed = read(json!({"metadata": {"name": "a"}})).0.unwrap_err();
         assert_eq!(malformed.problem, "missing field `spec`");
         assert_eq!(read(serde_json::to_value(widget("a")).unwrap()).0.unwrap(), widget("a"));
+    }
+
+    #[test]
+    fn managed_fields_are_not_read() {
+        let mut managed = widget("a");
+        managed.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
+        let object = serde_json::to_string(&managed).unwrap();
+        let read: Guarded<Widget> = serde_json::from_str(&object).unwrap();
+        assert_eq!(read.0.unwrap(), widget("a"));
+        let event = format!(r#"{{"type": "ADDED", "object": {object}}}"#);
+        let WatchEvent::Added(read) = serde_json::from_str::<WatchEvent<Guarded<Widget>>>(&event).unwrap() else {
+            panic!("{event} is an addition");
+        };
+        assert_eq!(read.0.unwrap(), widget("a"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,12 +6,13 @@
 
 use kube::Client;
 use kube::api::{PostParams, Request};
-use kube::core::{DeserializeGuard, request};
+use kube::core::request;
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::condition_log;
 use crate::kinds::{CachedKind, ObjectName, ReconciledKind};
+use crate::malformed::{Guarded, Malformed};
 use crate::writes::WriteTracker;
 
 /// The reasons for which a status was not written.
@@ -63,12 +64,12 @@ pub enum StatusError {
         source: kube::Error,
     },
     /// The write took effect, but the object that the server returned cannot be read.
-    #[error("wrote the status of {object}, but the answer is malformed: {message}")]
+    #[error("wrote the status of {object}, but the answer cannot be read")]
     Answer {
         /// The object concerned.
         object: ObjectName,
-        /// The message of the decoder.
-        message: String,
+        /// The field that cannot be read.
+        source: Box<Malformed>,
     },
 }
 
@@ -104,13 +105,13 @@ impl StatusWriter {
         let answer = self.put(object, &wanted).await?;
         self.writes.written(&answer);
         condition_log::log(&current, &wanted);
-        answer.0.map_err(|invalid| StatusError::Answer {
+        answer.object().map_err(|source| StatusError::Answer {
             object: ObjectName::of(object),
-            message: invalid.error,
+            source,
         })
     }
 
-    async fn put<K: CachedKind>(&self, object: &K, status: &Value) -> Result<DeserializeGuard<K>, StatusError> {
+    async fn put<K: CachedKind>(&self, object: &K, status: &Value) -> Result<Guarded<K>, StatusError> {
         let name = ObjectName::of(object);
         let metadata = object.meta();
         let Some(version) = metadata.resource_version.clone() else {

@@ -251,7 +251,7 @@ impl FakeServer {
         state.held = None;
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410,
                             "reason": "Expired", "message": "too old resource version"});
-        let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
+        let line = watch_event("ERROR", &status);
         for (_, watcher) in state.watchers.drain(..) {
             let _ = watcher.unbounded_send(Ok(line.clone()));
         }
@@ -429,7 +429,7 @@ impl State {
     }
 
     fn announce(&mut self, event: &str, path: &str, object: &Value) {
-        let line = format!("{}\n", json!({"type": event, "object": object}));
+        let line = watch_event(event, object);
         match &mut self.held {
             Some(held) => held.push((path.to_owned(), line)),
             None => self.tell(path, &line),
@@ -451,6 +451,11 @@ fn in_collection(path: &str, collection: &str) -> bool {
         return false;
     };
     own == collection || own.replace("/namespaces/team", "") == collection
+}
+
+/// A line of a watch. As an API server does, it gives the type before the object.
+fn watch_event(event: &str, object: &Value) -> String {
+    format!("{{\"type\": \"{event}\", \"object\": {object}}}\n")
 }
 
 fn ok(body: &Value) -> Response<Body> {

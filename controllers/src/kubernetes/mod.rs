@@ -30,6 +30,7 @@ use capa_runtime::Runtime;
 use capa_runtime::cache::ObjectCache;
 use capa_runtime::index::CacheIndex;
 use capa_runtime::kinds::{CachedKind, ObjectName};
+use capa_runtime::malformed::Guarded;
 use capa_runtime::reconcile::WriteConflict;
 use capa_runtime::status::StatusWriter;
 use jiff::Timestamp;
@@ -120,7 +121,7 @@ impl KubernetesClient {
     {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
-        let api: Api<K> = Api::namespaced(self.client.clone(), &namespace);
+        let api: Api<Guarded<K>> = Api::namespaced(self.client.clone(), &namespace);
         let parameters = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
@@ -128,7 +129,8 @@ impl KubernetesClient {
         match api.patch(&name, &parameters, &Patch::Merge(patch)).await {
             Ok(patched) => {
                 self.runtime.writes.written(&patched);
-                Ok(Some(patched))
+                let unreadable = |malformed| failed(format!("{attempted} {}", ObjectName::of(object)), malformed);
+                patched.object().map(Some).map_err(unreadable)
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(kube::Error::Api(status)) if status.is_conflict() => {
