@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::cache::{CacheFiller, ObjectCache};
-    use crate::malformed::Guarded;
+    use crate::guarded::Guarded;
     use crate::testing::{FakeServer, Widget, runtime, widget};
 
     fn size(widget: &Widget) -> Vec<String> {

@@ -22,6 +22,7 @@ pub mod definitions;
 pub mod diagnostics;
 pub mod errors;
 pub mod events;
+pub mod guarded;
 pub mod health;
 pub mod index;
 pub mod kinds;

@@ -4,8 +4,8 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
+use crate::guarded::Guarded;
 use crate::kinds::CachedKind;
-use crate::malformed::Guarded;
 
 /// The label that `--watch-filter` selects by.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::condition_log;
+use crate::guarded::{Guarded, Malformed};
 use crate::kinds::{CachedKind, ObjectName, ReconciledKind};
-use crate::malformed::{Guarded, Malformed};
 use crate::writes::WriteTracker;
 
 /// The reasons for which a status was not written.

@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
     use crate::cache::{CacheFiller, ObjectCache};
-    use crate::malformed::Guarded;
+    use crate::guarded::Guarded;
     use crate::testing::{FakeServer, Widget, runtime, widget};
 
     fn of_size(name: &str, size: u32) -> Widget {
