@@ -9,6 +9,9 @@ use crate::report::Report;
 /// From this many workers on, calls that do not grow with the number of workers no longer matter.
 const MANY: usize = 100;
 
+/// From this many seconds on, the calls in an idle period are counted per minute.
+const LONG_IDLE: f64 = 300.0;
+
 /// A ratio and the most that it may be.
 pub(crate) struct Goal {
     pub(crate) what: String,
@@ -68,7 +71,8 @@ fn of_life(life: &Life) -> Vec<Goal> {
             0.1,
         ),
     ];
-    if let Some(idle) = &life.idle {
+    // A listing at the beginning or end of a short period would count for too much.
+    if let Some(idle) = life.idle.as_ref().filter(|idle| idle.seconds >= LONG_IDLE) {
         let minutes = idle.seconds / 60.0;
         goals.push(goal(
             "AWS calls in an idle minute",

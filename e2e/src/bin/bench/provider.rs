@@ -44,7 +44,13 @@ impl Provider {
                 let load_balancer =
                     json!({"loadBalancerType": "nlb", "scheme": "internal", "dnsResolutionCheck": "None"});
                 let network = json!({"vpc": {"id": network.vpc_id}, "subnets": subnets.collect::<Vec<_>>()});
-                let spec = json!({"region": region, "network": network, "controlPlaneLoadBalancer": load_balancer});
+                // Without the field, CAPA names the key pair `default`.
+                let spec = json!({
+                    "region": region,
+                    "network": network,
+                    "controlPlaneLoadBalancer": load_balancer,
+                    "sshKeyName": "",
+                });
                 let version = "infrastructure.cluster.x-k8s.io/v1beta2";
                 json!({"apiVersion": version, "kind": "AWSCluster", "metadata": {"name": name}, "spec": spec})
                     .to_string()
