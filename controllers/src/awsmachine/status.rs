@@ -110,8 +110,8 @@ pub(super) fn show(scope: &mut MachineScope, instance: &Instance) {
     }
 }
 
-/// AWS's reason for the state of an instance. For the end of a Spot instance, the code replaces AWS's text, which does
-/// not say who ended the instance.
+/// AWS's reason for the state of an instance. The interruption of a Spot instance is recognized by its code, because
+/// AWS's text does not say who ended the instance.
 fn in_words(reason: &StateReason) -> String {
     if reason.code.starts_with("Server.SpotInstance") {
         format!("EC2 has interrupted the Spot instance ({})", reason.code)
