@@ -17,7 +17,8 @@ pub(super) struct Shown<'a> {
     pub(super) security_groups: &'a [String],
 }
 
-/// The subnets for a new load balancer. Adds a problem if the spec has none for it.
+/// The subnets for a new load balancer. Adds a problem if there are none, unless the spec already has a problem with
+/// the load balancer.
 pub(super) fn subnets(scene: &Scene<'_>, target: &Ref, places: &[Place], plan: &mut Plan) -> Option<Vec<Id>> {
     if !places.is_empty() {
         return Some(places.iter().map(|place| place.subnet.clone()).collect());

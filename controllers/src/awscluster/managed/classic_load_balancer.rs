@@ -257,8 +257,8 @@ fn attributes(wanted: &WantedClassicLoadBalancer) -> Ref {
     wanted.target.part(Kind::ClassicLoadBalancerAttributes)
 }
 
-/// Deletes the load balancer in a deletion of the cluster. Otherwise it stays, whatever the spec asks for, because its
-/// clients are unknown. A cluster has at most one classic load balancer.
+/// Deletes the load balancers in a deletion of the cluster. In a living cluster, which has at most one classic load
+/// balancer, any other one stays and is a problem, because its clients are unknown.
 fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     let wanted = scene.inputs.classic_load_balancer.as_ref();
     let wanted = wanted.filter(|_| !scene.is_deleted).map(|balancer| &balancer.target);

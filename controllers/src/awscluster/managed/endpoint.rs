@@ -53,8 +53,8 @@ pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
     standings.any(|standing| !matches!(standing, Standing::Absent | Standing::Vanished(_)))
 }
 
-/// Adds a problem if the load balancer of the published endpoint no longer exists, because a new one would have another
-/// address. Returns whether it does not exist.
+/// Adds a problem for the missing `target` if the published endpoint is the address of a load balancer, because a new
+/// one would have another address. Returns whether there is a problem.
 pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let (Some(lost), Some((host, _))) = (of(scene.inputs), &scene.inputs.endpoint) else {
         return false;
@@ -67,8 +67,8 @@ pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool 
     true
 }
 
-/// Adds a problem if the spec no longer asks for the load balancer of the endpoint. Returns whether `target` is that
-/// load balancer.
+/// Adds a problem if `target`, which the spec no longer asks for, is the load balancer of the endpoint. Returns whether
+/// it is.
 pub(super) fn stays(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let kind = match target.kind {
         Kind::ClassicLoadBalancer => "classic",
