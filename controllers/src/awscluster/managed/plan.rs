@@ -46,7 +46,7 @@ pub(crate) struct Step {
 /// A change that AWS completes without a further call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// What is waited for.
+    /// The resource that the plan waits for.
     pub(crate) target: Ref,
     /// The reason of the condition.
     pub(crate) reason: Reason,
@@ -59,7 +59,7 @@ pub(crate) struct Wait {
 pub(crate) struct Plan {
     /// The calls to make.
     pub(crate) steps: Vec<Step>,
-    /// What is waited for.
+    /// The changes that the plan waits for.
     pub(crate) waits: Vec<Wait>,
     /// The problems that a user must fix.
     pub(crate) problems: Vec<Problem>,

@@ -20,7 +20,8 @@ pub(super) struct Planner {
     pub(super) waiting: Reason,
     /// Whether a spec may ask for none of the resource.
     pub(super) is_optional: bool,
-    /// Whether the cluster has the resource only in a VPC of its own. Otherwise the user brings it with the VPC.
+    /// Whether the cluster has the resource only in a VPC of its own. In a VPC of the user, the resource belongs to the
+    /// user too.
     pub(super) is_in_vpc_of_ours_only: bool,
     /// The references that the spec asks for.
     pub(super) wanted: fn(&Inputs) -> Vec<Ref>,

@@ -59,7 +59,7 @@ pub(super) fn tags_of(inputs: &Inputs, target: &Ref) -> Tags {
     found.unwrap_or_default()
 }
 
-/// Whether a look lacks a kind of resource, of which resources may exist.
+/// Whether a call of the look failed, so that resources of its kind may exist unseen.
 pub(super) fn is_incomplete(scene: &Scene<'_>) -> bool {
     let mut looks = of(scene.inputs).map(|planner| (planner.look)(scene.seen));
     looks.any(|look| matches!(look, Err(Some(_))))

@@ -107,8 +107,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// Checks that AWS shows what is needed of the user's subnets, whose routes determine which are public. All other
-/// errors of these subnets are problems of the spec.
+/// Adds a problem or a wait if AWS does not show the user's subnets and their routes, which determine which subnets are
+/// public. Other errors in these subnets are problems of the spec.
 fn check(scene: &Scene<'_>, plan: &mut Plan) {
     let subnets = scene.inputs.vpc.target.part(Kind::Subnet);
     let ec2 = &scene.seen.ec2;

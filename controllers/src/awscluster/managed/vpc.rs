@@ -202,7 +202,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
     plan.step(&attributes, why, Call::ModifyVpcAttribute { vpc, attribute });
 }
 
-/// Deletes the VPC last. AWS does not delete it while it contains resources that do not belong to the cluster.
+/// Deletes the VPC last. The VPC stays while it contains resources that do not belong to the cluster.
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
     let Some(id) = scene.deletable(target, plan) else {
