@@ -294,7 +294,7 @@ impl World {
         self.preview_with(&self.account)
     }
 
-    /// The preview of the next actions after a look that shows `seen`.
+    /// The preview of the next actions from a look at `cloud`.
     pub(super) fn preview_with(&self, cloud: &dyn ManagedLook) -> Result<(Preview, PlanFacts), String> {
         let cluster = self.cluster().expect("the AWSCluster exists");
         let owner = self.owner.as_ref().expect("the Cluster exists");
