@@ -24,7 +24,8 @@ pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec
     conditions
 }
 
-/// How far a condition is from what the spec asks for. One with a message says more than one without.
+/// The rank of a condition: the higher, the further the resource is from the spec. A condition with a message takes
+/// precedence over one without.
 fn badness(update: &ConditionUpdate) -> (u8, bool) {
     let distance = match update.status {
         ConditionStatus::True => 0,

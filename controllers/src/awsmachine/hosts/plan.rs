@@ -136,7 +136,7 @@ pub(super) fn hosts_of(scope: &MachineScope, found: Vec<Host>) -> Vec<Host> {
     hosts_since(scope, uid_of_launch(scope), found)
 }
 
-/// The hosts of [`hosts_of`], with the UID that the AWSMachine had before a move.
+/// Like [`hosts_of`], with `earlier_uid` as the UID that the AWSMachine had before a move.
 pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found: Vec<Host>) -> Vec<Host> {
     let tag = meta::machine_name_tag_value(scope.namespace(), scope.machine.machine_name());
     let number = |host: &Host| {

@@ -240,7 +240,7 @@ impl LaunchMemory {
         tries.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
     }
 
-    /// Whether the instance of a later call is to be looked for, after this instance is gone.
+    /// Whether to look for the instance of a later call, after this instance is gone.
     pub(super) fn asks_for_later(&self, uid: &str, gone: &str) -> bool {
         self.state()
             .without_newer_attempt
