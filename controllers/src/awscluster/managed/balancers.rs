@@ -102,7 +102,7 @@ pub(crate) struct WantedTargetGroup {
     pub(crate) preserves_client_ip: bool,
 }
 
-/// The names and ports that the second load balancer must not have too.
+/// The names and the scheme that the second load balancer must not have too.
 struct First {
     /// The names that the first one has with one type or another.
     names: [String; 2],

@@ -270,8 +270,8 @@ fn server_ports(spec: &AWSClusterSpec, port: i64) -> Vec<i64> {
     ports.map(|port| instance_port(spec, port)).collect()
 }
 
-/// Nodes reach an internal load balancer from the VPC, and an internet-facing one through the NAT gateways. The spec
-/// restricts the access of other clients; by default, it is open to all addresses.
+/// Nodes reach an internal load balancer from the VPC, and an internet-facing one through the NAT gateways. The ingress
+/// rules of the spec admit other clients. Without any such rule, all addresses are admitted.
 fn api_load_balancer(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
     let balancers = balancers(spec, port);
     for Balancer { spec, ports, .. } in &balancers {

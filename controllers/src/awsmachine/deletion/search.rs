@@ -102,8 +102,8 @@ enum Proof {
     /// the attempt away. It replaces a lookup that cannot be made. The API server removes the finalizer only from an
     /// unchanged AWSMachine, so no other process has claimed the attempt meanwhile.
     Whole,
-    /// EC2 has refused the attempt, or the record says that EC2 was never asked. Nothing was launched, unless an older
-    /// state of the AWSMachine was restored.
+    /// EC2 has refused the attempt, or a record that says that EC2 was never asked is not sufficient. Nothing was
+    /// launched, unless an older state of the AWSMachine was restored.
     Record,
     /// The attempt may have launched, or the AWSMachine came without a readable record.
     None,
