@@ -1,8 +1,8 @@
 //! AWSClusterControllerIdentity, AWSClusterRoleIdentity and AWSClusterStaticIdentity: publishes whether an identity is
 //! complete, and whether AWS refuses its credentials.
 //!
-//! The reconciler makes no AWS call. AWS's answer is in the conditions of the objects that use the identity: only they
-//! have a region, and the name of the session of a role.
+//! The reconciler makes no AWS call. AWS's answer is in the conditions of the objects that use the identity, because
+//! only they have a region, and a session name for a role.
 
 mod reports;
 #[cfg(test)]
@@ -85,8 +85,8 @@ pub struct IdentityContext {
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
-    /// Whether this manager reconciles all objects. The managers of a part of them share the identities, so that none
-    /// of these managers may judge an identity by its own objects.
+    /// Whether this manager reconciles all objects. Managers that each reconcile a part of the objects share the
+    /// identities, so none of them may judge an identity by its own objects.
     pub reconciles_everything: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct IdentityReconciler<K> {
 }
 
 impl<K> IdentityReconciler<K> {
-    /// A reconciler that looks at each identity at least once in a `sync_period`.
+    /// A reconciler that reconciles each identity at least once in a `sync_period`.
     pub fn new(context: IdentityContext, sync_period: Duration) -> Self {
         Self {
             context,
@@ -131,7 +131,7 @@ async fn reconcile<K: IdentityObject>(identity: K, context: &IdentityContext) ->
     let complete = completeness(kubernetes, &reference, &context.identity_namespace).await;
     let judges = context.reconciles_everything;
     let refused = judges.then(|| refusal(kubernetes, &reference)).flatten();
-    // Secrets have no watch, and a refusal ends with the condition of another object.
+    // Secrets are not watched, and the end of a refusal shows only in a condition of another object.
     let again = Next::Requeue(context.timing.source_retry_cap);
     let (update, next) = match (complete, refused) {
         (Err(IdentityError::Unusable(problem)), _) => (
@@ -155,7 +155,8 @@ async fn reconcile<K: IdentityObject>(identity: K, context: &IdentityContext) ->
         .with_events(warnings)
 }
 
-/// An identity without `allowedNamespaces` is complete, but surprises whoever wants to use it.
+/// `Ready` of a complete identity. The message warns if `allowedNamespaces` is absent, because then no namespace may
+/// use the identity.
 fn ready<K: IdentityObject>(identity: &K) -> ConditionUpdate {
     let ready = ConditionType::Ready.is_true(Reason::Ready);
     match identity.allowed_namespaces() {

@@ -77,7 +77,7 @@ impl Reconciler for TemplateReconciler {
     }
 }
 
-/// Why a pass ends that waits for a network source.
+/// Why a pass ends early: it waits for a network source.
 const BEING_READ: &str = "the infrastructure object is being read, and its answer wakes the template";
 
 /// The result of a lookup.
@@ -220,7 +220,7 @@ async fn look_up(
     }
 }
 
-/// Looks the template up in AWS, unless a permanent error of an equal lookup still stands.
+/// Looks the template up in AWS, unless an equal lookup had a permanent error and the next call is not due yet.
 async fn ask_aws(
     template: &AWSMachineTemplate,
     identity: &ResolvedIdentity,

@@ -29,7 +29,7 @@ impl Reconciler for NetworkMappingReconciler {
         if mapping.metadata.deletion_timestamp.is_some() {
             return Ok(Outcome::done(mapping));
         }
-        // The compiler is kept away from the threads of the other reconciles.
+        // The compiler runs outside the threads of the other reconciles.
         let compiling = tokio::task::spawn_blocking({
             let (name, spec) = (mapping.metadata.name.clone().unwrap_or_default(), mapping.spec.clone());
             move || ready(&name, &spec)

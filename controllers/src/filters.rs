@@ -18,8 +18,8 @@ pub(crate) fn query(filters: &[Filter]) -> Query {
     }
 }
 
-/// The query for resources of a VPC that match all filters. The answer may have resources of another VPC if the filters
-/// name VPCs themselves, because a query has a filter once: the caller compares the VPC.
+/// The query for resources of a VPC that match all filters. If the filters themselves name VPCs, the answer may contain
+/// resources of another VPC, because a query has each filter only once. The caller compares the VPC.
 pub(crate) fn query_in(filters: &[Filter], vpc_id: &str) -> Query {
     let query = query(filters);
     if query.filters.iter().any(|(name, _)| name == VPC_FILTER) {

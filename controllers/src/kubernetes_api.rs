@@ -217,7 +217,7 @@ impl Identity {
 pub trait Kubernetes: Send + Sync {
     /// The current time for conditions and records.
     fn now(&self) -> Timestamp;
-    /// The time since the process began, by a clock that nobody sets: for durations that the process measures itself.
+    /// The time since the start of the process on a monotonic clock, for durations that the process measures itself.
     fn uptime(&self) -> Duration;
     /// A Cluster.
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>>;
@@ -325,7 +325,7 @@ pub trait MachineKubernetes: NetworkKubernetes {
 
 /// Further reads of the reconcilers of identities.
 pub trait IdentityKubernetes: Kubernetes {
-    /// The AWSClusters that name the identity, which is not only the source of the role that they name.
+    /// The AWSClusters that name the identity itself, not only a role whose credentials come from it.
     fn clusters_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSCluster>>;
     /// The AWSMachines that name the identity in their own spec or in the record of their launch.
     fn machines_naming(&self, reference: &IdentityReference) -> Vec<Arc<AWSMachine>>;

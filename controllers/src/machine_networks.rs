@@ -41,14 +41,15 @@ fn names_security_group(spec: &AWSMachineSpec) -> bool {
     !spec.network_sources.is_empty() || by_override || additional.any(|reference| !reference.is_empty())
 }
 
-/// Hash of the fields of an AWSMachine whose change can make its AWSCluster `Ready`, or hold or release it.
+/// Hash of the fields of an AWSMachine whose change can make its AWSCluster `Ready`, or add or remove the need for its
+/// finalizer.
 pub fn watched_machine(machine: &AWSMachine) -> Option<u64> {
     let cluster = meta::cluster_name_label(&machine.metadata);
     let is_held = meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER);
     Some(hash(&(MachineNetworks::of([&machine.spec]), cluster, is_held)))
 }
 
-/// The same of an AWSMachineTemplate.
+/// Hash of the fields of an AWSMachineTemplate whose change can make its AWSCluster `Ready`.
 pub fn watched_template(template: &AWSMachineTemplate) -> Option<u64> {
     let cluster = meta::owner_cluster_name(&template.metadata);
     Some(hash(&(MachineNetworks::of([&template.spec.template.spec]), cluster)))
@@ -60,8 +61,8 @@ fn hash(facts: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Whether a change of a machine may concern the AWSCluster: a network that the machine names can make it `Ready`, or
-/// the AWSCluster has to be held because of the machine, or its deletion waits for machines.
+/// Whether a change of a machine may affect the AWSCluster: a network that the machine names can make it `Ready`, the
+/// machine requires its finalizer, or its deletion waits for machines.
 pub fn may_wait_for_machines(cluster: &AWSCluster) -> bool {
     let is_held = meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER);
     if cluster.spec.unmanaged && (!is_held || cluster.metadata.deletion_timestamp.is_some()) {

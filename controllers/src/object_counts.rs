@@ -21,8 +21,8 @@ use prometheus_client::registry::Registry;
 
 use crate::kubernetes::Caches;
 
-/// The reason in the metric of a reason that this provider does not give. Another controller wrote it: under
-/// `managed-by`, or before a takeover.
+/// The label value for a reason that this provider does not set. Another controller wrote it, under `managed-by` or
+/// before a takeover.
 const FOREIGN_REASON: &str = "Other";
 
 /// A status with conditions.
@@ -55,7 +55,7 @@ impl HasConditions for IdentityStatus {
     }
 }
 
-/// Registers the metric. The counts follow the watches of the caches, so that a scrape costs no walk over the objects.
+/// Registers the metric. The counts follow the watches of the caches, so a scrape does not iterate over the objects.
 /// The number of series depends on the types and reasons in the code, and not on the objects.
 pub fn count_objects(caches: &Caches, registry: &mut Registry) {
     let counts = ObjectCounts(vec![
@@ -74,12 +74,12 @@ pub fn count_objects(caches: &Caches, registry: &mut Registry) {
 struct Series {
     condition: ConditionType,
     status: ConditionStatus,
-    /// `None` for a reason that this provider does not give.
+    /// `None` for a reason that this provider does not set.
     reason: Option<Reason>,
 }
 
 /// The series that an object is in: one for each of its conditions. Conditions of types that this provider does not
-/// have are those of other controllers, and not counted.
+/// have belong to other controllers, and are not counted.
 fn series_of<K: HasStatus<Status: HasConditions>>(object: &K) -> Vec<Series> {
     let conditions = object
         .status()

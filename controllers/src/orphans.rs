@@ -129,8 +129,8 @@ impl Orphans {
 }
 
 /// The Cluster whose tags the instance has, if none of its machines has the instance's name. `None` for an instance
-/// that another management cluster or CAPA launched in the same account. The same names may be in use there, and a user
-/// who reads that the instance has no Machine would terminate it.
+/// that another management cluster or CAPA launched in the same account. The same names may be in use there, and a
+/// message that the instance has no Machine could cause a user to terminate it.
 fn cluster_without_machine(instance: &UnwatchedInstance, kubernetes: &dyn MachineKubernetes) -> Option<Arc<Cluster>> {
     let launched_by = instance.management_cluster.as_deref();
     if launched_by.is_none() || launched_by != kubernetes.management_cluster().as_deref() {

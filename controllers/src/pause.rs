@@ -20,8 +20,8 @@ pub(crate) fn paused<K: Resource<DynamicType = ()>>(object: &K, cluster: Option<
     (!by.is_empty()).then_some(update)
 }
 
-/// `Paused` is False. It says so where an interrupted `clusterctl move` has left its annotation behind: with it, a
-/// deletion of the object would leave everything in AWS as it is.
+/// `Paused` is False. The message mentions the annotation that an interrupted `clusterctl move` has left behind,
+/// because with this annotation the deletion of the object deletes nothing in AWS.
 pub(crate) fn not_paused(metadata: &ObjectMeta) -> ConditionUpdate {
     if !meta::is_marked_for_move(metadata) {
         return ConditionType::Paused.is_false(Reason::NotPaused, "");

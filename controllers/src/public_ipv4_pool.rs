@@ -1,4 +1,4 @@
-//! The public IPv4 pool that an Elastic IP is taken from. Pure.
+//! The public IPv4 pool from which an Elastic IP is allocated. Pure.
 
 use capa_api::common::{ElasticIpPool, ElasticIpPoolFallback};
 use capa_api::conditions::Reason;
@@ -9,7 +9,7 @@ pub(crate) fn named(pool: &ElasticIpPool) -> Option<&str> {
     pool.public_ipv4_pool.as_deref().filter(|id| !id.is_empty())
 }
 
-/// The pool to allocate from, of which so many addresses are free. `None`: Amazon's addresses.
+/// The pool to allocate from, which has `free` available addresses. `None`: Amazon's addresses.
 ///
 /// # Errors
 /// The pool is exhausted, and the spec allows no other source.

@@ -21,8 +21,8 @@ pub(crate) struct Refusal {
     pub(crate) next: Next,
 }
 
-/// The last permanent error of each call of an object, by the object's UID. A process that lost them makes each call
-/// once more.
+/// The last permanent error of each call of an object, by the object's UID. If they are lost, the process makes each
+/// call once more.
 #[derive(Clone, Default)]
 pub struct Refusals {
     by_uid: Arc<Mutex<HashMap<String, HashMap<u64, Refused>>>>,
@@ -32,7 +32,8 @@ struct Refused {
     /// The hash of the inputs of the call.
     inputs: u64,
     condition: ConditionUpdate,
-    /// The time of the error since the process began. A clock that somebody sets would lengthen or shorten the delay.
+    /// The time of the error on a monotonic clock, because a change of the wall clock would lengthen or shorten the
+    /// delay.
     at: Duration,
     /// Number of earlier errors with the same inputs.
     before: u32,

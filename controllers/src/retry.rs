@@ -14,8 +14,9 @@ pub(crate) fn after(error: &CloudError) -> Next {
     error.retry_after.map_or(Next::Retry, Next::Deferred)
 }
 
-/// The same for a call of a machine. A call that AWS throttled is repeated soon, because the rate limits know by then
-/// when AWS accepts the next one. Machines that were throttled together come back together, and share calls.
+/// The time of the next reconcile after a failed call of a machine. A call that AWS throttled is repeated soon, because
+/// by then the rate limits know when AWS accepts the next one. Machines that were throttled together come back
+/// together, and share calls.
 pub(crate) fn of_machine(error: &CloudError) -> Next {
     match after(error) {
         Next::Retry if error.class == ErrorClass::Throttled => Next::Deferred(AFTER_THROTTLE),

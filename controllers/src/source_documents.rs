@@ -19,8 +19,8 @@ use serde_json::Value;
 use crate::kubernetes_api::{SourceObjects, SourceOutcome, SourceRead, SourceRequest, check_kind};
 use crate::launching::network_sources::{NamedBy, from_read, from_spec, requests};
 
-/// The network of the machines of a template. Where a CRD has the label of the network contract is not known from a
-/// file: an object with `status.network` counts as one of such a kind.
+/// The network of the machines of a template. A file does not show which CRDs have the label of the network contract,
+/// so an object with `status.network` counts as an object of such a kind.
 pub fn network_in_documents(
     documents: &[Value],
     cluster: &Cluster,

@@ -7,8 +7,8 @@ use capa_api::meta;
 use capa_cloud::identifying_tag;
 use capa_network::Problem;
 
-/// A problem for each reserved tag at this path that the provider does not set anyway on the instances of this cluster.
-/// `cluster_tag` is the name of the cluster in tags.
+/// A problem for each reserved tag at this path, except tags that the provider sets on the instances of this cluster
+/// anyway. `cluster_tag` is the name of the cluster in tags.
 pub(crate) fn refused<'a>(
     path: &'a str,
     tags: &'a BTreeMap<String, String>,

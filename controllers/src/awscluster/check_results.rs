@@ -1,4 +1,4 @@
-//! What the status of an AWSCluster says of the checks of its infrastructure. Pure.
+//! The results of the infrastructure checks in the status of an AWSCluster. Pure.
 
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::preflight::PreflightMode;
@@ -41,7 +41,7 @@ fn rules(status: &PreflightStatus, severity: FindingSeverity) -> Vec<&str> {
     rules
 }
 
-/// Whether findings keep the AWSCluster from being provisioned. An AWSCluster that is provisioned stays so.
+/// Whether findings prevent the AWSCluster from becoming provisioned. A provisioned AWSCluster stays provisioned.
 pub(super) fn holds_back(cluster: &AWSCluster, status: Option<&PreflightStatus>, before: &AWSClusterStatus) -> bool {
     let is_required = cluster.spec.effective_preflight_mode() == PreflightMode::Require;
     let is_blocked = status.is_none_or(|status| !rules(status, FindingSeverity::Blocking).is_empty());

@@ -1,5 +1,5 @@
 //! The times of the last checks of infrastructure. A check with the same result as the last one writes nothing, so the
-//! status does not have its time. A loss of the times costs one check.
+//! status does not contain its time. A loss of the times costs one check.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::resync::with_resync;
 pub struct ClusterReconciler {
     /// The dependencies of the reconciles.
     pub context: ClusterContext,
-    /// The same of managed AWSClusters.
+    /// The dependencies of the reconciles of managed AWSClusters.
     pub managed: ManagedContext,
     /// The longest time between two reconciles of an object.
     pub sync_period: Duration,
@@ -36,7 +36,7 @@ impl Reconciler for ClusterReconciler {
             .map(|outcome| with_resync(outcome, self.sync_period))
     }
 
-    /// A cluster has one AWSCluster; what it waits for is the AWS account.
+    /// A cluster has only one AWSCluster, so the group is that of its AWS account.
     fn groups(&self, object: &AWSCluster) -> Vec<String> {
         let identity = object.spec.effective_identity_ref();
         vec![identity_group(&identity, object.spec.region())]

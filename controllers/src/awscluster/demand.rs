@@ -1,4 +1,5 @@
-//! What an unmanaged AWSCluster asks of the infrastructure that the user brings, for the checks of it.
+//! The requirements of an unmanaged AWSCluster on the infrastructure that the user brings, for the infrastructure
+//! checks.
 
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
 use capa_api::common::ControlPlaneTarget;
@@ -16,8 +17,8 @@ use super::resolve::resolve;
 /// The control plane providers whose control planes do not run on machines of the cluster.
 const HOSTED: [&str; 3] = ["K0smotronControlPlane", "KamajiControlPlane", "HostedControlPlane"];
 
-/// The network that an AWSCluster describes, as the controller would publish it, and what `NetworkReady` would say of
-/// it if something is missing. For commands that ask AWS without Kubernetes.
+/// The network that an AWSCluster describes, as the controller would publish it, and the message of `NetworkReady` if
+/// something is missing. For commands that use AWS without Kubernetes.
 ///
 /// # Errors
 /// A call that AWS refuses or does not answer.
@@ -37,8 +38,9 @@ pub async fn resolved_network(
     Ok((resolution.network, problem))
 }
 
-/// What an AWSCluster and its machines ask of the infrastructure. `network` is the network that the controller
-/// publishes; what the spec declares and AWS does not have is added, because the checks look for it.
+/// The requirements of an AWSCluster and its machines on the infrastructure. `network` is the network that the
+/// controller publishes. Resources that the spec declares and AWS does not have are added, so that the checks find them
+/// missing.
 pub fn demand(cluster: &AWSCluster, owner: &Cluster, network: &MachineNetwork, machines: Vec<MachineDemand>) -> Demand {
     let spec = &cluster.spec;
     let of_cluster = owner
@@ -61,7 +63,7 @@ pub fn demand(cluster: &AWSCluster, owner: &Cluster, network: &MachineNetwork, m
     }
 }
 
-/// What a Cluster and its machines ask of a network, whatever object describes the network.
+/// The requirements of a Cluster and its machines on a network, which any kind of object may describe.
 pub fn demand_of_network(owner: &Cluster, network: MachineNetwork, machines: Vec<MachineDemand>) -> Demand {
     let endpoint = owner.spec.control_plane_endpoint.as_ref();
     let endpoint = endpoint.filter(|endpoint| endpoint.is_set());

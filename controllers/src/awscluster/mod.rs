@@ -70,14 +70,15 @@ pub struct ClusterContext {
     pub identity_namespace: String,
 }
 
-/// One reconcile. Of infrastructure that the user brings: identity → resolve → failure domains → provisioned.
+/// One reconcile. For infrastructure that the user brings: identity → resolve → failure domains → provisioned.
 pub async fn reconcile(
     cluster: AWSCluster,
     context: &ClusterContext,
     managed: &ManagedContext,
 ) -> Result<Outcome<AWSCluster>, ReconcileError> {
     if meta::is_deleted_for_move(&cluster.metadata) {
-        // The infrastructure is the other management cluster's by now: only our finalizer may hold the object.
+        // Another management cluster manages the infrastructure by now, so only this provider's finalizer needs to be
+        // removed.
         let cluster = ensure_finalizer_removed(cluster, context).await?;
         return Ok(Outcome::done(cluster).because("the AWSCluster has moved to another management cluster"));
     }
@@ -128,8 +129,8 @@ pub async fn reconcile(
     Ok(outcome(cluster, status).with_next(next))
 }
 
-/// The names of the AWSMachines whose network the AWSCluster is: those of the Cluster that owns it, also where that
-/// Cluster is gone. A Cluster that names another object needs this one no more.
+/// The names of the AWSMachines that need the network of the AWSCluster: those of the Cluster that owns it, even if
+/// that Cluster is gone. A Cluster that names another object no longer needs this one.
 fn machines_to_wait_for(cluster: &AWSCluster, owner: Option<&Cluster>, context: &ClusterContext) -> BTreeSet<String> {
     let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
     let named = owner.and_then(|owner| owner.spec.infrastructure_ref.as_ref());
@@ -209,7 +210,7 @@ async fn ensure_finalizer_removed(cluster: AWSCluster, context: &ClusterContext)
     Ok(cluster)
 }
 
-/// What the machines of the cluster name in their own specs.
+/// The parts of a network that the machines of the cluster name in their own specs.
 fn machine_networks(owner: &Cluster, context: &ClusterContext) -> MachineNetworks {
     let [namespace, name] = [&owner.metadata.namespace, &owner.metadata.name].map(|part| part.as_deref());
     let kubernetes = &context.kubernetes;

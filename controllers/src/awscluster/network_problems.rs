@@ -4,7 +4,7 @@ use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::forms::IdKind;
 
-/// The machines that a problem keeps from being launched until somebody mends it, whatever their own specs name.
+/// The machines that cannot be launched until a problem is fixed, whatever their own specs name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Blocked {
     /// Control plane machines.
@@ -56,7 +56,7 @@ impl NetworkProblems {
     }
 
     /// Adds problems with `path` for names that are not roles of security groups, because no machine gets these groups.
-    /// The roles that no machine has are accepted, because CAPA's objects have them, and not advised.
+    /// Roles that no machine has are accepted, because CAPA's objects contain them, but messages do not suggest them.
     pub(super) fn refuse_unknown_roles<'a>(&mut self, path: &str, names: impl IntoIterator<Item = &'a String>) {
         let of_machines = SecurityGroupRole::ALL
             .into_iter()

@@ -1,4 +1,4 @@
-//! The checks of the infrastructure that the user brings: when they run, and what the status says of them.
+//! The checks of the infrastructure that the user brings: when they run, and their results in the status.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::read::identity_request;
 use super::{ClusterContext, demand};
 use crate::identity;
 
-/// The time after which checks are repeated that had findings, or that AWS did not answer.
+/// The time after which checks with findings, or without an answer from AWS, are repeated.
 const RETRY: Duration = Duration::from_hours(1);
 /// The time after which other checks are repeated.
 const REPEAT: Duration = Duration::from_hours(24);
@@ -47,7 +47,7 @@ pub(super) async fn checked(
     }
     let reference = cluster.spec.effective_identity_ref();
     let request = identity_request(cluster, owner, &reference, context);
-    // Whatever makes the identity unusable is already in IdentityReady by the time of the next reconcile.
+    // If the identity is unusable, IdentityReady shows the reason by the next reconcile.
     let Ok(identity) = identity::resolve(context.kubernetes.as_ref(), &request).await else {
         return last;
     };
@@ -62,7 +62,7 @@ pub(super) async fn checked(
     })
 }
 
-/// Whether two checks have the same result. The status is not written for the time of a check alone.
+/// Whether two checks have the same result. A new time alone does not cause a write of the status.
 fn is_same(one: &PreflightStatus, other: &PreflightStatus) -> bool {
     let without_time = |status: &PreflightStatus| PreflightStatus {
         checked_at: None,

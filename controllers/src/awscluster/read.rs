@@ -214,8 +214,8 @@ async fn look_up_targets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, accoun
     lookups
 }
 
-/// The declared subnets, as far as AWS has them. What is no id is not asked for, because it may be a pattern: the
-/// status names it.
+/// The declared subnets, as far as AWS has them. A text that is not an id is not looked up, because it may be a
+/// pattern; the status names it.
 async fn declared_subnets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Result<Vec<Subnet>, CloudError> {
     let declared = spec.subnets().iter();
     let mut ids: Vec<&str> = declared.filter_map(|subnet| subnet.effective_resource_id()).collect();
@@ -228,7 +228,7 @@ async fn declared_subnets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Re
     Ok(found)
 }
 
-/// The same of security groups.
+/// The declared security groups, as far as AWS has them.
 async fn declared_groups(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Result<Vec<SecurityGroup>, CloudError> {
     let mut ids = resolve::security_group_ids(spec);
     ids.retain(|id| IdKind::SecurityGroup.is_id(id));

@@ -12,7 +12,7 @@ use super::network_problems::Blocked;
 use super::resolve::{Resolution, Supply};
 use crate::machine_networks::MachineNetworks;
 
-/// What `Ready` depends on.
+/// The inputs of `Ready`.
 pub(super) struct ReadyInputs<'a> {
     /// The facts of the reconcile.
     pub(super) facts: &'a Facts,
@@ -20,9 +20,9 @@ pub(super) struct ReadyInputs<'a> {
     pub(super) identity: &'a ConditionUpdate,
     /// The network with its problems.
     pub(super) resolution: &'a Resolution,
-    /// The condition `PreflightPassed`, if findings keep the AWSCluster from being provisioned.
+    /// The condition `PreflightPassed`, if findings prevent the AWSCluster from becoming provisioned.
     pub(super) preflight: Option<&'a ConditionUpdate>,
-    /// What the machines of the cluster name in their own specs.
+    /// The parts of a network that the machines of the cluster name in their own specs.
     pub(super) machines: MachineNetworks,
     /// Whether `Ready` of the provisioned AWSCluster was True before, in the region of the spec.
     pub(super) was_ready: bool,
@@ -47,7 +47,7 @@ impl ReadyInputs<'_> {
         ConditionType::Ready.is_true(reason).with_message(parts.join("; "))
     }
 
-    /// Why `Ready` is False; `None` if `Ready` is True.
+    /// The reason why `Ready` is False; `None` if `Ready` is True.
     fn cause(&self) -> Option<(Reason, String)> {
         let repeated = |condition: &ConditionUpdate| Some((condition.reason, condition.message.clone()));
         match &self.facts.identity {

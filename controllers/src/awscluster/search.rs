@@ -17,7 +17,7 @@ use crate::filters::{query, query_in};
 /// The most target groups of a VPC whose tags are read: 20 calls.
 const MOST_TARGET_GROUPS: usize = 400;
 
-/// Adds what matches `spec.discovery` to `found`. Unless exactly one VPC is meant and exists, nothing else is searched
+/// Adds what matches `spec.discovery` to `found`. Unless exactly one VPC matches and exists, no other part is searched
 /// for.
 pub(super) async fn search(
     cloud: &dyn ClusterCloud,

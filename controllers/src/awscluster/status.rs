@@ -70,7 +70,7 @@ fn only_ready(cluster: &AWSCluster, ready: ConditionUpdate, now: Timestamp) -> A
     status
 }
 
-/// What the status of an unmanaged AWSCluster results from.
+/// The inputs of the status of an unmanaged AWSCluster.
 pub(super) struct Inputs<'a> {
     /// The facts of the reconcile.
     pub(super) facts: &'a Facts,
@@ -78,9 +78,9 @@ pub(super) struct Inputs<'a> {
     pub(super) resolution: Resolution,
     /// The result of the last checks of the infrastructure.
     pub(super) checked: Option<PreflightStatus>,
-    /// What the machines of the cluster name in their own specs.
+    /// The parts of a network that the machines of the cluster name in their own specs.
     pub(super) machines: MachineNetworks,
-    /// What `Ready` says of an AWSCluster that is being deleted.
+    /// The condition `Ready` of an AWSCluster that is being deleted.
     pub(super) deletion: Option<ConditionUpdate>,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn unmanaged(
         ignored: &ignored_fields(&cluster.spec, &found),
     };
     let ready = ready.condition();
-    // While its Cluster lives, the remediation of its machines goes on.
+    // While its Cluster exists, the remediation of its machines continues.
     let ready = match deletion {
         Some(deletion) => ConditionUpdate {
             status: ready.status,
@@ -162,7 +162,8 @@ pub(super) fn unmanaged(
     (status, next)
 }
 
-/// Whether `Ready` was True before. What was known of another region proves nothing about the region of the spec.
+/// Whether `Ready` was True before. A `Ready` condition about another region proves nothing about the region of the
+/// spec.
 fn was_ready(cluster: &AWSCluster, before: &AWSClusterStatus) -> bool {
     let region = before.network.as_ref().and_then(|network| network.region.as_deref());
     before.provisioned() && holds(&before.conditions, ConditionType::Ready) && region == cluster.spec.region()

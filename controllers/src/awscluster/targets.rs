@@ -21,8 +21,8 @@ pub(super) struct NamedTargets {
     pub(super) classic: Vec<String>,
 }
 
-/// The targets in the spec to look up. What cannot be the ARN of a target group in the region and account is not asked
-/// for: [`check`] names it.
+/// The targets in the spec to look up. A text that cannot be the ARN of a target group in the region and account is not
+/// looked up; [`check`] names it.
 pub(super) fn to_look_up(spec: &AWSClusterSpec, account_id: &str) -> NamedTargets {
     let mut named = NamedTargets::default();
     for group in groups(spec) {
@@ -46,8 +46,8 @@ fn problem(spec: &AWSClusterSpec, group: &Group, account_id: &str) -> Option<Str
     target_forms::problem(group, spec.region().unwrap_or_default(), account_id)
 }
 
-/// Adds the problems of the targets, according to their names and to the answers of AWS. A control plane machine is of
-/// no use while a target does not exist, cannot contain instances, or is not known.
+/// Adds the problems of the targets, according to their names and to the answers of AWS. A control plane machine is
+/// useless while a target does not exist, cannot contain instances, or is unknown.
 pub(super) fn check(
     spec: &AWSClusterSpec,
     lookups: &[TargetLookup],

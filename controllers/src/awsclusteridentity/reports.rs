@@ -1,4 +1,4 @@
-//! What the users of an identity report about its credentials.
+//! The reports about the credentials of an identity from the objects that use it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,8 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
 use crate::kubernetes_api::IdentityKubernetes;
 
-/// The message for an identity whose credentials AWS refuses to an object that uses it: that of the first such object.
-/// A paused object reports the past.
+/// The message for an identity whose credentials AWS refuses for an object that uses it: the message of the first such
+/// object. Objects that are being deleted are excluded, and so are paused objects, because their conditions are out of
+/// date.
 pub(super) fn refusal(kubernetes: &dyn IdentityKubernetes, reference: &IdentityReference) -> Option<String> {
     let clusters = kubernetes.clusters_naming(reference);
     let of_clusters = clusters.iter().filter_map(|cluster| {
@@ -28,7 +29,7 @@ pub(super) fn refusal(kubernetes: &dyn IdentityKubernetes, reference: &IdentityR
     Some(format!("{object} reports: {message}"))
 }
 
-/// The name of an object and its message, if AWS refuses the credentials to it.
+/// The name of an object and its message, if AWS refuses the credentials for it.
 fn reported(kind: &str, metadata: &ObjectMeta, conditions: &[Condition]) -> Option<(String, String)> {
     let condition = find(conditions, ConditionType::IdentityReady)?;
     let refused = condition.status == ConditionStatus::False.to_string()
@@ -58,7 +59,8 @@ pub fn machine_report(machine: &AWSMachine) -> Option<u64> {
     Some(report(identity, &machine.metadata, conditions.unwrap_or_default()))
 }
 
-/// An object that reports nothing is equal for every identity: a launch writes another reference to it.
+/// The hash of an object that reports nothing does not depend on the identity, because a launch changes the reference
+/// in the object.
 fn report(identity: Option<&IdentityReference>, metadata: &ObjectMeta, conditions: &[Condition]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let reported = reported("", metadata, conditions);

@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// An AWSCluster that uses the static identity `key` and says this of it.
+    /// An AWSCluster that uses the static identity `key` and has this condition about it.
     fn cluster_says(&self, name: &str, reason: &str, more: &str) {
         self.kubernetes.put_aws_cluster(read(&format!(
             "{{metadata: {{name: {name}, namespace: team-a}}, \

@@ -36,7 +36,7 @@ impl MachineContext {
         }
     }
 
-    /// Whether AWS may not know yet what it was asked for at this time.
+    /// Whether AWS may not show yet what a request at this time created.
     pub(super) fn may_be_hidden(&self, requested_at: Option<&Time>) -> bool {
         requested_at.is_some_and(|at| age(at.0, self.kubernetes.now()) < self.timing.visibility_age)
     }

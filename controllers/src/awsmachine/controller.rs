@@ -36,8 +36,8 @@ impl Reconciler for MachineReconciler {
         Ok(with_resync(outcome, self.sync_period))
     }
 
-    /// A machine waits for the AWS account. The account is recorded with the launch only, and a refused launch removes
-    /// it, so the identity of the last pass is a group too.
+    /// A machine waits for its AWS account. The status records the account only with the launch, and a refused launch
+    /// removes it, so the identity of the last pass is a group too.
     fn groups(&self, object: &AWSMachine) -> Vec<String> {
         let network = object.status.as_ref().and_then(|status| status.network.as_ref());
         let recorded = network.and_then(|network| Some((network, network.region.as_deref()?)));

@@ -1,8 +1,8 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
-//! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion). What a flow uses of another
-//! one's folder is a plan or a lookup.
+//! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion). A flow uses only plans and
+//! lookups from the folder of another flow.
 
 mod context;
 mod controller;
@@ -81,7 +81,8 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
             let released = Outcome::done(scope.machine).with_events(scope.events);
             return Ok(released.because("the AWSMachine is released"));
         }
-        // A postponed pass leaves the status unchanged, so that the next one tells again of all that is not recorded.
+        // A postponed pass leaves the status unchanged, so the next pass repeats every event that is not about
+        // something recorded.
         Err(FlowError::Postponed) => {
             let recorded = scope.events.into_iter().filter(|event| event.is_recorded);
             let postponed = Outcome::done(scope.machine).with_events(recorded);
@@ -199,7 +200,7 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
     if let Some(blocked) = deletion::merged(blocks) {
         return Err(blocked.into());
     }
-    // What holds one of them back keeps the others from costing money no longer.
+    // Each kind is released even if another one is blocked, so that it does not cost money any longer.
     let of_addresses = blocks_of(elastic_ip::release_all(scope, &ended, &foreign, context).await)?;
     let of_hosts = blocks_of(hosts::release_all(scope, context).await)?;
     let of_secrets = blocks_of(secrets::delete_all(scope, context).await)?;

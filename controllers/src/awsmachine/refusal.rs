@@ -74,8 +74,8 @@ pub(super) fn concerns_kind(error: &CloudError) -> bool {
     error.class.is_permanent() && is_common && !depends_on_subnet
 }
 
-/// Ends the pass of a machine that has shown the refusal of its kind lately. Whether its instance exists is looked up
-/// as often as a machine asks EC2 that is alone.
+/// Ends the pass of a machine that has recently shown the refusal of its kind. Such a machine looks up its instance as
+/// often as a single machine would ask EC2.
 ///
 /// # Errors
 /// The refusal, unless EC2 accepts launches of the kind by now.

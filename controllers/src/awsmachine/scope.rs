@@ -102,8 +102,8 @@ impl MachineScope {
         }
     }
 
-    /// Applies an event to the launch record. After an attempt without an instance, the network in use is removed, and
-    /// with it what the instance was given.
+    /// Applies an event to the launch record. After an attempt without an instance, the network in use is removed.
+    /// After such an attempt or an adoption, the records of applied tags, groups and DNS names are removed.
     pub(super) fn record_launch(&mut self, event: LaunchEvent) -> Result<(), IllegalTransition> {
         let frees_network = matches!(event, LaunchEvent::Refused | LaunchEvent::EndedBeforeRunning);
         let is_adopted = matches!(event, LaunchEvent::Adopted { .. });
@@ -112,7 +112,7 @@ impl MachineScope {
             self.status.network = None;
         }
         if frees_network || is_adopted {
-            // Nobody knows what another call has given to the instance.
+            // The tags and groups that another call has given to the instance are unknown.
             self.status.applied_tags = None;
             self.status.pending_tags.clear();
             self.status.applied_security_groups = None;
@@ -126,7 +126,7 @@ impl MachineScope {
         self.machine.status.as_ref()
     }
 
-    /// Whether the instance has ever run according to the AWSMachine. No other instance is launched after it then.
+    /// Whether the instance has ever run according to the AWSMachine. If so, no other instance is launched.
     pub(super) fn has_run(&self) -> bool {
         let provider_id = self.machine.spec.provider_id.as_deref();
         self.status.has_run == Some(true) || self.status.provisioned() || provider_id.is_some_and(|id| !id.is_empty())
@@ -172,7 +172,7 @@ pub(super) fn key(machine: &AWSMachine) -> MachineKey {
     }
 }
 
-/// What keeps a flow from going on.
+/// The reason why a flow cannot continue.
 #[derive(Debug)]
 pub(super) struct Blocked {
     /// The condition that says why.
@@ -217,7 +217,7 @@ impl Blocked {
     }
 }
 
-/// The earlier of two passes. The back-off of the object has no length of its own, and begins with the shortest.
+/// The earlier of two passes. The back-off of the object has no fixed length, and starts with the shortest one.
 pub(super) fn earlier(one: Next, other: Next) -> Next {
     match (one, other) {
         (Next::Retry, _) | (_, Next::Retry) => Next::Retry,

@@ -23,7 +23,7 @@ use crate::launching::storage::LaunchSecrets;
 use crate::retry;
 use crate::time::remaining;
 
-/// Why data is not deleted at once.
+/// The reason why data is not deleted at once.
 const UNANSWERED: &str = "a call to store it got no answer, and may store it up to five minutes later";
 
 /// Why data that AWS keeps is left there.
@@ -31,16 +31,16 @@ const UNANSWERED: &str = "a call to store it got no answer, and may store it up 
 enum Left {
     /// The credentials belong to another account by now.
     Elsewhere,
-    /// AWS does not allow the deletion, and the network says that it need not succeed.
+    /// AWS does not allow the deletion, and the network says that the deletion need not succeed.
     NotAllowed,
     /// AWS does not allow the deletion, and the network names another place by now.
     Replaced,
-    /// AWS does not allow the deletion, and has not allowed to store the data either.
+    /// AWS does not allow the deletion, and did not allow the data to be stored either.
     NeverStored,
 }
 
-/// Stores the bootstrap data of a launch, unless this process has stored it already. The record of the data is in the
-/// status before.
+/// Stores the bootstrap data of a launch, unless this process has stored it already. The status records the data
+/// before.
 pub(super) async fn store(
     scope: &MachineScope,
     of_launch: &LaunchSecrets,
@@ -48,7 +48,7 @@ pub(super) async fn store(
     context: &MachineContext,
 ) -> Result<(), Blocked> {
     let data = inputs_of(of_launch, location);
-    // Where a part waits for its turn, the next pass goes on with it.
+    // If a part waits for its turn, the next pass continues with that part.
     let known = context.memory.stored_parts(scope.uid(), data);
     for (part, secret) in of_launch.parts.iter().enumerate().skip(known.unwrap_or_default()) {
         // The pass may be cancelled while the call is under way.
@@ -70,7 +70,7 @@ pub(super) fn is_recorded(scope: &MachineScope, of_launch: &LaunchSecrets) -> bo
     of_launch.record.recorded_like(&scope.status).is_some()
 }
 
-/// Remembers that this process knows of no stored part of the bootstrap data, whose record is new.
+/// Remembers that no part of the bootstrap data is stored, because its record is new.
 pub(super) fn nothing_is_stored(
     scope: &MachineScope,
     of_launch: &LaunchSecrets,
@@ -80,7 +80,7 @@ pub(super) fn nothing_is_stored(
     context.memory.stored(scope.uid(), inputs_of(of_launch, location), 0);
 }
 
-/// What tells the bootstrap data of a launch from others: the user data has its digest, and its place.
+/// The fingerprint of the bootstrap data of a launch. The user data contains the digest and the location of the data.
 fn inputs_of(of_launch: &LaunchSecrets, location: &InstanceLocation) -> CallFingerprint {
     CallFingerprint::of(&"bootstrap data", &(&location.account_id, of_launch.user_data.expose()))
 }
@@ -97,8 +97,8 @@ fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, c
     Blocked::by_call(ConditionType::BootstrapDataReady, message, error)
 }
 
-/// The time for which a call without an answer may still store data. What is deleted before could come back, and no
-/// record would name it.
+/// The time for which a call without an answer may still store data. Data that is deleted earlier could be stored
+/// again, and no record would name it.
 fn may_be_stored_for(scope: &MachineScope, context: &MachineContext) -> Duration {
     let unanswered = context.memory.unanswered_store(scope.uid());
     unanswered.map_or(Duration::ZERO, |at| {
@@ -116,8 +116,8 @@ fn await_stored(scope: &MachineScope, waiting: ConditionUpdate, context: &Machin
 }
 
 /// Deletes the data of a machine that has become a node, whose instance has ended, or whose instance is so old that it
-/// will not fetch the data any longer. Nothing waits for that: what keeps the data is shown, and tried again.
-/// `instance` is absent if AWS does not show the instance any longer.
+/// will not fetch the data any longer. Nothing waits for the deletion: a condition shows a failure, and the next pass
+/// tries again. `instance` is absent if AWS does not show the instance any longer.
 pub(super) async fn delete_unneeded(
     scope: &mut MachineScope,
     instance: Option<&Instance>,
@@ -179,7 +179,8 @@ pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContex
     Ok(())
 }
 
-/// The format of the bootstrap data of a machine whose record of the data is lost, and the bucket that may hold them.
+/// The format of the bootstrap data of a machine whose record of the data is lost, and the bucket that may contain the
+/// data.
 pub(super) async fn format_and_bucket(
     scope: &MachineScope,
     context: &MachineContext,
@@ -220,9 +221,9 @@ fn assumed(
     })
 }
 
-/// Records the data that a machine may have whose status was lost, and whose instance was launched with this token. The
-/// token has the UID that the AWSMachine had then. A node proves nothing: the status may have been lost between the
-/// moment at which the instance became one and the deletion of the data.
+/// Records the data that a machine may have if its status was lost and its instance was launched with this token. The
+/// token contains the UID that the AWSMachine had at that time. The existence of a node proves nothing, because the
+/// status may have been lost after the instance became a node and before the data was deleted.
 pub(super) fn recover(
     scope: &mut MachineScope,
     client_token: &str,
@@ -272,8 +273,8 @@ async fn delete(
     Ok(())
 }
 
-/// Whether a machine lets go of data whose deletion AWS does not allow: the bucket said so at the launch, or says so
-/// now.
+/// Whether a machine gives up data whose deletion AWS does not allow: the bucket allowed that at the launch, or allows
+/// it now.
 async fn need_not_succeed(scope: &MachineScope, kept: &KeptData, context: &MachineContext) -> bool {
     let KeptData::Object(object) = kept else {
         return false;
@@ -286,7 +287,7 @@ async fn need_not_succeed(scope: &MachineScope, kept: &KeptData, context: &Machi
 }
 
 /// Records the data of a launch whose user data has a URL that is valid from `valid_from` on. The record also covers
-/// what earlier attempts have stored at the same place; what they have stored elsewhere is deleted.
+/// data that earlier attempts have stored at the same location. Data that they have stored elsewhere is deleted.
 pub(super) async fn record(
     scope: &mut MachineScope,
     of_launch: &LaunchSecrets,
@@ -307,8 +308,8 @@ pub(super) async fn record(
     Ok(())
 }
 
-/// Deletes what an earlier attempt has stored at another place than the network names now. The user may have corrected
-/// the place because the identity may do nothing there.
+/// Deletes data that an earlier attempt has stored at another location than the network names now. The user may have
+/// changed the location because the identity has no permissions there.
 async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &MachineContext) -> Result<(), FlowError> {
     let message = format!(
         "the bootstrap data {} has to be deleted first: {UNANSWERED}",
@@ -335,8 +336,8 @@ fn is_elsewhere(kept: &KeptData, account_id: &str) -> bool {
     kept.account_id().is_some_and(|recorded| recorded != account_id)
 }
 
-/// Tells by an event of data that is left. The machine does not wait for credentials of another account, or for a
-/// permission, which may never come.
+/// Publishes an event about data that is left. The machine does not wait for credentials of another account or for a
+/// permission, because they may never come.
 fn report_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
     let (shown, account) = (kept.shown(), kept.account_id().unwrap_or_default());
     let message = match why {

@@ -65,7 +65,7 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
         .with_message(trouble.unwrap_or_default())
 }
 
-/// The first condition that is not True and that `Ready` does not depend on. `Paused` is no trouble.
+/// The first condition that is not True and that `Ready` does not depend on. `Paused` is excluded.
 fn attention(updates: &[ConditionUpdate]) -> Option<&ConditionUpdate> {
     let informs = |condition: ConditionType| {
         !condition.counts_for_ready() && !matches!(condition, ConditionType::Ready | ConditionType::Paused)
@@ -110,8 +110,8 @@ pub(super) fn show(scope: &mut MachineScope, instance: &Instance) {
     }
 }
 
-/// AWS's reason for the state of an instance. The end of a Spot instance is told by AWS's code, whose words leave open
-/// who ended it.
+/// AWS's reason for the state of an instance. The interruption of a Spot instance is recognized by its code, because
+/// AWS's text does not say who ended the instance.
 fn in_words(reason: &StateReason) -> String {
     if reason.code.starts_with("Server.SpotInstance") {
         format!("EC2 has interrupted the Spot instance ({})", reason.code)

@@ -1,5 +1,5 @@
-//! The bootstrap data of a machine, and the user data of the attempts of one launch. Presigned URLs differ from attempt
-//! to attempt, and a repeated call must have the URL that it had first.
+//! The bootstrap data of a machine, and the user data of the attempts of one launch. Each attempt has another presigned
+//! URL, and a repeated call must have the URL of the first call.
 
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Machine;
@@ -93,8 +93,8 @@ impl LaunchUserData {
         &self.of_new
     }
 
-    /// The user data of the recorded attempt, as it would be sent now. A URL that is not valid any longer is not sent
-    /// again: the attempt is looked up, as one whose parameters have changed.
+    /// The user data of the recorded attempt, as it would be sent now. A URL that is no longer valid is not sent again:
+    /// the provider looks up the instance of the attempt, as if the parameters had changed.
     pub(super) fn of_recorded(&self) -> &UserData {
         self.of_recorded.as_ref().unwrap_or(&self.of_new)
     }
@@ -130,7 +130,7 @@ fn not_signed(error: &CloudError) -> Blocked {
     Blocked::by_call(ConditionType::BootstrapDataReady, message, error)
 }
 
-/// The time as signatures and records have it.
+/// The time in whole seconds, as in signatures and records.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -18,8 +18,8 @@ pub(super) async fn store(scope: &mut MachineScope, context: &MachineContext) ->
     Ok(())
 }
 
-/// Writes the status with the conditions that the pass has found. If the pass finds nothing else, its end writes
-/// nothing.
+/// Writes the status with the conditions that the pass has found. If the pass finds nothing else, there is no further
+/// write at its end.
 pub(super) async fn store_with_conditions(
     scope: &mut MachineScope,
     context: &MachineContext,
@@ -28,8 +28,9 @@ pub(super) async fn store_with_conditions(
     store(scope, context).await
 }
 
-/// Records that an AWSMachine has launched nothing, which is so without the finalizer. The record is stored before the
-/// finalizer, because an AWSMachine with the finalizer and without a record counts as restored or moved.
+/// Records that an AWSMachine has launched nothing, which holds for every AWSMachine without the finalizer. The record
+/// is stored before the finalizer, because an AWSMachine with the finalizer and without a record counts as restored or
+/// moved.
 pub(super) fn plan_launch(scope: &mut MachineScope) -> Result<(), IllegalTransition> {
     let tells_of_launch = meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER)
         || scope.machine.instance_id().is_some()
@@ -55,7 +56,7 @@ pub(super) async fn ensure_finalizer(scope: &mut MachineScope, context: &Machine
 }
 
 /// Adds the annotation that blocks `clusterctl move`, because the manager of another management cluster would not know
-/// of the coming attempt. Its value is the account of the attempt, in case the status is lost.
+/// of the attempt that follows. Its value is the account of the attempt, in case the status is lost.
 pub(super) async fn block_move(
     scope: &mut MachineScope,
     account_id: &str,
@@ -67,8 +68,8 @@ pub(super) async fn block_move(
     Ok(())
 }
 
-/// Removes the annotation if no attempt is open, no Elastic IP is being allocated, and neither a secret nor a host
-/// without an instance is left, even if a crash left it behind. It stays if the status was lost, because an attempt may
+/// Removes the annotation, even one that a crash left behind, if no attempt is open, no Elastic IP is being allocated,
+/// and neither a secret nor a host without an instance is left. It stays if the status was lost, because an attempt may
 /// be open. The status without an open attempt is stored first. If the spec does not name the instance yet, the
 /// function adds the annotation `adopt-instance`: a move loses the status, and the moved AWSMachine has another UID
 /// than the client token.
@@ -79,9 +80,10 @@ pub(super) async fn allow_move(
 ) -> Result<AWSMachine, KubernetesError> {
     let blocked = meta::has_annotation(&machine.metadata, meta::BLOCK_MOVE_ANNOTATION);
     let is_lost = location::account_of_lost_attempt(&machine, status).is_some();
-    // The AWSMachine in another management cluster would have another UID, and would not know of secrets by this one.
+    // The AWSMachine in another management cluster would have another UID, and would not find secrets that are named by
+    // this UID.
     let keeps_secrets = !KeptData::all(status).is_empty();
-    // The client token of an instance tells the AWSMachine there by which UID its host was allocated.
+    // After a move, the client token of the instance contains the UID under which the host was allocated.
     let host = status.dedicated_host.as_ref().filter(|host| host.may_exist());
     let is_launched = status
         .launch

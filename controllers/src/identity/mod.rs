@@ -80,7 +80,7 @@ pub async fn resolve(
     })?;
     let mut key = String::from(request.identity_namespace);
     for identity in &chain {
-        // The generation, because the resource version also changes with the status of the identity.
+        // The key contains the generation, because the resource version also changes with the status of the identity.
         let metadata = identity.metadata();
         let generation = metadata.generation.map(|generation| generation.to_string());
         push_version(&mut key, metadata.uid.as_deref(), generation.as_deref());
@@ -129,7 +129,8 @@ pub struct Completeness {
 }
 
 /// Confirms that an identity has all its objects: the identities of its chain, and the Secret at the end of the chain
-/// with its keys. Makes no AWS call. Which namespaces may use the identity depends on its user and is left out.
+/// with its keys. Makes no AWS call. The allowed namespaces are not checked, because they depend on the object that
+/// uses the identity.
 pub async fn completeness(
     kubernetes: &dyn Kubernetes,
     reference: &IdentityReference,
@@ -271,8 +272,8 @@ fn given_session_name(role: &AWSClusterRoleIdentity) -> Option<&str> {
     role.spec.session_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// `capa-rs-<namespace>-<cluster>`. STS accepts 64 characters: of a longer name the end is replaced by a hash of
-/// namespace and cluster, so that the sessions of two clusters can be told apart.
+/// `capa-rs-<namespace>-<cluster>`. STS accepts 64 characters. In a longer name, a hash of namespace and cluster
+/// replaces the end, so that the sessions of two clusters differ.
 fn session_name(request: &IdentityRequest<'_>) -> String {
     let name = format!("capa-rs-{}-{}", request.namespace, request.cluster_name);
     if name.chars().count() <= SESSION_NAME_LENGTH {

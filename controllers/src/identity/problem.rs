@@ -27,8 +27,8 @@ impl IdentityProblem {
     }
 }
 
-/// The message of a condition about a failed call. A refusal names the identity that may not make the call, and not
-/// the role behind it, as AWS would.
+/// The message of a condition about a failed call. The message about a refusal names the identity that may not make the
+/// call. AWS's text would name the role behind it.
 pub(crate) fn described(error: &CloudError, identity: &IdentityReference) -> String {
     match error.class {
         ErrorClass::Unauthorized => format!("{error}; the identity is {}/{}", identity.kind, identity.name),

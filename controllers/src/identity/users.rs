@@ -18,7 +18,7 @@ use crate::kubernetes_api::Identity;
 const NAMED_CLUSTERS: usize = 10;
 
 /// Hash of the fields of an identity whose change triggers reconciles of the objects that use it. The hash excludes the
-/// status, on which none of them depends.
+/// status, because none of them depends on it.
 pub fn watched_identity<K: Resource>(identity: &K) -> Option<u64> {
     let metadata = identity.meta();
     let mut hasher = DefaultHasher::new();
@@ -62,7 +62,7 @@ pub(crate) fn machine_uses(
     reference.is_some_and(|reference| leads_to(reference, identity, find))
 }
 
-/// The Cluster that an object belongs to, as `<namespace>/<name>`: by the label, by the owner, or else of the object's
+/// The Cluster that an object belongs to, as `<namespace>/<name>`: from the label, or the owner, or else the object's
 /// own name.
 pub(crate) fn cluster_of(metadata: &ObjectMeta) -> String {
     let name = meta::cluster_name_label(metadata).or_else(|| meta::owner_cluster_name(metadata));
@@ -70,7 +70,7 @@ pub(crate) fn cluster_of(metadata: &ObjectMeta) -> String {
     format!("{}/{name}", metadata.namespace.as_deref().unwrap_or_default())
 }
 
-/// The warning that an identity or its Secret was deleted, of which `gone` names the object. `None` if no Cluster uses
+/// The warning that an identity or its Secret was deleted. `gone` names the deleted object. `None` if no Cluster uses
 /// it.
 pub fn deleted_while_in_use(gone: &str, clusters: &BTreeSet<String>) -> Option<EventDraft> {
     let named: Vec<&str> = clusters.iter().take(NAMED_CLUSTERS).map(String::as_str).collect();

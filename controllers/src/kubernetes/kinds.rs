@@ -9,8 +9,8 @@ use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A kind without the label is discovered again after so many times the age of a kind that is not served. Machines may
-/// use such a kind for ever, and bring their network themselves.
+/// A kind without the label is rediscovered after this multiple of the time for a kind that is not served. Machines may
+/// use such a kind permanently, and specify their network themselves.
 const UNLABELLED_FACTOR: u32 = 6;
 
 /// The time for which the properties of a kind that publishes networks are stored.

@@ -52,7 +52,7 @@ pub use sources::SourceReader;
 /// The field manager of writes.
 const FIELD_MANAGER: &str = "capa-rs";
 
-/// The namespace whose UID identifies a cluster: every cluster has it.
+/// The namespace whose UID identifies a management cluster. Every cluster has this namespace.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Caches of all watched kinds.

@@ -31,7 +31,7 @@ pub struct SourceChecks {
 pub struct DescribedNetwork {
     /// The fields that the sources supply.
     pub network: MachineNetwork,
-    /// Each source, whether it can be read, and what is wrong with it.
+    /// Each source, whether it can be read, and its problem.
     pub sources: Vec<SourceAccess>,
 }
 
@@ -71,7 +71,8 @@ impl SourceChecks {
             accesses.push(access);
         }
         let merged = merge(&read);
-        // An infrastructure object without the label is no source. This is wrong only if the others lack something.
+        // An infrastructure object without the label is no source. This is a problem only if the other sources lack a
+        // field.
         let is_complete = merged.network.region.is_some() && !merged.network.subnets.is_empty();
         for access in &mut accesses {
             access.is_described |= is_complete;

@@ -24,8 +24,8 @@ use crate::kubernetes_api::{
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of descriptions that are applied to objects at the same time. The work of each is bounded, and other
-/// work of the process has the rest of the processors.
+/// Maximum number of descriptions that are applied to objects at the same time. The work of each is bounded, and the
+/// other processors remain free for other work.
 const EVALUATIONS: usize = 2;
 
 /// Maximum number of objects that one selector may match. AWS attaches at most 16 security groups to an interface, and
@@ -91,7 +91,7 @@ impl SourceReader {
         kind.map(|kind| kind.resource.plural)
     }
 
-    /// The key of a read: another version of the mapping is another read.
+    /// The key of a read, which includes the version of the mapping.
     fn key(&self, namespace: &str, request: &SourceRequest) -> Key {
         let mapping = self.requests.mapping(request);
         Key {
@@ -199,7 +199,7 @@ impl Requests {
         }
     }
 
-    /// Applies the description to the objects. The work is done outside the threads of the reconciles.
+    /// Applies the description to the objects. The work runs outside the threads of the reconciles.
     async fn evaluate(&self, request: &SourceRequest, objects: Vec<Value>, description: Description) -> SourceRead {
         let _permit = self.evaluations.acquire().await;
         let evaluated = {

@@ -125,7 +125,7 @@ fn for_ignition(
     inline(sent, name, || Packing::of_ignition(ignition, data, compresses))
 }
 
-/// The user data, if EC2 accepts as much.
+/// The user data, if EC2 accepts its size.
 fn inline(sent: Vec<u8>, secret: &str, packing: impl FnOnce() -> Packing) -> Result<BootstrapData, ConditionUpdate> {
     if sent.len() > UserData::MAX_BYTES {
         let too_large = TooLarge {
@@ -281,7 +281,7 @@ mod tests {
             );
         }
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
-        // cloud-init reads this from user data, and not from where the boot hook puts it.
+        // cloud-init reads this format only from user data, not from the configuration that the boot hook sets.
         let archive = secret(&[("value", b"#cloud-config-archive")]);
         for delivery in [
             "publicIP: false",

@@ -1,4 +1,4 @@
-//! Which Secrets are bootstrap data. Pure.
+//! Decides which Secrets contain bootstrap data. Pure.
 //!
 //! A user who may create Machines chooses the Secret that an instance gets, and reads the Secret with the instance. So
 //! a Secret counts as bootstrap data only if its author has marked it: by its owner, by its type, or by a label.
@@ -15,12 +15,13 @@ const CLUSTER_SECRET: &str = "cluster.x-k8s.io/secret";
 /// The API group of bootstrap providers. Objects of other groups own Secrets for other purposes.
 const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
 
-/// Rancher's bootstrap provider has an API group that is also Rancher's for other purposes, and its objects own other
-/// Secrets too: a Secret has to have the type of bootstrap data.
+/// Rancher uses the API group of its bootstrap provider for other purposes too, and the provider's objects own other
+/// Secrets. So a Secret must have the type of bootstrap data.
 const RANCHER: (&str, &str, &str) = ("rke.cattle.io", "RKEBootstrap", "rke.cattle.io/bootstrap");
 
-/// The purposes of Secrets of this type, whose names are the name of a cluster and one of these. All but the last
-/// are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and RKE2 join.
+/// The purposes of Secrets of this type. The name of such a Secret is the name of a cluster followed by a purpose. All
+/// but the last are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and
+/// RKE2 join.
 const PURPOSES: [&str; 8] = [
     "kubeconfig",
     "user-kubeconfig",
@@ -68,7 +69,8 @@ pub(crate) fn validate(secret: &Secret, source: Option<&ContractReference>) -> R
 }
 
 /// Whether the bootstrap object of the Machine owns the Secret, as Cluster API's contract for bootstrap providers asks.
-/// A bootstrap object also owns the authorities of a cluster that it has made: these go by their names.
+/// A bootstrap object also owns the certificate authorities that it has created for a cluster, which are recognized by
+/// their names.
 fn is_owned_by(secret: &Secret, source: Option<&ContractReference>) -> bool {
     let Some(ContractReference { api_group, kind, name }) = source else {
         return false;
@@ -84,7 +86,7 @@ fn is_owned_by(secret: &Secret, source: Option<&ContractReference>) -> bool {
     owner.is_some_and(|owner| owner.name == *name) && (claimed.is_none() || is_named_like_source)
 }
 
-/// Whether whoever wrote the Secret has marked it.
+/// Whether the author of the Secret has marked it as bootstrap data.
 fn is_marked(secret: &Secret) -> bool {
     let labels = secret.metadata.labels.as_ref();
     let label = labels.and_then(|labels| labels.get(meta::BOOTSTRAP_DATA_LABEL));

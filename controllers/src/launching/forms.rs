@@ -1,4 +1,4 @@
-//! The ids and names in a machine spec, and in a network, that cannot be any of AWS's. Pure.
+//! Finds ids and names in a machine spec, and in a network, that no AWS resource can have. Pure.
 
 use capa_api::conditions::Reason;
 use capa_api::forms::{IdKind, is_instance_type, is_kms_key, is_region};
@@ -104,15 +104,15 @@ fn invalid(path: &str, form: Form, text: &str) -> Option<String> {
     Some(format!("{path} is {shown:?}{cut}: set it to {}", form.described()))
 }
 
-/// The problem of a network in a region that AWS cannot have. For such a region there is neither a client nor anything
-/// else that stays.
+/// The problem of a network with an invalid region name. For such a region, the provider creates no client and stores
+/// nothing.
 pub(crate) fn misnamed_region(region: &str) -> Option<Problem> {
     let message = "region of the network is no name of a region: set it to one such as eu-west-1 in its source";
     (!is_region(region)).then(|| Problem::new(Reason::InvalidSpec, message))
 }
 
-/// The field of a network that holds an id that AWS cannot have given, and the form of such ids. The value is not
-/// named: the source of the network may be anybody's.
+/// The field of a network that holds an id that AWS cannot have given, and the form of such ids. The text does not
+/// repeat the value, because the source of the network may belong to anybody.
 pub(crate) fn first_invalid_id_of_network(network: &MachineNetwork) -> Option<(&'static str, String)> {
     let groups = network.security_groups.as_ref();
     let subnets = network

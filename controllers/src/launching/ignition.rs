@@ -11,8 +11,8 @@ use sha2::{Digest, Sha512};
 use super::compression::gzip;
 use super::digest::hex;
 
-/// The user data that is the bootstrap data itself. With a proxy or authorities, or on request compressed, a
-/// configuration contains the bootstrap data: both came with version 3.1.
+/// The bootstrap data as user data. With a proxy, certificate authorities or compression, which version 3.1 introduced,
+/// the data is embedded in a configuration.
 pub(crate) fn user_data(ignition: &Ignition, data: &[u8], compresses: bool) -> Vec<u8> {
     let fetches = ignition.proxy.is_some() || ignition.tls.is_some();
     match ignition.version.filter(|version| *version >= IgnitionVersion::V3_1) {
@@ -21,14 +21,14 @@ pub(crate) fn user_data(ignition: &Ignition, data: &[u8], compresses: bool) -> V
     }
 }
 
-/// The size that the user data has compressed, if Ignition of this version reads compressed data.
+/// The size of the compressed user data, if Ignition of this version reads compressed data.
 pub(crate) fn compressed_size(ignition: &Ignition, data: &[u8]) -> Option<usize> {
     let version = ignition.version.filter(|version| *version >= IgnitionVersion::V3_1)?;
     Some(containing(version, ignition, data).len())
 }
 
-/// A configuration of the machine's version that refers to the bootstrap data at this URL. Ignition refuses what has
-/// another hash than the data. A proxy and authorities came with version 3.1.
+/// A configuration of the machine's version that refers to the bootstrap data at this URL. Ignition refuses data with
+/// another hash. Version 3.1 introduced the proxy and the certificate authorities.
 pub(crate) fn referring_to(ignition: &Ignition, source: &str, data: &[u8]) -> Vec<u8> {
     let version = ignition.version.unwrap_or_default();
     let resource = Resource {
@@ -67,7 +67,7 @@ fn configuration(version: IgnitionVersion, config: Sources, ignition: &Ignition)
             security: ignition.tls.as_ref().filter(|_| fetches).map(security),
         },
     };
-    // Texts and lists can always be written as JSON.
+    // The serialization of texts and lists as JSON cannot fail.
     serde_json::to_vec(&configuration).unwrap_or_default()
 }
 

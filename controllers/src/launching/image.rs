@@ -45,7 +45,7 @@ impl ImageSearch {
         architectures: &[String],
     ) -> Result<Self, String> {
         let owner = lookup.org.clone().unwrap_or_default();
-        // Whoever may publish images could give one any name: an image of an unknown owner is never launched.
+        // Anybody can publish an image under any name, so an image of an unknown owner is never launched.
         if owner.len() != ACCOUNT_DIGITS || !owner.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(format!(
                 "imageLookupOrg is no AWS account: set it to the {ACCOUNT_DIGITS} digits of the account that publishes \
@@ -94,16 +94,16 @@ pub(super) fn architecture(instance_type: &str, architectures: &[String]) -> Res
     })
 }
 
-/// The newest image. Of several that were created at the same time, the one with the greatest id, so that every machine
-/// gets the same.
+/// The newest image. Of several images that were created at the same time, the one with the greatest id wins, so that
+/// every machine gets the same one.
 pub(crate) fn newest(images: Vec<Image>) -> Option<Image> {
     images
         .into_iter()
         .max_by(|one, other| (&one.created, &one.id).cmp(&(&other.created, &other.id)))
 }
 
-/// The name of the images, with EC2's wildcards: the format, whose placeholders are replaced. The version stands
-/// without its `v`.
+/// The name of the images, with EC2's wildcards: the format with its placeholders replaced. The version has no leading
+/// `v`.
 fn name(lookup: &ImageLookup, version: Option<&str>) -> Result<String, String> {
     let format = lookup.format.as_deref().unwrap_or_default();
     if format.len() > LONGEST {

@@ -16,14 +16,14 @@ pub(crate) enum KeptData {
 }
 
 impl KeptData {
-    /// All that the status records.
+    /// All bootstrap data that the status records.
     pub(crate) fn all(status: &AWSMachineStatus) -> Vec<Self> {
         let secrets = status.bootstrap_secrets.clone().map(Self::Secrets);
         let object = status.bootstrap_object.clone().map(Self::Object);
         secrets.into_iter().chain(object).collect()
     }
 
-    /// What the status records of the same sort.
+    /// The recorded data in the same kind of store.
     pub(crate) fn recorded_like(&self, status: &AWSMachineStatus) -> Option<Self> {
         match self {
             Self::Secrets(_) => status.bootstrap_secrets.clone().map(Self::Secrets),
@@ -39,7 +39,7 @@ impl KeptData {
         }
     }
 
-    /// Takes the record of the data out of the status. Returns whether there was one.
+    /// Removes the record of the data from the status. Returns whether there was one.
     pub(crate) fn forget(&self, status: &mut AWSMachineStatus) -> bool {
         match self {
             Self::Secrets(_) => status.bootstrap_secrets.take().is_some(),
@@ -47,7 +47,8 @@ impl KeptData {
         }
     }
 
-    /// Takes in what an earlier attempt has stored at the same place. Returns whether it is the same place.
+    /// Extends the record to the data that an earlier attempt has stored at the same location. Returns whether the
+    /// location is the same.
     pub(crate) fn takes_in(&mut self, earlier: &Self) -> bool {
         let is_same_region = self.region() == earlier.region();
         match (self, earlier) {
@@ -63,7 +64,7 @@ impl KeptData {
         }
     }
 
-    /// Where the data is.
+    /// The store that contains the data.
     pub(crate) fn store(&self) -> SecretStore {
         match self {
             Self::Secrets(secrets) => SecretStore::Service(secrets.backend),

@@ -20,7 +20,8 @@ pub(crate) struct LostMachine<'a> {
     pub(crate) bucket: Option<&'a NetworkBootstrapBucket>,
 }
 
-/// The data that AWS may keep of a machine whose status was lost. Without the format it may be in both stores.
+/// The data that AWS may keep of a machine whose status was lost. If the format is unknown, the data may be in both
+/// stores.
 pub(crate) fn assumed(lost: &LostMachine<'_>) -> Vec<KeptData> {
     let spec = lost.spec;
     let mut kept = Vec::new();

@@ -62,8 +62,7 @@ fn entry_requests(spec: &AWSMachineSpec, role: Option<MachineRole>) -> Vec<(Name
         .collect()
 }
 
-/// The request for an entry. The schema refuses an entry with neither name nor selector, and
-/// selectors that mean nothing.
+/// The request for an entry. The schema refuses an entry with neither name nor selector, and invalid selectors.
 fn request(entry: &NetworkSource) -> Option<SourceRequest> {
     let objects = match (&entry.name, &entry.selector) {
         (Some(name), _) => SourceObjects::Named(name.clone()),

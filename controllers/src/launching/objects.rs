@@ -19,8 +19,8 @@ use super::storage::{LaunchSecrets, StorageRequest};
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html>).
 const LONGEST: Duration = Duration::from_hours(7 * 24);
 
-/// The object of a launch, and the user data that refers to it. The user data of a bucket with presigned URLs is
-/// replaced before each attempt, because the URL is another one then.
+/// The object of a launch, and the user data that refers to it. With presigned URLs, the user data is replaced before
+/// each attempt, because each attempt has another URL.
 pub(crate) fn in_bucket(
     request: &StorageRequest<'_>,
     role: MachineRole,
@@ -82,7 +82,7 @@ pub(crate) fn no_bucket() -> ConditionUpdate {
     ConditionType::BootstrapDataReady.is_false(Reason::StorageNotSupported, message)
 }
 
-/// The record of the object that a machine with this UID may have, where the status that recorded it was lost.
+/// The record of the object that a machine with this UID may have if the status that recorded it was lost.
 pub(crate) fn assumed(bucket: &NetworkBootstrapBucket, role: MachineRole, uid: &str) -> BootstrapObject {
     BootstrapObject {
         bucket: bucket.bucket.clone(),
@@ -95,8 +95,8 @@ pub(crate) fn assumed(bucket: &NetworkBootstrapBucket, role: MachineRole, uid: &
     }
 }
 
-/// The key of a machine's object. It ends with the UID, so that no machine can name the object of another one, and the
-/// UID follows the role, which is what CAPA's policies of buckets go by.
+/// The key of a machine's object. It ends with the UID, so that no machine can name the object of another one. The role
+/// precedes the UID, because CAPA's bucket policies depend on the role.
 fn key(bucket: &NetworkBootstrapBucket, role: MachineRole, uid: &str) -> String {
     let role = meta::role_tag_value(role);
     match bucket.effective_prefix() {
@@ -105,7 +105,7 @@ fn key(bucket: &NetworkBootstrapBucket, role: MachineRole, uid: &str) -> String 
     }
 }
 
-/// Refuses a bucket and a prefix that stand for something else in a URL.
+/// Refuses a bucket and a prefix that have another meaning in a URL.
 fn validate(bucket: &NetworkBootstrapBucket) -> Result<(), ConditionUpdate> {
     let (name, prefix) = (&bucket.bucket, bucket.effective_prefix());
     let message = if !is_bucket_name(name) {

@@ -2,12 +2,12 @@
 
 use capa_api::machine::{AWSMachineSpec, NetworkInterfaceType, Switch};
 
-/// What is wrong with security groups for network interfaces of the user, which are never changed.
+/// The message about security groups for network interfaces of the user, which the provider never changes.
 pub(crate) const GROUPS_OF_BROUGHT_INTERFACES: &str = "additionalSecurityGroups are for a new network interface: leave \
                                                        them out, and give the networkInterfaces the groups";
 
-/// Says which options of a spec exclude each other or the start of a node. The message names the fields and the way
-/// out.
+/// The message about options of a spec that exclude each other or prevent the start of a node. The message names the
+/// fields and the remedy.
 pub(crate) fn contradiction(spec: &AWSMachineSpec) -> Option<&'static str> {
     let metadata = spec.effective_metadata_options();
     if metadata.instance_metadata_tags == Switch::Enabled {

@@ -30,7 +30,7 @@ impl Presigning {
         }
     }
 
-    /// Whether a URL that is valid from a time on can be used at another.
+    /// Whether a URL that is valid from `valid_from` on can be used at `now`.
     pub(crate) fn is_valid(&self, valid_from: Timestamp, now: Timestamp) -> bool {
         let age: Duration = now.duration_since(valid_from).try_into().unwrap_or_default();
         age < self.valid_for

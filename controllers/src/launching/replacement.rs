@@ -5,12 +5,12 @@ use std::fmt;
 use capa_api::meta;
 use kube::api::ObjectMeta;
 
-/// The object that a user makes to change a field of a machine's spec.
+/// The object that a user creates to change a field of a machine's spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replacement<'a> {
-    /// A template in place of the template with this name, from which the machine was made.
+    /// A new template that replaces the template with this name, from which the machine was created.
     Template(&'a str),
-    /// A machine in place of this one, which was made by hand.
+    /// A new machine that replaces this one, which was created by hand.
     Machine,
 }
 

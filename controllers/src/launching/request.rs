@@ -113,8 +113,8 @@ fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVol
     })
 }
 
-/// The tags that machine and network ask for, without those that the provider sets in any case. Those of the machine
-/// take precedence.
+/// The tags of the machine and the network, without those that the provider always sets. Tags of the machine take
+/// precedence.
 pub(crate) fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags {
     let mut tags = network.additional_tags.clone();
     tags.extend(spec.additional_tags.clone());

@@ -42,7 +42,7 @@ pub(crate) fn in_service(request: &StorageRequest<'_>, backend: SecretsBackend) 
     }
 }
 
-/// The record of the secrets that a machine with this UID may have, where the status that recorded them was lost.
+/// The record of the secrets that a machine with this UID may have if the status that recorded them was lost.
 pub(crate) fn assumed(spec: &AWSMachineSpec, backend: SecretsBackend, uid: &str) -> BootstrapSecrets {
     let fewest = i32::try_from(spec.effective_secret_count()).unwrap_or(i32::MAX);
     BootstrapSecrets {
@@ -56,7 +56,7 @@ pub(crate) fn assumed(spec: &AWSMachineSpec, backend: SecretsBackend, uid: &str)
 }
 
 /// The prefix of the names of a machine's secrets. It ends with the UID, so that no machine can name the secrets of
-/// another one, and begins as the policies of CAPA allow.
+/// another one, and starts with a prefix that CAPA's policies allow.
 fn prefix(spec: &AWSMachineSpec, backend: SecretsBackend, uid: &str) -> String {
     let of_spec = spec
         .cloud_init

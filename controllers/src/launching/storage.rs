@@ -1,4 +1,4 @@
-//! Bootstrap data as it is handed to AWS before a launch. Pure.
+//! Bootstrap data in the form in which it is stored in AWS before a launch. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use capa_cloud::{StoredSecret, UserData};
 use super::kept::KeptData;
 use super::presigning::Presigning;
 
-/// What bootstrap data is stored for.
+/// The machine whose bootstrap data is stored.
 pub(crate) struct StorageRequest<'a> {
     pub(crate) spec: &'a AWSMachineSpec,
     /// UID of the AWSMachine.
@@ -28,7 +28,7 @@ pub(crate) struct StorageRequest<'a> {
 }
 
 impl StorageRequest<'_> {
-    /// The tags of what is stored.
+    /// The tags of the stored data.
     pub(crate) fn tags(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
             (meta::NAME_TAG.to_owned(), self.name.to_owned()),
@@ -47,6 +47,6 @@ pub(crate) struct LaunchSecrets {
     pub(crate) parts: Vec<StoredSecret>,
     /// Equal bootstrap data has equal user data.
     pub(crate) user_data: UserData,
-    /// The user data that takes its place, where each attempt has another URL.
+    /// The user data that replaces `user_data` if each attempt has another URL.
     pub(crate) presigning: Option<Presigning>,
 }

@@ -1,4 +1,4 @@
-//! Values that should mean as much as an absent field, generated from the schema of a kind.
+//! Values that should be equivalent to an absent field, generated from the schema of a kind.
 
 use capa_api::crd::zero_value;
 use serde::de::DeserializeOwned;
@@ -20,8 +20,8 @@ pub(crate) struct NeutralValue {
 }
 
 /// The zero value and the schema's default of each optional scalar field of a kind's spec, as far as the schema allows
-/// the value. They are laid over `smallest`. `parents` has the YAML of the blocks and lists that have required fields,
-/// by their path; other blocks are empty.
+/// the value. They are merged into `smallest`. `parents` has the YAML of the blocks and lists that have required
+/// fields, by their path; other blocks are empty.
 pub(crate) fn neutral_values<S: DeserializeOwned>(
     kind: &str,
     smallest: &str,

@@ -54,7 +54,7 @@ struct State {
     forgotten: Vec<MachineKey>,
     failures: BTreeMap<&'static str, VecDeque<Failure>>,
     reads: Reads,
-    /// How long calls do not see what was created or has ended.
+    /// How long calls do not see created or ended resources.
     hidden: Duration,
 }
 
@@ -187,7 +187,7 @@ impl FakeAws {
         self.state().sessions = sessions(Duration::ZERO);
     }
 
-    /// The same, and from here on instances are listed in these intervals.
+    /// Drops the state of all sessions, and lists instances in these intervals from now on.
     pub(crate) fn restart_listing_every(&self, interval: Duration) {
         self.state().sessions = sessions(interval);
     }
@@ -202,7 +202,7 @@ impl FakeAws {
         session.for_cluster(&identity.cluster)
     }
 
-    /// AWS's own clock, which nobody sets.
+    /// AWS's own clock, which tests do not set.
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH + self.since_start()
     }

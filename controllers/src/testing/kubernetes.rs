@@ -194,7 +194,7 @@ impl FakeKubernetes {
         state.sources.insert(name.to_owned(), source.into());
     }
 
-    /// Has reading the network source of that name take long.
+    /// Makes the read of the network source with this name slow.
     pub(crate) fn hold_source(&self, name: &str) {
         self.state().being_read.insert(name.to_owned());
     }
@@ -510,7 +510,7 @@ impl MachineKubernetes for FakeKubernetes {
         if machine.status.as_ref() == Some(status) {
             return Ok(machine.clone());
         }
-        // As it is stored: times have whole seconds.
+        // The status as it is stored, with times in whole seconds.
         let stored = serde_json::to_value(status).expect("a status is JSON");
         let stored: AWSMachineStatus = serde_json::from_value(stored).expect("a status is read as it is written");
         self.change(machine, "write_status", |machine| machine.status = Some(stored))

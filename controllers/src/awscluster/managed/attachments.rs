@@ -9,7 +9,7 @@ use super::balancers::Place;
 use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Kind, Ref};
 
-/// What a look shows of the subnets and security groups of a load balancer.
+/// The subnets and security groups of a load balancer that a look shows.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) subnets: &'a [&'a str],
@@ -17,7 +17,8 @@ pub(super) struct Shown<'a> {
     pub(super) security_groups: &'a [String],
 }
 
-/// The subnets for a new load balancer. A spec without any for it is wrong, and says so.
+/// The subnets for a new load balancer. Adds a problem if there are none, unless the spec already has a problem with
+/// the load balancer.
 pub(super) fn subnets(scene: &Scene<'_>, target: &Ref, places: &[Place], plan: &mut Plan) -> Option<Vec<Id>> {
     if !places.is_empty() {
         return Some(places.iter().map(|place| place.subnet.clone()).collect());
@@ -29,15 +30,15 @@ pub(super) fn subnets(scene: &Scene<'_>, target: &Ref, places: &[Place], plan: &
     None
 }
 
-/// The security groups: CAPA attaches the group of the spec's role beside those that the spec lists.
+/// The security groups: like CAPA, the group of the load balancer role, and those that the spec lists.
 pub(super) fn security_groups(additional: &[String]) -> Vec<Id> {
     let own = Ref::new(Kind::SecurityGroup, SecurityGroupRole::ApiserverLb.as_str());
     let additional = additional.iter().map(|id| Id::Known(id.clone()));
     additional.chain([Id::Of(own)]).collect()
 }
 
-/// What comes before a load balancer: public addresses are reached by the internet gateway, and nothing is made before
-/// the VPC.
+/// The resources that must exist before a load balancer: the internet gateway, through which clients reach public
+/// addresses, and the VPC.
 pub(super) fn needed(scene: &Scene<'_>) -> Vec<Ref> {
     let gateway = &scene.inputs.internet_gateway;
     let attachment = gateway.part(Kind::InternetGatewayAttachment);
@@ -69,8 +70,8 @@ pub(super) fn other_security_groups(
     Some((groups, why))
 }
 
-/// The subnets in zones in which the load balancer has none. It keeps those that it has: others would give it other
-/// addresses.
+/// The subnets in zones in which the load balancer has none. The load balancer keeps its subnets, because other ones
+/// would change its addresses.
 pub(super) fn missing_subnets(scene: &Scene<'_>, places: &[Place], shown: Shown<'_>) -> Option<(Vec<Id>, Why)> {
     let is_missing = |place: &&Place| {
         let Some(id) = scene.ledger.resolve(&place.subnet) else {

@@ -1,4 +1,4 @@
-//! Attributes of load balancers and target groups, which have AWS's names and texts as values. Pure.
+//! Attributes of load balancers and target groups: AWS's names, with texts as values. Pure.
 
 use std::collections::BTreeMap;
 

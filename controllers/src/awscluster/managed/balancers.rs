@@ -1,5 +1,5 @@
-//! The network load balancers of the API server that the spec asks for. They are CAPA's, but for what `docs/managed.md`
-//! lists. Pure.
+//! The network load balancers of the API server that the spec asks for. They equal CAPA's, except for the differences
+//! that `docs/managed.md` lists. Pure.
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{
@@ -14,9 +14,9 @@ use super::names::Names;
 use super::problem::Problem;
 use super::reference::{Id, Kind, Ref};
 
-/// What the health check of an API server requests.
+/// The path that the health check of an API server requests.
 pub(super) const READINESS: &str = "/readyz";
-/// What is wrong with a health check that takes too long.
+/// The message about a health check whose timeout is too long.
 pub(super) const TOO_LONG: &str =
     "a health check takes less time than there is between two of them: set timeoutSeconds below intervalSeconds";
 /// The path of the field of the first load balancer, and of the second one.
@@ -31,7 +31,7 @@ pub(crate) struct WantedLoadBalancer {
     pub(crate) target: Ref,
     pub(crate) scheme: LoadBalancerScheme,
     pub(crate) places: Vec<Place>,
-    /// The Elastic IP in each place, if they are from a pool of the user.
+    /// The Elastic IP in each place, if the addresses come from a pool of the user.
     pub(crate) addresses: Vec<Ref>,
     pub(crate) additional_security_groups: Vec<String>,
     pub(crate) is_cross_zone: bool,
@@ -44,7 +44,7 @@ pub(crate) struct WantedLoadBalancer {
 }
 
 impl WantedLoadBalancer {
-    /// Adds an Elastic IP for each place, where people reach the load balancer from the internet.
+    /// Adds an Elastic IP for each place, if the load balancer is internet-facing.
     pub(super) fn want_addresses(&mut self) {
         if self.scheme == LoadBalancerScheme::InternetFacing {
             let numbers = 1..=self.places.len();
@@ -95,13 +95,14 @@ pub(crate) struct WantedListener {
 /// A target group that the cluster is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WantedTargetGroup {
-    /// The reference has the name of the target group in AWS, unless CAPA has made it, with a random name.
+    /// The reference has the name of the target group in AWS, unless CAPA has created the target group with a random
+    /// name.
     pub(crate) target: Ref,
     pub(crate) health_check: HealthCheck,
     pub(crate) preserves_client_ip: bool,
 }
 
-/// What the second load balancer must not have, too.
+/// The names and the scheme that the second load balancer must not have too.
 struct First {
     /// The names that the first one has with one type or another.
     names: [String; 2],
@@ -169,7 +170,7 @@ pub(super) fn problem(target: &Ref, path: &str, message: &str) -> Problem {
     }
 }
 
-/// What is wrong with a load balancer of the spec. `first` is the one before it.
+/// The problems of a load balancer of the spec. `first` is the first load balancer, if this is the second one.
 fn mistakes(spec: &LoadBalancerSpec, balancer: &WantedLoadBalancer, first: Option<&First>, port: i64) -> Vec<String> {
     let (target, is_endpoint) = (&balancer.target, balancer.is_endpoint);
     let name = spec.name.as_deref().unwrap_or_default();
@@ -297,7 +298,7 @@ fn listener(
 ) -> WantedListener {
     WantedListener {
         target: Ref::listener(load_balancer, port),
-        // The schema admits no other numbers.
+        // The schema accepts no other numbers.
         port: i32::try_from(port).unwrap_or_default(),
         group: WantedTargetGroup {
             target: Ref::new(Kind::TargetGroup, names.target_group(load_balancer, port, is_api)),
@@ -324,7 +325,7 @@ fn health_check(listener: &Listener) -> HealthCheck {
     }
 }
 
-/// The protocol of a health check in the words of network load balancers; `None` where these have no such check.
+/// The protocol of a health check as network load balancers name it; `None` if they do not support the protocol.
 fn protocol_of(protocol: HealthCheckProtocol) -> Option<&'static str> {
     match protocol {
         HealthCheckProtocol::Tcp => Some("TCP"),

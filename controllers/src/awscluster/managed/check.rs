@@ -1,4 +1,4 @@
-//! Everything that can keep the provider from AWS, before a pass looks at it.
+//! The checks before a pass looks at AWS: everything that can prevent the provider from using AWS.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub(super) struct Checked {
     pub(super) api_server_port: i64,
 }
 
-/// Everything that can keep the provider from AWS: what is not offered yet, the owner, machines, region, identity,
-/// account, and other AWSClusters of the name.
+/// Checks everything that can prevent the provider from using AWS: unsupported features, the owner, machines, region,
+/// identity, account, and other AWSClusters with the same name.
 pub(super) async fn check(
     cluster: &AWSCluster,
     owner: Option<&Cluster>,
@@ -74,8 +74,7 @@ pub(super) async fn check(
     Ok((checked, cloud))
 }
 
-/// The same for somebody who only wants to know, whatever else is in the management cluster, with all zones of the
-/// region.
+/// The checks for a preview: they ignore other objects in the management cluster, and read all zones of the region.
 pub(super) async fn check_alone(
     cluster: &AWSCluster,
     owner: &Cluster,
@@ -99,7 +98,8 @@ pub(super) async fn check_alone(
     Ok((checked, zones))
 }
 
-/// What is not offered can be deleted, if an earlier spec has made anything.
+/// Refuses a spec with unsupported features. A cluster with such a spec can still be deleted, if an earlier spec has
+/// created anything.
 fn is_offered(cluster: &AWSCluster, name: &str) -> Result<(), Stopped> {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
     let mut resources = cluster.status.iter().flat_map(|status| &status.resources);
@@ -143,7 +143,7 @@ fn api_server_port(owner: Option<&Cluster>) -> i64 {
         .unwrap_or(API_SERVER_PORT)
 }
 
-/// The region, which is that of the first pass: in another one, everything would look deleted.
+/// The region, which must be that of the first pass, because everything would seem to be deleted in another one.
 fn region(cluster: &AWSCluster) -> Result<&str, (Reason, String)> {
     let recorded = cluster.status.as_ref().and_then(|status| status.network.as_ref());
     let recorded = recorded.and_then(|network| network.region.as_deref());
@@ -160,8 +160,8 @@ fn region(cluster: &AWSCluster) -> Result<&str, (Reason, String)> {
     }
 }
 
-/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone goes on: its owner reference has the name,
-/// or its label, if the VPC is recorded by that name. Anybody can write a label.
+/// Name of the Cluster. The deletion of an AWSCluster whose Cluster is gone continues: the name comes from its owner
+/// reference, or from its label if the VPC is recorded under that name, because anybody can write a label.
 fn cluster_name<'a>(cluster: &'a AWSCluster, owner: Option<&'a Cluster>) -> Option<&'a str> {
     if let Some(owner) = owner {
         return owner.metadata.name.as_deref();
@@ -196,8 +196,8 @@ async fn session(
     Ok(context.clouds.managed(&identity, region))
 }
 
-/// The account of the credentials, which is that of the first pass: with another account, everything would look
-/// deleted.
+/// The account of the credentials, which must be that of the first pass, because everything would seem to be deleted in
+/// another one.
 async fn account(cluster: &AWSCluster, cloud: &dyn ManagedLook) -> Result<String, Stopped> {
     let account_id = cloud
         .account_id()

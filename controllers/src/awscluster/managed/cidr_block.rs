@@ -32,7 +32,7 @@ fn wanted(inputs: &Inputs) -> Vec<Ref> {
         .collect()
 }
 
-/// Adds the ranges that the VPC lacks. Those that have left the spec stay, because machines may live in them.
+/// Adds the ranges that the VPC lacks. Ranges that were removed from the spec stay, because machines may use them.
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let vpc = &scene.inputs.vpc.target;
     let Some(vpcs) = scene.seen.ec2.vpcs.got().filter(|_| !scene.is_deleted) else {

@@ -1,5 +1,5 @@
-//! The Classic Load Balancer of the API server that the spec asks for. It is CAPA's, but for what `docs/managed.md`
-//! lists. Pure.
+//! The Classic Load Balancer of the API server that the spec asks for. It equals CAPA's, except for the differences
+//! that `docs/managed.md` lists. Pure.
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{
@@ -19,7 +19,7 @@ const PATH: &str = "controlPlaneLoadBalancer";
 const PROTOCOL: &str = "TCP";
 /// The port of API servers behind a Classic Load Balancer, whatever port clients use: CAPA's templates rely on it.
 const INSTANCE_PORT: i32 = 6443;
-/// CAPA's time without traffic, after which AWS ends a connection.
+/// The idle timeout of connections, which is CAPA's.
 const IDLE_TIMEOUT_SECONDS: i32 = 600;
 /// The most seconds that AWS waits for the answer to a health check.
 const MOST_TIMEOUT_SECONDS: i64 = 60;
@@ -68,7 +68,7 @@ pub(super) fn instance_port(spec: &AWSClusterSpec, port: i64) -> i64 {
     }
 }
 
-/// What is wrong with the load balancer of the spec.
+/// The problems of the load balancer of the spec.
 fn mistakes(spec: &LoadBalancerSpec) -> Vec<&'static str> {
     let timing = spec.effective_health_check_timing();
     [
@@ -104,7 +104,7 @@ fn load_balancer(
         places: places.of(spec),
         additional_security_groups: spec.additional_security_groups.clone(),
         listener: ClassicListener {
-            // The schema admits no other numbers.
+            // The schema accepts no other numbers.
             port: i32::try_from(port).unwrap_or_default(),
             protocol: PROTOCOL.to_owned(),
             instance_port: INSTANCE_PORT,
@@ -124,7 +124,7 @@ fn load_balancer(
     }
 }
 
-/// What the health check asks; `None` where classic load balancers have no such check.
+/// The target of the health check; `None` if classic load balancers do not support the protocol.
 fn target_of(protocol: HealthCheckProtocol) -> Option<String> {
     let (protocol, path) = match protocol {
         HealthCheckProtocol::Tcp => ("TCP", ""),

@@ -43,7 +43,7 @@ pub(super) const PLANNER: Planner = Planner {
     plan,
 };
 
-/// The names of the load balancers that the spec asks for, that are recorded, and that the endpoint is the address of.
+/// The names of the load balancers that the spec asks for, that are recorded, or whose address is the endpoint.
 pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     let wanted = inputs.classic_load_balancer.iter().map(|balancer| &balancer.target);
     let of_endpoint = endpoint::of(inputs).filter(|target| target.kind == Kind::ClassicLoadBalancer);
@@ -54,8 +54,8 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// Compares the ledger with the look. A load balancer is the cluster's by its tag. Its name is its id, so that another
-/// one elsewhere may have it.
+/// Compares the ledger with the look. The tag shows that a load balancer belongs to the cluster. Its id is its name, so
+/// a load balancer elsewhere may have the same id.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(balancers) = seen.elb.classic_load_balancers.got() else {
         return;
@@ -129,7 +129,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) 
 fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
     let (target, name) = (&wanted.target, &wanted.target.name);
     let mut balancers = scene.seen.elb.classic_load_balancers.got().into_iter().flatten();
-    // AWS tells no names apart that differ by case alone.
+    // AWS treats names that differ only in case as equal.
     if let Some(other) = balancers.find(|balancer| balancer.name.eq_ignore_ascii_case(name)) {
         let message = format!(
             "a classic load balancer in {} has the name {} that the cluster's is to have, and is in another VPC or does \
@@ -174,7 +174,7 @@ fn keep_as_wanted(
     keep_attachments(scene, wanted, balancer, plan);
 }
 
-/// Others may have listeners of their own.
+/// Other users may have added listeners.
 fn keep_listener(wanted: &WantedClassicLoadBalancer, balancer: &ClassicLoadBalancer, plan: &mut Plan) {
     let mut listeners = balancer.listeners.iter();
     match listeners.find(|listener| listener.port == wanted.listener.port) {
@@ -257,8 +257,8 @@ fn attributes(wanted: &WantedClassicLoadBalancer) -> Ref {
     wanted.target.part(Kind::ClassicLoadBalancerAttributes)
 }
 
-/// In a deletion nothing is wanted. A living cluster has one classic load balancer at most, which stays whatever the
-/// spec asks for: nobody knows who uses another one.
+/// Deletes the load balancers in a deletion of the cluster. In a living cluster, which has at most one classic load
+/// balancer, any other one stays and is a problem, because its clients are unknown.
 fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     let wanted = scene.inputs.classic_load_balancer.as_ref();
     let wanted = wanted.filter(|_| !scene.is_deleted).map(|balancer| &balancer.target);

@@ -9,7 +9,7 @@ use super::planners;
 use super::reference::{Kind, Ref};
 use super::taken::Taken;
 
-/// The conditions of all resources. What several resources share says what is worst about them.
+/// The conditions of all resources. A condition that several resources share shows the worst state among them.
 pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec<ConditionUpdate> {
     let mut conditions: Vec<ConditionUpdate> = vec![];
     for planner in planners::of(scene.inputs).filter(|planner| planner.applies(scene)) {
@@ -24,7 +24,8 @@ pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec
     conditions
 }
 
-/// How far a condition is from what the spec asks for. One with a message says more than one without.
+/// The rank of a condition: the higher, the further the resource is from the spec. A condition with a message takes
+/// precedence over one without.
 fn badness(update: &ConditionUpdate) -> (u8, bool) {
     let distance = match update.status {
         ConditionStatus::True => 0,
@@ -47,8 +48,8 @@ impl Planner {
             || problems.any(|problem| self.kinds.contains(&problem.target.kind))
     }
 
-    /// The condition: what failed first, then what needs a person, what happens by itself, what was done in this pass,
-    /// what waits for another resource, and what AWS did not show.
+    /// The condition, in this precedence: failures, problems that a user must fix, waits, calls of this pass, waits for
+    /// another resource, and resources that AWS did not show.
     fn condition(&self, scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> ConditionUpdate {
         let is_own = |kind: Kind| self.kinds.contains(&kind);
         let is_false = |reason, message: String| self.condition.is_false(reason, message);
@@ -95,7 +96,7 @@ impl Planner {
             Err(None) if !scene.is_deleted => is_false(self.waiting, "the VPC is not known yet".to_owned()),
             _ if scene.is_deleted => is_false(Reason::Deleting, "deleted".to_owned()),
             _ => ConditionUpdate {
-                // Tags hold nothing up.
+                // Nothing waits for tags.
                 message: failure_of(&of_tags).unwrap_or_default(),
                 ..self.condition.is_true(Reason::Ready)
             },

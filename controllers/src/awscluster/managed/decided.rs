@@ -1,9 +1,9 @@
-//! What is decided for a cluster once anything is created for it, whatever its spec says later. Pure.
+//! The decisions that are final once anything is created for a cluster, whatever its spec says later. Pure.
 
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::{ClusterResource, Lifecycle};
 
-/// Whether anything is created for the cluster, or may be, or machines may live in its network.
+/// Whether anything is or may be created for the cluster, or machines may use its network.
 pub(super) fn has_begun(cluster: &AWSCluster) -> bool {
     let Some(status) = &cluster.status else { return false };
     let mut owned = status

@@ -12,7 +12,7 @@ pub(super) const NAME: &str = "default";
 /// All addresses.
 const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// Removes the rules that AWS has made, if the spec asks for it. Rules of the user stay, as with CAPA.
+/// Removes the rules that AWS has created, if the spec asks for it. Rules of the user stay, as with CAPA.
 pub(super) fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let vpc = &scene.inputs.vpc;
     let Standing::Shown(id) = scene.standing(&vpc.target) else {
@@ -43,7 +43,7 @@ pub(super) fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// The rules that AWS makes with the group: they admit all traffic of one end.
+/// The rules that AWS creates with the group: they admit all traffic of one end.
 fn made(rules: &[Rule<String>], is_end: impl Fn(&Source<String>) -> bool) -> Vec<Rule<Id>> {
     let made = rules
         .iter()

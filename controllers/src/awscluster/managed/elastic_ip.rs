@@ -1,4 +1,4 @@
-//! What Elastic IPs of NAT gateways and those of load balancers have in common. Pure.
+//! The common parts of the Elastic IPs of NAT gateways and load balancers. Pure.
 
 use capa_api::common::Tags;
 use capa_api::conditions::Reason;
@@ -13,7 +13,7 @@ use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Kind, Ref};
 use crate::public_ipv4_pool;
 
-/// Gives the addresses that nothing uses to what the spec asks for.
+/// Assigns unused addresses to the references that the spec asks for.
 pub(super) fn assign_free(wanted: &[Ref], unused: &[&ElasticIp], ledger: &mut Ledger) {
     for target in wanted {
         let mut free = unused
@@ -55,7 +55,7 @@ pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<R
                     return plan.problem(target, error.class.reason(), message);
                 }
                 Seen::NotAsked if scene.inputs.elastic_ip_pool.is_some() => {
-                    // A look at a cluster at rest does not ask.
+                    // A look at a cluster at rest does not read the pool.
                     return plan.wait(target, Reason::Creating, "the next look asks for the public IPv4 pool");
                 }
                 Seen::NotAsked => 0,
@@ -71,7 +71,8 @@ pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<R
     }
 }
 
-/// The pool of the next address, of which so many addresses are free before the plan. `None`: Amazon's addresses.
+/// The pool of the next address. `free` addresses of the pool are available before the plan. `None`: Amazon's
+/// addresses.
 fn pool(inputs: &Inputs, free: u32, plan: &Plan) -> Result<Option<String>, Problem> {
     let Some(pool) = &inputs.elastic_ip_pool else {
         return Ok(None);

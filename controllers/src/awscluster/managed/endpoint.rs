@@ -16,8 +16,8 @@ pub(super) struct Address<'a> {
     pub(super) has_to_resolve: bool,
 }
 
-/// The load balancer whose address the published endpoint is, as far as its name tells: AWS makes addresses of the name
-/// and of random letters, as in `dev-0a1b2c.elb.eu-west-1.amazonaws.com`, or in
+/// The load balancer whose address is the published endpoint, according to its name: AWS composes addresses of the name
+/// and random letters, as in `dev-0a1b2c.elb.eu-west-1.amazonaws.com`, or in
 /// `internal-dev-123.eu-west-1.elb.amazonaws.com` for a classic one.
 pub(super) fn of(inputs: &Inputs) -> Option<&Ref> {
     let (host, _) = inputs.endpoint.as_ref()?;
@@ -43,8 +43,8 @@ fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
     scene.ledger.with_id(id)
 }
 
-/// Whether the cluster has another load balancer for its endpoint than `target`, of another type or by another name. It
-/// keeps that one, so that nothing takes its place.
+/// Whether the cluster has another load balancer for its endpoint than `target`, of another type or with another name.
+/// The cluster keeps that load balancer, so `target` must not replace it.
 pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
     let others = scene.inputs.endpoint_load_balancers.iter().chain(holder(scene));
     let mut standings = others
@@ -53,8 +53,8 @@ pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
     standings.any(|standing| !matches!(standing, Standing::Absent | Standing::Vanished(_)))
 }
 
-/// Adds a problem where the load balancer of the published endpoint does not exist any more: a new one would have
-/// another address. Returns whether that is so.
+/// Adds a problem for the missing `target` if the published endpoint is the address of a load balancer, because a new
+/// one would have another address. Returns whether there is a problem.
 pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let (Some(lost), Some((host, _))) = (of(scene.inputs), &scene.inputs.endpoint) else {
         return false;
@@ -67,8 +67,8 @@ pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool 
     true
 }
 
-/// Adds a problem where the spec does not ask for the load balancer of the endpoint any more. Returns whether it is
-/// that one.
+/// Adds a problem if `target`, which the spec no longer asks for, is the load balancer of the endpoint. Returns whether
+/// it is.
 pub(super) fn stays(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let kind = match target.kind {
         Kind::ClassicLoadBalancer => "classic",

@@ -1,5 +1,5 @@
-//! The rules for incoming traffic that the security groups of a managed cluster have. They are CAPA's, but for what
-//! `docs/managed.md` lists. Pure.
+//! The rules for incoming traffic that the security groups of a managed cluster have. They equal CAPA's, except for the
+//! differences that `docs/managed.md` lists. Pure.
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerScheme, LoadBalancerSpec, LoadBalancerType};
@@ -47,7 +47,7 @@ pub(crate) enum Origin {
     Group(String),
 }
 
-/// The rules of the group of a role, and what is wrong with the spec. `port` is that of the API server.
+/// The rules of the group of a role, and the problems of the spec. `port` is that of the API server.
 pub(super) fn rules(
     spec: &AWSClusterSpec,
     role: SecurityGroupRole,
@@ -78,7 +78,7 @@ struct Rules {
 }
 
 impl Rules {
-    /// Adds a rule, unless there is one for the same traffic from the same source: AWS has it once.
+    /// Adds a rule, unless there is one for the same traffic from the same source, because AWS stores such a rule once.
     fn add(&mut self, description: &str, traffic: &Traffic, from: Origin) {
         let mut rules = self.wanted.iter();
         if !rules.any(|rule| rule.traffic == *traffic && rule.from == from) {
@@ -97,7 +97,7 @@ impl Rules {
         }
     }
 
-    /// Adds the rules of the spec at this path. One that is wrong in any part adds nothing.
+    /// Adds the rules of the spec at this path. A rule with any error adds nothing.
     fn add_all(&mut self, path: &str, rules: &[IngressRule]) {
         for rule in rules {
             let traffic = || traffic(protocol(rule.protocol), rule.from_port, rule.to_port);
@@ -230,7 +230,7 @@ fn node(network: &NetworkSpec, rules: &mut Rules) {
     );
 }
 
-/// A load balancer of the API server, with its path in the spec and the ports that lead to the API.
+/// A load balancer of the API server, with its path in the spec and the ports that forward to the API server.
 struct Balancer {
     path: &'static str,
     spec: LoadBalancerSpec,
@@ -270,8 +270,8 @@ fn server_ports(spec: &AWSClusterSpec, port: i64) -> Vec<i64> {
     ports.map(|port| instance_port(spec, port)).collect()
 }
 
-/// Nodes reach an internal load balancer from the VPC, and an internet-facing one by the NAT gateways. Others reach
-/// either of them as the spec says, or else from anywhere.
+/// Nodes reach an internal load balancer from the VPC, and an internet-facing one through the NAT gateways. The ingress
+/// rules of the spec admit other clients. Without any such rule, all addresses are admitted.
 fn api_load_balancer(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
     let balancers = balancers(spec, port);
     for Balancer { spec, ports, .. } in &balancers {
@@ -293,7 +293,8 @@ fn api_load_balancer(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
     }
 }
 
-/// What network load balancers send to the control plane: with their own addresses, or with those of the clients.
+/// The rules for the traffic from network load balancers to the control plane, with the addresses of the load balancers
+/// or of the clients.
 fn load_balancer_traffic(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
     let balancers = balancers(spec, port).into_iter();
     for Balancer { spec, ports, .. } in balancers.filter(|balancer| is_network(&balancer.spec)) {
@@ -312,7 +313,7 @@ fn is_network(spec: &LoadBalancerSpec) -> bool {
     spec.load_balancer_type == LoadBalancerType::Nlb
 }
 
-/// A rule that AWS shows, for a call.
+/// A rule that AWS shows, in the form for a call.
 pub(super) fn known(rule: &Rule<String>) -> Rule<Id> {
     let Ok(rule) = rule.try_map(&mut |id: &String| Ok::<Id, std::convert::Infallible>(Id::Known(id.clone())));
     rule

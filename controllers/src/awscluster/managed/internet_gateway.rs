@@ -27,7 +27,7 @@ pub(super) const PLANNER: Planner = Planner {
 };
 
 /// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts. The
-/// others enter under their ids, and go with the cluster.
+/// others are recorded under their ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(gateways) = seen.ec2.internet_gateways.got() else {
         return;
@@ -132,7 +132,7 @@ fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>,
             gateway: Id::from(id),
             vpc: Id::from(vpc),
         };
-        // The addresses of NAT gateways and load balancers are reached by it.
+        // Traffic to the public addresses of NAT gateways and load balancers uses the gateway.
         let users = scene.recorded(&HAVE_INTERFACES);
         plan.step_after(&attachment, Why::Unwanted, call, users);
     }

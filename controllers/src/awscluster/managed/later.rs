@@ -1,4 +1,4 @@
-//! What managed clusters cannot have yet. Pure.
+//! The features that managed clusters do not support yet. Pure.
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::LoadBalancerType;
@@ -7,8 +7,8 @@ use capa_api::cluster::subnet::SubnetSpec;
 
 use super::inputs::{brought, vpc_spec};
 
-/// Why the provider makes nothing for this spec of the Cluster `cluster`; `None` if it does. A network without what the
-/// spec asks for would be another network, and could not become the wanted one.
+/// The reason why the provider creates nothing for this spec of the Cluster `cluster`; `None` if it does. A network
+/// without an unsupported part would be another network, and could not become the wanted one.
 pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[ClusterResource]) -> Option<String> {
     let is_brought = brought::vpc(spec, cluster, recorded).is_some();
     let has_vpc = is_brought || brought::has_own_vpc(spec, cluster, recorded);
@@ -59,7 +59,7 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
     })
 }
 
-/// Why the provider does not make all parts of a cluster with this spec; `None` if it does.
+/// The reason why the provider does not create all parts of a cluster with this spec; `None` if it does.
 pub(super) fn made_later(spec: &AWSClusterSpec) -> Option<String> {
     let kind = match spec.effective_control_plane_load_balancer().load_balancer_type {
         LoadBalancerType::Classic | LoadBalancerType::Nlb | LoadBalancerType::Disabled => return None,

@@ -19,7 +19,7 @@ pub(super) struct DefaultSubnet {
 /// one more, rounded up to a power of two. The first range is split again for the class that gets fewer addresses.
 ///
 /// # Errors
-/// The VPC is too small: the text says for what.
+/// The VPC is too small; the text names the subnets that do not fit.
 pub(super) fn default_subnets(
     vpc: Ipv4Net,
     zones: &[String],
@@ -49,7 +49,7 @@ pub(super) fn default_subnets(
     Ok(subnets)
 }
 
-/// At least so many equal parts of a range; `None` if AWS accepts no subnets that small.
+/// At least `parts` equal parts of a range; `None` if AWS accepts no subnets that small.
 fn split(range: Ipv4Net, parts: usize) -> Option<Vec<Ipv4Net>> {
     let bits = u8::try_from(parts.next_power_of_two().trailing_zeros()).ok()?;
     let prefix = range.prefix_len().checked_add(bits)?;
@@ -58,7 +58,7 @@ fn split(range: Ipv4Net, parts: usize) -> Option<Vec<Ipv4Net>> {
 }
 
 /// The zones of the default subnets, of all zones of the region in order of their names. `Random` is a fixed order for
-/// each cluster, so that nothing has to be remembered to get it again.
+/// each cluster, so that it need not be stored.
 pub(super) fn zones(all: &[String], selection: AvailabilityZoneSelection, limit: usize, seed: &str) -> Vec<String> {
     let mut zones = all.to_vec();
     if zones.len() > limit && selection == AvailabilityZoneSelection::Random {

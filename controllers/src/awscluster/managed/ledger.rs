@@ -1,9 +1,11 @@
-//! The ledger of a managed cluster, `status.resources`: what the provider has made in AWS, or may have made. Pure.
+//! The ledger of a managed cluster, `status.resources`: the resources that the provider has created in AWS, or may have
+//! created. Pure.
 //!
-//! An entry is *open* from before the call that creates the resource until the answer. AWS may have made the resource
-//! of an open entry, and may not show it for `Timing::unseen_age`. So an open entry holds back a second call, through
-//! crashes and lost answers, unless the entry has a client token: then the same call is made again, and AWS answers
-//! with the resource of the first one. After a lost status every resource counts as if it had just been asked for.
+//! An entry is *open* from before the call that creates the resource until the answer. AWS may have created the
+//! resource of an open entry, and may not show it for `Timing::unseen_age`. So an open entry prevents a second call,
+//! even after crashes and lost answers, unless the entry has a client token: then the provider repeats the same call,
+//! and AWS answers with the resource of the first one. After a loss of the status, every resource counts as if it had
+//! just been requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,8 +23,8 @@ use crate::launching::digest::hex;
 struct Entry {
     id: Option<String>,
     lifecycle: Lifecycle,
-    /// When the provider was about to create the resource, or AWS did not show it any more. `None` once it is certain
-    /// what AWS shows of the resource: a look has shown it after `unseen_age`, or AWS has refused to create it.
+    /// The time at which the provider was about to create the resource, or AWS no longer showed it. `None` once the
+    /// state is certain: a look has shown the resource after `unseen_age`, or AWS has refused to create it.
     requested_at: Option<Timestamp>,
     /// The client token of a call without an answer.
     client_token: Option<String>,
@@ -55,18 +57,18 @@ pub(crate) enum IsOwned {
     No,
 }
 
-/// How a resource stands after a look.
+/// The state of a resource after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing<'a> {
-    /// Nobody has asked for the resource, or AWS has refused to create it.
+    /// The resource was never requested, or AWS has refused to create it.
     Absent,
     /// A call may have created the resource, and AWS does not show it yet.
     Open,
-    /// The resource was created, and AWS does not show it yet, or not at the moment.
+    /// The resource was created, and AWS does not show it yet, or has temporarily stopped showing it.
     Hidden(&'a str),
     /// AWS shows the resource.
     Shown(&'a str),
-    /// AWS shows the resource, and not with the tag of the cluster: nothing proves that it is the cluster's.
+    /// AWS shows the resource without the tag of the cluster, so nothing proves that it belongs to the cluster.
     Foreign(&'a str),
     /// AWS has not shown the resource for `unseen_age`.
     Vanished(&'a str),
@@ -126,7 +128,7 @@ impl Ledger {
         resources
     }
 
-    /// Whether nothing is recorded: nothing was ever asked for, or the status is lost.
+    /// Whether nothing is recorded: no resource was ever requested, or the status is lost.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.unknown.is_empty()
     }
@@ -171,8 +173,8 @@ impl Ledger {
         entry.requested_at.is_some_and(is_young)
     }
 
-    /// Compares the entries of a kind with a look. `shown` says of an id whether the look shows it, and with the tag of
-    /// the cluster.
+    /// Compares the entries of a kind with a look. `shown` returns whether the look shows an id, and whether the
+    /// resource has the tag of the cluster.
     pub(crate) fn settle(&mut self, kind: Kind, shown: impl Fn(&str) -> Option<IsOwned>) {
         let (now, unseen_age) = (self.now, self.unseen_age);
         let is_young = |since: Timestamp| now < since + unseen_age;
@@ -182,7 +184,7 @@ impl Ledger {
             entry.requested_at = match (entry.shown, &entry.id) {
                 // A young resource may be hidden again after it was shown.
                 (Some(_), _) => entry.requested_at.filter(|since| is_young(*since)),
-                // One look that lacks a resource proves nothing.
+                // A single look without the resource proves nothing.
                 (None, Some(_)) => entry.requested_at.or(Some(now)),
                 (None, None) => entry.requested_at,
             };
@@ -194,7 +196,7 @@ impl Ledger {
         });
     }
 
-    /// How a resource stands after the look that the ledger was compared with.
+    /// The state of a resource after the look with which the ledger was compared.
     pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
         let Some(entry) = self.entries.get(target) else {
             return Standing::Absent;
@@ -218,14 +220,14 @@ impl Ledger {
         self.entries.get(target)?.client_token.as_deref()
     }
 
-    /// A client token that no other call has: `scope` tells apart what other clusters have under the same name.
+    /// A client token that no other call has: `scope` distinguishes it from those of other clusters with the same
+    /// names.
     pub(crate) fn new_client_token(&self, target: &Ref, scope: &str) -> String {
         let name = format!("{scope}/{}/{}/{}", target.kind, target.name, self.now);
         hex(&Sha256::digest(name))
     }
 
-    /// Records that a call is about to create the resource. `client_token` is that of the call, which can be made
-    /// again.
+    /// Records that a call is about to create the resource. `client_token` is the token of a call that can be repeated.
     pub(crate) fn open(&mut self, target: &Ref, client_token: Option<&str>, now: Timestamp) {
         let entry = Entry {
             client_token: client_token.map(str::to_owned),
@@ -244,8 +246,8 @@ impl Ledger {
         entry.client_token = None;
     }
 
-    /// Records that a look shows the resource under this id, unless the resource has another one. What is recorded
-    /// under a name that nothing wanted has gets the name.
+    /// Records that a look shows the resource under this id, unless the resource has another one. A recorded resource
+    /// with a name that no wanted resource has is renamed.
     pub(crate) fn found(&mut self, target: &Ref, id: &str, wanted: &[Ref]) {
         if self.id(target).is_some() {
             return;
@@ -271,7 +273,7 @@ impl Ledger {
             self.entries.insert(target.clone(), entry);
         }
         if self.is_shared(target) {
-            // Another record of it is of a time at which it was the provider's.
+            // Another entry of the resource comes from a time at which it belonged to the provider.
             self.entries
                 .retain(|other, entry| other == target || other.kind != target.kind || entry.id.as_deref() != Some(id));
         }
@@ -311,7 +313,7 @@ impl Ledger {
         self.with_id(id).is_none_or(|recorded| !wanted.contains(recorded))
     }
 
-    /// Records what nobody asks for under its id, unless it has a name.
+    /// Records an unwanted resource under its id, unless it has a name.
     pub(crate) fn surplus(&mut self, kind: Kind, id: &str) {
         if self.with_id(id).is_none() {
             self.made(&Ref::new(kind, id), id);
@@ -334,7 +336,8 @@ impl Ledger {
     }
 
     /// Records that the resource certainly does not exist: AWS has refused to create it, or has deleted it. The entry
-    /// stays: an empty ledger means a lost status. That of a surplus resource, whose name is its id, goes.
+    /// stays, because an empty ledger means a lost status. The entry of a surplus resource, whose name is its id, is
+    /// removed.
     pub(crate) fn is_gone(&mut self, target: &Ref) {
         let id = self.id(target);
         if id.is_some_and(|id| id == target.name) {
@@ -352,22 +355,23 @@ impl Ledger {
         }
     }
 
-    /// Records that nobody knows what the call has done that was to create the resource.
+    /// Records that the outcome of the call to create the resource is unknown.
     pub(crate) fn is_unanswered(&mut self, target: &Ref, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(target) {
             entry.requested_at = Some(now);
         }
     }
 
-    /// Forgets what a call may have created. It would be in a VPC that is not the cluster's.
+    /// Forgets resources that a call may have created, because they would be in a VPC that does not belong to the
+    /// cluster.
     pub(crate) fn forget_what_may_be_there(&mut self) {
         self.entries.retain(|_, entry| entry.id.is_some());
     }
 
-    /// Gives an entry the name that the resource has by now.
+    /// Gives an entry the present name of the resource.
     fn rename(&mut self, from: &Ref, to: &Ref) {
         if let Some(mut entry) = self.entries.remove(from) {
-            // A call without an answer may have written these.
+            // A call without an answer may have written these tags.
             entry.tag_keys.extend(self.tag_keys(to).cloned().collect::<Vec<_>>());
             self.entries.insert(to.clone(), entry);
         }

@@ -50,7 +50,7 @@ pub(super) fn keep(scene: &Scene<'_>, balancer: &WantedLoadBalancer, plan: &mut 
         is_endpoint(listener.port) || wanted.any(|wanted| wanted.port == listener.port)
     };
     for listener in of(scene, arn).filter(|listener| !is_wanted(listener)) {
-        // Others may have listeners of their own.
+        // Other users may have added listeners.
         if scene.inputs.names.owns(&listener.tags) {
             let target = Ref::listener(&balancer.target.name, listener.port.into());
             let call = Call::DeleteListener {

@@ -19,7 +19,7 @@ use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 use super::{listener, load_balancer_address, target_group};
 
-/// The type of a network load balancer in AWS's words.
+/// The type of a network load balancer in AWS's spelling.
 const NETWORK: &str = "network";
 /// The attribute that spreads connections over the zones.
 const CROSS_ZONE: &str = "load_balancing.cross_zone.enabled";
@@ -72,8 +72,8 @@ fn tags(inputs: &Inputs) -> Vec<(Ref, Tags)> {
     pairs.chain(load_balancer_address::tags(inputs)).collect()
 }
 
-/// The names of the load balancers that the spec asks for, that are recorded or may have target groups, and that the
-/// endpoint is the address of.
+/// The names of the load balancers that the spec asks for, that are recorded, that may have target groups, or whose
+/// address is the endpoint.
 pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     let wanted = inputs.load_balancers.iter().map(|balancer| &balancer.target);
     let of_endpoint = endpoint::of(inputs).filter(|target| target.kind == Kind::LoadBalancer);
@@ -85,8 +85,8 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// Compares the ledger with the look. A load balancer is the cluster's by its tag, and is the wanted one by its name,
-/// which is unique.
+/// Compares the ledger with the look. A load balancer with the tag of the cluster belongs to it, and its unique name
+/// identifies the wanted one.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     load_balancer_address::settle(inputs, seen, ledger);
     let Some(balancers) = seen.elb.load_balancers.got() else {
@@ -135,7 +135,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     target_group::remove_unwanted(scene, plan);
 }
 
-/// AWS deletes a VPC whose target groups exist. So the deletion of the VPC waits for a look at them.
+/// AWS deletes a VPC even if target groups of it exist. So the deletion of the VPC waits for a look at the target
+/// groups.
 fn wait_for_a_look(scene: &Scene<'_>, plan: &mut Plan) {
     let recorded = scene.recorded(&[Kind::LoadBalancer, Kind::TargetGroup]);
     let may_exist = |target: &&Ref| scene.standing(target) != Standing::Absent;
@@ -266,7 +267,8 @@ fn keep_attachments(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &L
     }
 }
 
-/// The spec may not ask for the second load balancer any more. The first one stays, whatever type the spec asks for.
+/// Removes the second load balancer if the spec no longer asks for it. The first one stays, whatever type the spec asks
+/// for.
 fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     let names = wanted(scene.inputs);
     let unwanted = scene.ledger.of_kind(Kind::LoadBalancer);

@@ -24,8 +24,8 @@ pub(super) fn tags(inputs: &Inputs) -> impl Iterator<Item = (Ref, Tags)> {
     wanted(inputs).map(|target| (target, inputs.names.load_balancer_address_tags()))
 }
 
-/// Compares the ledger with the look. At most one load balancer is internet-facing, for which any address is as good as
-/// another one.
+/// Compares the ledger with the look. At most one load balancer is internet-facing, and its addresses are
+/// interchangeable.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.got() else {
         return;
@@ -46,7 +46,8 @@ pub(super) fn allocate(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mu
     }
 }
 
-/// An address stays while a load balancer has it: AWS takes it back some time after it has deleted the load balancer.
+/// Releases addresses that no load balancer uses. AWS disassociates an address some time after it has deleted the load
+/// balancer.
 pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let users = scene.recorded(&[Kind::LoadBalancer]);
     for (target, id) in elastic_ip::deletable(scene, Kind::LoadBalancerAddress, plan) {

@@ -1,4 +1,4 @@
-//! A look at the AWS side of a managed cluster, and what is to be done after it.
+//! A look at the AWS resources of a managed cluster, and the plan that follows from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::{decided, pass, planners};
 
-/// A cluster with what is known of it before a look.
+/// A cluster with the knowledge about it before a look.
 pub(super) struct Subject<'a> {
     pub(super) cluster: &'a AWSCluster,
     pub(super) checked: &'a Checked,
     pub(super) cloud: &'a dyn ManagedLook,
 }
 
-/// What a look shows, and what is to be done after it.
+/// The result of a look, and the plan that follows from it.
 pub(super) struct Looked {
     pub(super) scope: Scope,
     pub(super) seen: Observed,
@@ -38,28 +38,28 @@ impl Subject<'_> {
         self.cluster.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the status is lost, or CAPA has made something for the cluster: whoever has the finalizer has been
-    /// called for.
+    /// Whether the status is lost, or CAPA has created resources for the cluster: the finalizer shows that resources
+    /// may exist.
     pub(super) fn has_lost_status(&self) -> bool {
         let mut resources = self.cluster.status.iter().flat_map(|status| &status.resources);
         let has_finalizer = meta::has_finalizer(&self.cluster.metadata, meta::CLUSTER_FINALIZER);
         resources.next().is_none() && (has_finalizer || brought::is_made_for(&self.cluster.spec, &self.checked.name))
     }
 
-    /// What the status records. After a loss of the status, everything may be there.
+    /// The resources that the status records. After a loss of the status, every resource may exist.
     pub(super) fn recorded(&self, unseen_age: Duration, now: Timestamp) -> Ledger {
         let mut ledger = Ledger::read(&decided::recorded(self.cluster), unseen_age, now);
         if self.has_lost_status() {
             pass::suspect_everything(&self.inputs(&Observed::default()), &mut ledger, now);
             if self.is_deleted() {
-                // Nobody asks for the zones of a deleted cluster, so that not all that it had is known by name.
+                // The zones of a deleted cluster are not read, so not all of its resources are known by name.
                 pass::suspect_each_kind(&mut ledger, now);
             }
         }
         ledger
     }
 
-    /// Looks, and plans. `known` is what the look does not ask for.
+    /// Looks at AWS, and plans. `known` contains the details that the look does not read.
     pub(super) async fn look(&self, mut ledger: Ledger, known: Option<Arc<Details>>) -> Result<Looked, CloudError> {
         let inputs = self.inputs(&Observed::default());
         let scope = Scope {
@@ -84,11 +84,11 @@ impl Subject<'_> {
         Ok(looked)
     }
 
-    /// What the spec asks for, as far as a look shows what that depends on.
+    /// The inputs from the spec, as far as the look shows what they depend on.
     fn inputs(&self, seen: &Observed) -> Inputs {
         let zones = self.cluster.status.as_ref().map(|status| status.zones.as_slice());
         let recorded = decided::recorded(self.cluster);
-        // Every VPC has a main table, without which nobody knows the routes.
+        // Every VPC has a main route table; without it, the routes are unknown.
         let tables = seen
             .ec2
             .route_tables

@@ -1,8 +1,8 @@
 //! A managed AWSCluster: its AWS resources are created, kept as the spec asks, and deleted with it.
 //!
-//! Each pass looks at AWS, plans, makes all calls of the plan that depend on nothing, and records their answers. What a
-//! call makes is used in a later pass, when a look shows it. A deletion is a plan in which nothing is wanted. Only this
-//! module holds access to AWS that can write for a cluster.
+//! Each pass looks at AWS, plans, makes all calls of the plan that depend on nothing, and records their answers. A
+//! created resource is used in a later pass, when a look shows it. A deletion is a plan in which nothing is wanted.
+//! Only this module holds access to AWS that can write for a cluster.
 
 mod attachments;
 mod attributes;
@@ -88,7 +88,7 @@ pub struct ManagedContext {
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
-    /// What the last complete looks have shown.
+    /// The details that the last complete looks have shown.
     pub known_details: KnownDetails,
 }
 
@@ -177,8 +177,8 @@ impl Pass<'_> {
         Ok(outcome.with_events(events))
     }
 
-    /// Reports what the next pass would do. What the look has shown is recorded, so that a resource that stays away is
-    /// missing in the end.
+    /// Reports what the next pass would do. The result of the look is recorded, so that a resource that AWS no longer
+    /// shows eventually counts as missing.
     async fn only_plan(
         &self,
         mut cluster: AWSCluster,
@@ -205,14 +205,14 @@ impl Pass<'_> {
         Ok(super::outcome(cluster, status).with_next(next))
     }
 
-    /// A look at the cluster. Where it was at rest, the look asks for the lists of AWS only. What is planned from such
-    /// a look is planned again from a complete one.
+    /// Looks at the cluster. For a cluster at rest, the look only reads AWS's listings. If such a look leads to a plan,
+    /// the plan is made again from a complete look.
     async fn look(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Looked, CloudError> {
         let known = &self.context.known_details;
         let timing = &self.context.timing;
         let recorded = subject.recorded(timing.unseen_age, now);
         let details = known.get(subject.cluster, now, timing.managed_details);
-        // What has no endpoint yet, and what has lost its status, is looked at as if for the first time.
+        // A cluster without an endpoint, or with a lost status, gets a complete look.
         let status = subject.cluster.status.as_ref();
         let is_settled =
             !self.is_deleted && !recorded.may_hide_anything() && status.is_some_and(AWSClusterStatus::provisioned);
@@ -231,7 +231,7 @@ impl Pass<'_> {
         Ok(looked)
     }
 
-    /// Whether AWS shows everything, and as the spec asks for it.
+    /// Whether AWS shows all resources as the spec asks for them.
     fn is_at_rest(&self, looked: &Looked) -> bool {
         let shows_addresses = !matches!(looked.seen.ec2.addresses, Seen::Failed(_));
         let shows_everything =
@@ -239,7 +239,7 @@ impl Pass<'_> {
         !self.is_deleted && looked.plan.is_empty() && shows_everything
     }
 
-    /// What the cluster says after the calls of a pass.
+    /// Publishes the status and the endpoint after the calls of a pass.
     async fn publish(
         &self,
         mut cluster: AWSCluster,
@@ -248,7 +248,7 @@ impl Pass<'_> {
         taken: &[Taken],
     ) -> Result<Outcome<AWSCluster>, ReconcileError> {
         let now = scene.ledger.now();
-        // A write that is refused must not lose what the calls have made. Those about tags make nothing.
+        // The results of the calls must survive a refused write. Calls about tags create nothing.
         if taken.iter().all(|taken| taken.target.is_of_tags()) {
             cluster = self.publish_endpoint(cluster, scene, &mut plan).await?;
         }
@@ -270,15 +270,15 @@ impl Pass<'_> {
         Ok(super::outcome(cluster, status).with_next(next))
     }
 
-    /// The address of the load balancer becomes the endpoint of the cluster once it takes connections, and never
-    /// another one after that: nodes and kubeconfigs have it.
+    /// Publishes the address of the load balancer as the endpoint of the cluster, once the load balancer takes
+    /// connections. The endpoint never changes after that, because nodes and kubeconfigs contain it.
     async fn publish_endpoint(
         &self,
         cluster: AWSCluster,
         scene: &Scene<'_>,
         plan: &mut Plan,
     ) -> Result<AWSCluster, ReconcileError> {
-        // What a user has begun to set is for the user to end.
+        // If a user has set a part of the endpoint, the user has to set the rest.
         let is_empty = |endpoint: &ControlPlaneEndpoint| {
             endpoint.host.as_deref().unwrap_or_default().is_empty() && endpoint.port.unwrap_or_default() == 0
         };
@@ -305,7 +305,7 @@ impl Pass<'_> {
         Ok(self.context.kubernetes.publish_endpoint(&cluster, &endpoint).await?)
     }
 
-    /// Publishes the network for machines. What AWS does not show at the moment stays as it was published.
+    /// Publishes the network for machines. Parts that AWS does not show at the moment stay as they were published.
     fn publish_network(&self, cluster: &AWSCluster, scene: &Scene<'_>, status: &mut AWSClusterStatus) {
         let before = status.network.as_ref();
         let before = before.map(|network| network.control_plane_targets.as_slice());
@@ -316,7 +316,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Whoever has something in AWS has the finalizer.
+    /// Adds the finalizer, which every AWSCluster with resources in AWS has.
     async fn hold(&self, cluster: AWSCluster) -> Result<AWSCluster, ReconcileError> {
         if meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
             return Ok(cluster);
@@ -324,8 +324,8 @@ impl Pass<'_> {
         Ok(self.context.kubernetes.add_finalizer(&cluster).await?)
     }
 
-    /// Stores the ledger before the calls that it announces. Another writer in between refuses the write, so that two
-    /// processes never make the same call.
+    /// Stores the ledger before the calls that it announces. The API server refuses the write if another process has
+    /// written meanwhile, so two processes never make the same call.
     async fn record(
         &self,
         cluster: AWSCluster,
@@ -337,7 +337,7 @@ impl Pass<'_> {
         Ok(self.context.kubernetes.write_status(&cluster, &status).await?)
     }
 
-    /// The status with what later passes must know.
+    /// The status with the records that later passes need.
     fn recorded(&self, before: &AWSClusterStatus, inputs: &Inputs, ledger: &Ledger) -> AWSClusterStatus {
         let mut status = before.clone();
         status.plan = None;
@@ -352,8 +352,8 @@ impl Pass<'_> {
     }
 }
 
-/// Whether a deleted cluster has nothing in AWS any more. What was not looked at, and what may not be shown yet, may be
-/// there.
+/// Whether a deleted cluster has no resources in AWS any more. Resources that the look did not cover, or that AWS may
+/// not show yet, may exist.
 fn is_over(looked: &Looked) -> bool {
     looked.plan.is_empty() && !planners::is_incomplete(&looked.scene()) && !looked.ledger.may_hide_anything()
 }

@@ -1,4 +1,4 @@
-//! The names and tags of what a managed cluster owns. They equal CAPA's, so that each provider can take over the
+//! The names and tags of the resources of a managed cluster. They equal CAPA's, so that each provider can take over the
 //! other's clusters (`pkg/cloud/services/network` and `api/v1beta2/tags.go` of CAPA v2.13). Pure.
 
 use blake2::Blake2b;
@@ -16,7 +16,7 @@ use super::ledger::IsOwned;
 const PUBLIC_LOAD_BALANCERS: &str = "kubernetes.io/role/elb";
 /// Tag key by which cloud controllers find subnets for internal load balancers.
 const INTERNAL_LOAD_BALANCERS: &str = "kubernetes.io/role/internal-elb";
-/// The value of the role tag on what all parts of a cluster share.
+/// The value of the role tag on resources that all parts of a cluster share.
 const COMMON: &str = "common";
 /// The value of the role tag on load balancers of the API server, and on their target groups and listeners.
 const API_SERVER: &str = "apiserver";
@@ -37,7 +37,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The names of what `object` describes for the Cluster of this name.
+    /// The names of the resources that `object` describes for the Cluster of this name.
     pub(crate) fn of(cluster: &str, object: &AWSCluster) -> Self {
         Self {
             cluster: cluster.to_owned(),
@@ -75,7 +75,7 @@ impl Names {
         format!("{}-rt-{}-{zone}", self.cluster, class(is_public))
     }
 
-    /// The name of the security group of a role. AWS takes a name that begins with `sg-` for an id.
+    /// The name of the security group of a role. AWS interprets a name that begins with `sg-` as an id.
     pub(crate) fn security_group(&self, role: SecurityGroupRole) -> String {
         let prefix = if self.cluster.starts_with("sg-") { "@" } else { "" };
         format!("{prefix}{}-{}", self.cluster, role.as_str())
@@ -96,7 +96,7 @@ impl Names {
         generated(&self.cluster)
     }
 
-    /// The name of the target group for a port of a load balancer. CAPA takes random letters in place of the hash, and
+    /// The name of the target group for a port of a load balancer. CAPA uses random letters instead of the hash, and
     /// finds target groups by the prefix.
     pub(crate) fn target_group(&self, load_balancer: &str, port: i64, is_api: bool) -> String {
         let of = format!("{}/{}/{load_balancer}/{port}", self.namespace, self.cluster);
@@ -129,8 +129,8 @@ impl Names {
         tags
     }
 
-    /// The tags of the security group of a role. Cloud controllers open the one group that has the cluster's tag of
-    /// Kubernetes, and refuse to choose between several.
+    /// The tags of the security group of a role. Cloud controllers add rules to the one group that has the Kubernetes
+    /// tag of the cluster, and fail if there are several.
     pub(crate) fn security_group_tags(&self, role: SecurityGroupRole) -> Tags {
         let mut tags = self.tags(&self.security_group(role), role.as_str(), &Tags::new());
         let kubernetes = meta::kubernetes_cluster_tag(&self.cluster);
@@ -142,7 +142,7 @@ impl Names {
         tags
     }
 
-    /// Whether the tags are those of what all parts of the cluster share.
+    /// Whether the tags are those of a resource that all parts of the cluster share.
     pub(crate) fn owns_common(&self, tags: &Tags) -> bool {
         self.owns_with_role(tags, COMMON)
     }
@@ -189,7 +189,7 @@ impl Names {
         if self.owns(tags) { IsOwned::Yes } else { IsOwned::No }
     }
 
-    /// Why the provider does not touch a recorded resource.
+    /// The reason why the provider does not change a recorded resource.
     pub(crate) fn lacks_tag(&self, id: &str) -> String {
         let key = meta::cluster_tag(&self.cluster);
         format!(
@@ -213,7 +213,7 @@ fn class(is_public: bool) -> &'static str {
     if is_public { "public" } else { "private" }
 }
 
-/// The name that CAPA generates for a load balancer (`GenerateELBName` of CAPA v2.13): a hash where it would be too
+/// The name that CAPA generates for a load balancer (`GenerateELBName` of CAPA v2.13): a hash if the name would be too
 /// long.
 fn generated(text: &str) -> String {
     let name = format!("{}-apiserver", text.replace('.', "-"));

@@ -10,9 +10,9 @@ use kube::ResourceExt;
 use super::decided::has_begun;
 use super::inputs::brought;
 
-/// Why the AWSCluster, whose credentials belong to `account`, must not touch AWS: another managed AWSCluster goes
-/// before it, whose Cluster has the same name, in the same account and region. The tags could not tell whose a resource
-/// is.
+/// The reason why the AWSCluster, whose credentials belong to `account`, must not use AWS: another managed AWSCluster
+/// in the same account and region, whose Cluster has the same name, takes precedence. The tags could not distinguish
+/// their resources.
 pub(super) fn conflict(cluster: &AWSCluster, name: &str, account: &str, others: &[Arc<AWSCluster>]) -> Option<String> {
     let first = others.iter().find(|other| {
         other.metadata.uid != cluster.metadata.uid
@@ -29,18 +29,18 @@ pub(super) fn conflict(cluster: &AWSCluster, name: &str, account: &str, others: 
     ))
 }
 
-/// The account of the resources of an AWSCluster. One that is not known yet may be any.
+/// The account of the resources of an AWSCluster. `None` if it is not known yet: it may be any account.
 fn recorded_account(cluster: &AWSCluster) -> Option<&str> {
     cluster.status.as_ref()?.account_id.as_deref()
 }
 
-/// Whether the spec says that CAPA has made the VPC of the cluster.
+/// Whether the spec says that CAPA has created the VPC of the cluster.
 fn is_of_capa(cluster: &AWSCluster) -> bool {
     let name = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default();
     brought::is_made_for(&cluster.spec, name)
 }
 
-/// Who goes first: whoever has begun, then the older one, then by name.
+/// The precedence: an AWSCluster with created resources comes first, then the older one, then the order of names.
 fn precedence(one: &AWSCluster, other: &AWSCluster) -> Ordering {
     let created = |cluster: &AWSCluster| cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let key = |cluster: &AWSCluster| {

@@ -29,7 +29,7 @@ pub(super) const PLANNER: Planner = Planner {
     wanted,
     tags,
     tags_shown: |seen| {
-        // Those that have failed, or are on their way out, stay as they are.
+        // Gateways that have failed or are being deleted keep their tags.
         let gateways = seen.ec2.nat_gateways.got().into_iter().flatten();
         let gateways =
             gateways.filter(|gateway| matches!(gateway.state, NatGatewayState::Pending | NatGatewayState::Available));
@@ -85,7 +85,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     settle_addresses(inputs, seen, ledger);
 }
 
-/// How much a gateway is the one that a zone is to have: the less, the more.
+/// The rank of a gateway as the one of its zone: the gateway with the least rank is chosen.
 fn rank(gateway: &NatGateway, subnet: Option<&str>) -> (NatGatewayState, bool) {
     let state = match gateway.state {
         NatGatewayState::Pending => NatGatewayState::Available,
@@ -94,8 +94,8 @@ fn rank(gateway: &NatGateway, subnet: Option<&str>) -> (NatGatewayState, bool) {
     (state, Some(gateway.subnet_id.as_str()) != subnet)
 }
 
-/// Compares the ledger with the look. A gateway is the cluster's by its tag, and is the wanted one by its zone. Others
-/// enter under their ids, and go with the cluster.
+/// Compares the ledger with the look. A gateway with the tag of the cluster belongs to it, and its zone identifies the
+/// wanted one. Others are recorded under their ids, and deleted with the cluster.
 fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(live) = live(seen) else { return };
     let owned = live.clone().filter(|gateway| inputs.names.owns(&gateway.tags));
@@ -120,15 +120,15 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     });
     let listed = seen.ec2.nat_gateways.got().into_iter().flatten();
     for gateway in listed.filter(|gateway| gateway.state == NatGatewayState::Deleted) {
-        // AWS says so: nothing is hidden.
+        // AWS shows the gateway as ended, so its state is certain.
         if let Some(target) = ledger.with_id(&gateway.id).cloned() {
             ledger.is_gone(&target);
         }
     }
 }
 
-/// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others enter
-/// under their ids, and go with the cluster.
+/// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others are
+/// recorded under their ids, and released with the cluster.
 fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.got() else {
         return;
@@ -178,7 +178,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     name_doubles(scene, plan);
 }
 
-/// Two gateways of the cluster in one zone cost twice, and one of them serves nobody. One that has failed goes.
+/// Reports two gateways of the cluster in one zone, because one of them costs money and serves nobody. Deletes surplus
+/// gateways that have failed.
 fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
     for target in scene.ledger.of_kind(Kind::NatGateway) {
         let Some(gateway) = shown(scene, target).filter(|gateway| gateway.id == target.name) else {
@@ -240,7 +241,7 @@ fn words(gateway: &NatGateway) -> &str {
     gateway.failure.as_deref().unwrap_or("AWS does not say why")
 }
 
-/// Allocates the address, and makes the gateway with it.
+/// Allocates the address, and creates the gateway with it.
 fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     allocate(scene, wanted, plan);
     let target = &wanted.target;
@@ -258,7 +259,7 @@ fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
         client_token: scene.client_token(target),
         tags: gateway_tags(scene.inputs),
     };
-    // A gateway that is made before the VPC has a way out fails.
+    // A gateway that is created before the VPC has an attached internet gateway fails.
     let internet_gateway = &scene.inputs.internet_gateway;
     let mut after = vec![
         internet_gateway.clone(),
@@ -280,7 +281,7 @@ fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     );
 }
 
-/// A gateway that failed is followed by another one later and later: failed ones stay listed for about an hour.
+/// Waits longer after each failed gateway before another one is created. AWS lists failed gateways for about an hour.
 fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     let subnet = scene.ledger.id(&wanted.subnet);
     let listed = scene.seen.ec2.nat_gateways.got().into_iter().flatten();
@@ -301,7 +302,7 @@ fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut P
     }
 }
 
-/// An address that something still uses is waited for. The quota is small, so that no second one is allocated.
+/// Waits for an address that is still in use. The quota is small, so no second address is allocated.
 fn wait_for_address(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     let Some(id) = scene.ledger.id(&wanted.address) else {
         return;

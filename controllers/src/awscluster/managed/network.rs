@@ -13,14 +13,14 @@ use super::reference::{Kind, Ref};
 /// The most targets of the control plane in a network.
 const MOST_TARGETS: usize = 8;
 
-/// The network, as far as it is known. `None` while AWS does not show the VPC, and while the spec is wrong: then what
-/// was published before stays.
+/// The network, as far as it is known. `None` while AWS does not show the VPC or the spec has problems: then the
+/// published network stays.
 pub(super) fn network(
     scene: &Scene<'_>,
     spec: &AWSClusterSpec,
     before: &[ControlPlaneTarget],
 ) -> Option<MachineNetwork> {
-    // Those of the user are known by a look.
+    // The subnets of the user are known only after a look.
     if !scene.inputs.problems.is_empty() || scene.inputs.subnets.is_empty() {
         return None;
     }
@@ -53,7 +53,7 @@ fn subnets(scene: &Scene<'_>) -> Vec<NetworkSubnet> {
     let shown = |id: &str| scene.seen.ec2.subnets.got()?.iter().find(|shown| shown.id == id);
     let subnets = by_id.into_iter().map(|(id, subnet)| NetworkSubnet {
         id: id.to_owned(),
-        // The spec may have been changed since, which moves no subnet.
+        // The zone in the spec may have changed, but the subnet has not moved.
         availability_zone: Some(shown(id).map_or(&subnet.zone, |shown| &shown.zone).clone()),
         public: Some(subnet.is_public),
         ..NetworkSubnet::default()
@@ -61,7 +61,7 @@ fn subnets(scene: &Scene<'_>) -> Vec<NetworkSubnet> {
     subnets.collect()
 }
 
-/// Every machine has the groups `node` and `lb`, and control plane machines that of the control plane, too.
+/// Every machine has the groups `node` and `lb`, and control plane machines also have the group of the control plane.
 fn security_groups(scene: &Scene<'_>) -> Option<NetworkSecurityGroups> {
     let id = |role: SecurityGroupRole| {
         let group = Ref::new(Kind::SecurityGroup, role.as_str());
@@ -74,8 +74,8 @@ fn security_groups(scene: &Scene<'_>) -> Option<NetworkSecurityGroups> {
     })
 }
 
-/// The targets of control plane machines: those of the spec, and those that were published `before` and exist still.
-/// Without any, the load balancer that is to have one.
+/// The targets of control plane machines: those of the spec, and those that were published `before` and still exist.
+/// Without any target, the load balancer that will have one.
 fn targets(scene: &Scene<'_>, before: &[ControlPlaneTarget]) -> (Vec<ControlPlaneTarget>, Option<String>) {
     let inputs = scene.inputs;
     let balancers = inputs.load_balancers.iter();
@@ -102,7 +102,7 @@ fn targets(scene: &Scene<'_>, before: &[ControlPlaneTarget]) -> (Vec<ControlPlan
     (targets, pending)
 }
 
-/// The target that a target group or a classic load balancer is, once it exists.
+/// A target group or a classic load balancer as a target, once it exists.
 fn target(scene: &Scene<'_>, reference: &Ref) -> Option<ControlPlaneTarget> {
     let id = scene.ledger.id(reference).map(str::to_owned)?;
     let is_classic = reference.kind == Kind::ClassicLoadBalancer;

@@ -1,4 +1,4 @@
-//! One pass over the AWS side of a managed cluster: look, plan, record, call, record.
+//! One pass over the AWS resources of a managed cluster: look, plan, record, call, record.
 
 use capa_api::conditions::Reason;
 use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Repeat, Scope};
@@ -16,7 +16,7 @@ use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
 use super::{classic_load_balancer, load_balancer, tagging, target_group};
 
-/// The codes by which AWS says that something is there already: the next look shows it.
+/// The error codes for a resource that exists already: the next look shows it.
 const IS_THERE: [&str; 4] = [
     "Resource.AlreadyAssociated",
     "RouteAlreadyExists",
@@ -24,17 +24,17 @@ const IS_THERE: [&str; 4] = [
     "DuplicateListener",
 ];
 
-/// The codes by which AWS says that a resource has the name. It may be the one that a call without an answer has made.
+/// The error codes for a name that is in use. A call without an answer may have created the resource with the name.
 const NAMES_TAKEN: [&str; 3] = [
     "InvalidGroup.Duplicate",
     "DuplicateLoadBalancerName",
     "DuplicateTargetGroupName",
 ];
 
-/// The codes by which AWS says that something uses what is to be deleted.
+/// The error codes for the deletion of a resource that is in use.
 const IN_USE: [&str; 3] = ["DependencyViolation", "InvalidIPAddress.InUse", "ResourceInUse"];
 
-/// The name of what may be there after a lost status.
+/// The name of resources that may exist after a lost status.
 const UNKNOWN: &str = "unknown";
 
 /// The most calls of one cluster at a time.
@@ -74,8 +74,8 @@ impl Wave {
         self.steps.is_empty()
     }
 
-    /// Records in the ledger what the wave is about to create and to tag. Returns whether that is anything new, which
-    /// has to be stored before the calls.
+    /// Records in the ledger the resources that the wave is about to create and tag. Returns whether any of that is new
+    /// and must be stored before the calls.
     pub(super) fn open(&self, inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) -> bool {
         let creations = self
             .steps
@@ -94,8 +94,8 @@ impl Wave {
         opens
     }
 
-    /// Makes the calls, and records their answers in the ledger. `in_use` is the reason where something uses what is to
-    /// be deleted.
+    /// Makes the calls, and records their answers in the ledger. `in_use` is the reason for a resource that cannot be
+    /// deleted because it is in use.
     pub(super) async fn take(
         self,
         cloud: &dyn ManagedCloud,
@@ -134,7 +134,7 @@ impl Wave {
     }
 }
 
-/// What an error of a call means, and what the ledger learns from it. `None`: the call has nothing to do any more.
+/// The meaning of a call's error, which is recorded in the ledger. `None` if the call has nothing left to do.
 fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: Reason) -> Option<Failure> {
     let step = &ready.step;
     let effect = step.call.effect();
@@ -142,10 +142,10 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
     if effect == Effect::Delete && (error.class == ErrorClass::NotFound || code == "Gateway.NotAttached") {
         return None;
     }
-    // AWS may not know a resource yet that it has made: the next look tells whether it is gone.
+    // AWS may not show a resource yet that it has just created: the next look shows whether it is gone.
     let names_new = error.class == ErrorClass::NotFound && ledger.may_hide_others(&step.target);
-    // A refusal to create is certain, unless an earlier call with the same token may have created the resource. So is a
-    // throttle of a call that the SDK makes once.
+    // A refusal to create is certain, unless an earlier call with the same token may have created the resource. A
+    // throttled call is also certain if the SDK makes it only once.
     let is_certain = match step.call.repeat() {
         Repeat::Doubles => error.class.is_refusal() || error.class == ErrorClass::Throttled,
         Repeat::Token(_) => {
@@ -154,7 +154,7 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
             }
             error.class.is_refusal() && !ready.is_repeat && code != "IdempotentParameterMismatch"
         }
-        // The SDK may have made the call before: then this is the resource.
+        // The SDK may have made the call twice: then the first call has created this resource.
         Repeat::Harmless if NAMES_TAKEN.contains(&code) => false,
         Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
     };
@@ -198,12 +198,13 @@ fn done(step: &Step, ledger: &Ledger) -> EventDraft {
     EventDraft::normal(reason, format!("{}{id}{why}", step.target)).recorded()
 }
 
-/// What a look asks for.
+/// The scope of a look.
 pub(super) fn scope(inputs: &Inputs, ledger: &Ledger, is_deleted: bool) -> Scope {
     let id = |target| ledger.id(target).map(str::to_owned);
     let mut load_balancers = load_balancer::names(inputs, ledger);
     let mut classic_load_balancers = classic_load_balancer::names(inputs, ledger);
-    // Load balancers of Services, of either generation, keep the VPC. Whoever has no load balancer may not look at any.
+    // Load balancers of Services, of either generation, prevent the deletion of the VPC. A cluster without load
+    // balancers may lack the permission to describe them.
     if is_deleted && load_balancers.is_empty() != classic_load_balancers.is_empty() {
         let [network, classic] = &inputs.endpoint_load_balancers;
         load_balancers.push(network.name.clone());
@@ -241,7 +242,7 @@ pub(super) fn suspect_everything(inputs: &Inputs, ledger: &mut Ledger, now: Time
     }
 }
 
-/// Opens an entry of each kind of resource, for what nobody knows by name.
+/// Opens an entry for each kind of resource, for resources that are not known by name.
 pub(super) fn suspect_each_kind(ledger: &mut Ledger, now: Timestamp) {
     for kind in Kind::iter().filter(|kind| kind.is_resource()) {
         ledger.open(&Ref::new(kind, UNKNOWN), None, now);
@@ -253,7 +254,7 @@ fn recorded_ids(ledger: &Ledger, kind: Kind) -> Vec<String> {
     ids.map(str::to_owned).collect()
 }
 
-/// The quota that AWS names by this code, as Service Quotas calls it.
+/// The name in Service Quotas of the quota that this error code is about.
 fn quota(code: &str, kind: Kind) -> Option<&'static str> {
     Some(match code {
         "VpcLimitExceeded" => "quota L-F678F1CE, VPCs per Region (5 by default), is reached",

@@ -1,8 +1,8 @@
-//! The plan of one pass: the calls that bring AWS nearer to the spec, and what they wait for. Pure.
+//! The plan of one pass: the calls that bring AWS closer to the spec, and what they wait for. Pure.
 //!
 //! A reference is *open* while the plan has a step, a wait or a problem for it. A step is ready once none of the
-//! references that it needs is open: what a call makes is used in a later pass, when a look shows it. So all ready
-//! steps of a plan are independent of each other, and an error holds up only what depends on it.
+//! references that it needs is open: a created resource is used in a later pass, when a look shows it. So all ready
+//! steps of a plan are independent of each other, and an error delays only the steps that depend on it.
 
 use capa_api::conditions::Reason;
 use capa_cloud::managed::{Call, Effect, Observed, Repeat, Seen};
@@ -37,16 +37,16 @@ pub(crate) struct Step {
     pub(crate) target: Ref,
     /// The call.
     pub(crate) call: Call<Id>,
-    /// What must be done before, beside what the ids of the call name.
+    /// The references that must be done before, in addition to the resources whose ids the call has.
     pub(crate) after: Vec<Ref>,
     /// The reason.
     pub(crate) why: Why,
 }
 
-/// Something that happens by itself.
+/// A change that AWS completes without a further call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// What is waited for.
+    /// The resource that the plan waits for.
     pub(crate) target: Ref,
     /// The reason of the condition.
     pub(crate) reason: Reason,
@@ -59,13 +59,13 @@ pub(crate) struct Wait {
 pub(crate) struct Plan {
     /// The calls to make.
     pub(crate) steps: Vec<Step>,
-    /// What is waited for.
+    /// The changes that the plan waits for.
     pub(crate) waits: Vec<Wait>,
-    /// What needs a person.
+    /// The problems that a user must fix.
     pub(crate) problems: Vec<Problem>,
 }
 
-/// What a plan results from.
+/// The inputs of a plan.
 pub(crate) struct Scene<'a> {
     /// What the spec asks for.
     pub(crate) inputs: &'a Inputs,
@@ -78,12 +78,12 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// How a resource stands.
+    /// The state of a resource.
     pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
         self.ledger.standing(target)
     }
 
-    /// Whether AWS did not show what is in the VPC, which may be there. Without a VPC, nothing is.
+    /// Whether AWS did not show resources of the VPC that may exist. Without a VPC, no resource exists.
     pub(crate) fn is_unseen<T>(&self, seen: &Seen<T>) -> bool {
         seen.got().is_none() && self.ledger.id(&self.inputs.vpc.target).is_some()
     }
@@ -95,14 +95,15 @@ impl Scene<'_> {
         known.unwrap_or_else(|| self.ledger.new_client_token(target, vpc))
     }
 
-    /// Whether the spec is wrong about a resource. One that works stays as it is until the spec is right.
+    /// Whether the spec has a problem with a resource. An existing resource stays unchanged until the spec is
+    /// corrected.
     pub(crate) fn is_wrong(&self, target: &Ref) -> bool {
         let mut problems = self.inputs.problems.iter();
         problems.any(|problem| problem.target == *target)
     }
 
-    /// What the first calls in a VPC of the user come after: a spec that is wrong in any part leaves nothing behind. In
-    /// a VPC that the provider creates everything comes after the VPC.
+    /// The references that precede the first calls in a VPC of the user, so that a spec with any problem creates
+    /// nothing. In a VPC that the provider creates, everything follows the VPC.
     pub(crate) fn checked(&self) -> Vec<Ref> {
         if self.inputs.has_begun || self.inputs.vpc.brought.is_none() {
             return vec![];
@@ -118,8 +119,8 @@ impl Scene<'_> {
         recorded.cloned().collect()
     }
 
-    /// The id of a resource that can be deleted, which none of the user is. What may be there, and what is not proven
-    /// to be the cluster's, enters the plan as such.
+    /// The id of a resource that can be deleted. Resources of the user never can. The plan gets a wait for a resource
+    /// that may exist, and a problem for one that is not proven to belong to the cluster.
     pub(crate) fn deletable(&self, target: &Ref, plan: &mut Plan) -> Option<&str> {
         match self.standing(target) {
             _ if self.ledger.is_shared(target) => None,
@@ -179,17 +180,17 @@ impl Plan {
         });
     }
 
-    /// Whether AWS is as the spec asks, and stays so.
+    /// Whether AWS matches the spec, and nothing is under way.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.waits.is_empty() && self.problems.is_empty()
     }
 
-    /// The reference that holds a step up. None: the step can be taken now.
+    /// A reference that delays a step. `None` if the step can be taken now.
     pub(crate) fn held_up_by(&self, step: &Step) -> Option<&Ref> {
         self.all_that_hold_up(step).next()
     }
 
-    /// All references that hold a step up.
+    /// All references that delay a step.
     pub(crate) fn all_that_hold_up(&self, step: &Step) -> impl Iterator<Item = &Ref> {
         let mut problems = self.problems.iter();
         let own = problems.find(|problem| problem.target == step.target);
@@ -199,7 +200,7 @@ impl Plan {
         own.map(|problem| &problem.target).into_iter().chain(others)
     }
 
-    /// Everything that is not as the spec asks yet.
+    /// The references that do not match the spec yet.
     fn open(&self) -> impl Iterator<Item = &Ref> {
         let steps = self.steps.iter().map(|step| &step.target);
         let waits = self.waits.iter().map(|wait| &wait.target);

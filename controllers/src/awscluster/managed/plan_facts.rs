@@ -1,4 +1,4 @@
-//! What AWS has answered to a preview: another preview needs AWS no more.
+//! AWS's answers for a preview, from which another preview can be made without AWS.
 
 use async_trait::async_trait;
 use capa_cloud::CloudError;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::check::Checked;
 use super::look::Looked;
 
-/// Everything that a preview asks of AWS, with the answers.
+/// The requests of a preview to AWS, with the answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanFacts {
@@ -19,7 +19,7 @@ pub struct PlanFacts {
     pub region: String,
     /// The availability zones of the region.
     pub zones: Vec<String>,
-    /// What was asked for.
+    /// The scope of the look.
     pub scope: Scope,
     /// The resources.
     pub observed: Observed,
@@ -36,12 +36,12 @@ impl PlanFacts {
         }
     }
 
-    /// The first error in place of an answer. With one, the facts are not all that there is to know.
+    /// The first call that failed. With an error, the facts are incomplete.
     pub fn error(&self) -> Option<&CloudError> {
         self.observed.errors().next()
     }
 
-    /// What the facts do not tell that this look asks for; `None` if they tell everything.
+    /// The first answer that this look needs and the facts lack; `None` if the facts are sufficient.
     fn lack(&self, scope: &Scope) -> Option<String> {
         let asked = &self.scope;
         if asked.cluster != scope.cluster {
@@ -73,7 +73,7 @@ impl PlanFacts {
     }
 }
 
-/// AWS as it was.
+/// AWS at the time of the facts.
 #[async_trait]
 impl ManagedLook for PlanFacts {
     async fn account_id(&self) -> Result<String, CloudError> {

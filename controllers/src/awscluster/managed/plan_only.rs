@@ -1,4 +1,4 @@
-//! Plans for a managed cluster that nobody carries out.
+//! Plans for a managed cluster that are not carried out.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::pause;
 /// describe only.
 ///
 /// # Errors
-/// Why the provider would not look at AWS, in words for people.
+/// The reason why the provider would not look at AWS, as a text for users.
 pub async fn preview(
     cluster: &AWSCluster,
     owner: &Cluster,
@@ -44,8 +44,8 @@ pub async fn preview(
         checked: &checked,
         cloud,
     };
-    // The provider waits after a lost status, for what AWS may not show yet. Whoever asks for a plan wants to know the
-    // end.
+    // After a lost status, the provider waits for resources that AWS may not show yet. A preview shows the plan after
+    // this wait.
     let unseen_age = if subject.has_lost_status() {
         Duration::ZERO
     } else {
@@ -59,7 +59,7 @@ pub async fn preview(
     Ok((preview, PlanFacts::of(checked, zones, looked)))
 }
 
-/// What keeps the provider from doing anything for a cluster, in words.
+/// The reasons why the provider does nothing for a cluster, as texts.
 fn nothing_happens_because(cluster: &AWSCluster, owner: &Cluster) -> Vec<String> {
     let paused = pause::paused(cluster, Some(owner)).map(|paused| paused.message);
     let metadata = &cluster.metadata;

@@ -1,4 +1,4 @@
-//! What the file of each resource offers. Pure.
+//! The interface of the file of each resource. Pure.
 
 use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
@@ -20,11 +20,12 @@ pub(super) struct Planner {
     pub(super) waiting: Reason,
     /// Whether a spec may ask for none of the resource.
     pub(super) is_optional: bool,
-    /// Whether the cluster has the resource in a VPC of its own only: the user brings it with the VPC, if at all.
+    /// Whether the cluster has the resource only in a VPC of its own. In a VPC of the user, the resource belongs to the
+    /// user too.
     pub(super) is_in_vpc_of_ours_only: bool,
-    /// What the spec asks for.
+    /// The references that the spec asks for.
     pub(super) wanted: fn(&Inputs) -> Vec<Ref>,
-    /// The tags that what the spec asks for is to have.
+    /// The wanted tags of the resources that the spec asks for.
     pub(super) tags: fn(&Inputs) -> Vec<(Ref, Tags)>,
     /// The ids and tags that a look shows.
     pub(super) tags_shown: for<'a> fn(&'a Observed) -> Vec<(&'a str, &'a Tags)>,
@@ -36,7 +37,7 @@ pub(super) struct Planner {
     pub(super) plan: fn(&Scene<'_>, &mut Plan),
 }
 
-/// What `of` says of each resource that a look shows.
+/// The id and tags that `of` returns for each resource that a look shows.
 pub(super) fn tags_by_id<T>(
     seen: &Seen<Vec<T>>,
     of: for<'a> fn(&'a T) -> (&'a String, &'a Tags),

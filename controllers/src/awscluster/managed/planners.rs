@@ -13,7 +13,8 @@ use super::{
     subnet, tagging, vpc,
 };
 
-/// All planners, that of the VPC first. The ledger is compared in this order: what is in a VPC is found after the VPC.
+/// All planners, that of the VPC first. The ledger is compared in this order, because resources in a VPC are found
+/// after the VPC.
 pub(super) const PLANNERS: &[Planner] = &[
     vpc::PLANNER,
     cidr_block::PLANNER,
@@ -26,8 +27,8 @@ pub(super) const PLANNERS: &[Planner] = &[
     classic_load_balancer::PLANNER,
 ];
 
-/// The planners of what the cluster is to have. The network of a VPC of the user is the user's, and of a VPC that is
-/// not proven to be the cluster's nothing is.
+/// The planners of the cluster's resources. In a VPC of the user, the network belongs to the user. In a VPC that is not
+/// proven to belong to the cluster, nothing belongs to the cluster.
 pub(super) fn of(inputs: &Inputs) -> impl Iterator<Item = &'static Planner> {
     let is_brought = inputs.vpc.brought.is_some();
     let count = if inputs.vpc.is_unproven { 1 } else { PLANNERS.len() };
@@ -58,7 +59,7 @@ pub(super) fn tags_of(inputs: &Inputs, target: &Ref) -> Tags {
     found.unwrap_or_default()
 }
 
-/// Whether AWS did not answer with a kind of resource. It may be there.
+/// Whether a call of the look failed, so that resources of its kind may exist unseen.
 pub(super) fn is_incomplete(scene: &Scene<'_>) -> bool {
     let mut looks = of(scene.inputs).map(|planner| (planner.look)(scene.seen));
     looks.any(|look| matches!(look, Err(Some(_))))

@@ -1,4 +1,4 @@
-//! What the provider would do next for a managed cluster, for people and for programs. Pure.
+//! The preview of the provider's next actions for a managed cluster, for users and programs. Pure.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,12 +17,12 @@ use super::planner::Planner;
 use super::planners;
 use super::reference::{Id, Ref};
 
-/// The parameter whose value is another one each time.
+/// The parameter whose value differs in each call.
 const CLIENT_TOKEN: &str = "clientToken";
 /// The parameter that is too long for a line.
 const TAGS: &str = "tags";
 
-/// Something that the last line of the text counts.
+/// A kind of entry that the last line of the text counts.
 type Counted = (&'static str, fn(&What) -> bool);
 
 const COUNTED: [Counted; 5] = [
@@ -33,7 +33,7 @@ const COUNTED: [Counted; 5] = [
     ("with a problem", |what| matches!(what, What::Problem { .. })),
 ];
 
-/// What the provider would do next for a managed AWSCluster. Displayed, it is a text for people.
+/// The provider's next actions for a managed AWSCluster. `Display` writes a text for users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
@@ -46,9 +46,9 @@ pub struct Preview {
     pub account_id: String,
     /// Whether the AWSCluster is being deleted.
     pub is_deleted: bool,
-    /// What the preview cannot know, and what keeps the provider from doing anything.
+    /// The limits of the preview, and the reasons why the provider does nothing.
     pub notes: Vec<String>,
-    /// What there is to say, by the condition that says it of the AWSCluster.
+    /// The entries, grouped by the condition of the AWSCluster that reports them.
     pub sections: Vec<Section>,
 }
 
@@ -93,14 +93,14 @@ pub enum What {
     },
     /// It is deleted.
     Delete(PlannedCall),
-    /// Something happens by itself.
+    /// AWS completes a change without a further call.
     Wait {
         /// The reason of the condition.
         reason: String,
         /// What is waited for.
         message: String,
     },
-    /// A person has to change something.
+    /// A user has to change something.
     Problem {
         /// The reason of the condition.
         reason: String,
@@ -115,12 +115,12 @@ pub enum What {
 pub struct PlannedCall {
     /// The action, for example `CreateVpc`.
     pub action: &'static str,
-    /// The parameters, with the names of what does not exist yet in place of ids. Client tokens are left out.
+    /// The parameters. For resources that do not exist yet, names replace the ids. Client tokens are left out.
     pub parameters: Map<String, Value>,
-    /// What has to be done before; absent for a call that is made at once.
+    /// The resource that must be done before; absent for a call that is made immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
-    /// Whether a problem has to be mended before.
+    /// Whether a problem must be fixed before.
     pub is_blocked: bool,
 }
 
@@ -134,7 +134,7 @@ fn add(sections: &mut Vec<Section>, condition: ConditionType, entries: Vec<Entry
     }
 }
 
-/// What a planner has to say.
+/// The entries of a planner.
 fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
     let is_own = |target: &Ref| planner.kinds.contains(&target.kind);
     let entry = |target: &Ref, what| Entry {
@@ -161,7 +161,7 @@ fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
     problems.chain(waits).chain(steps).collect()
 }
 
-/// What AWS did not show, so that nothing is planned for it.
+/// The entry for a resource that AWS did not show, so that nothing is planned for it.
 fn unshown(error: &CloudError) -> Entry {
     Entry {
         target: "what AWS did not show".to_owned(),
@@ -194,14 +194,14 @@ fn of_step(step: &Step, ledger: &Ledger, plan: &Plan) -> What {
     }
 }
 
-/// What has no id yet that a step needs.
+/// A resource without an id that a step needs.
 fn unresolved(step: &Step, ledger: &Ledger) -> Option<Ref> {
     let mut references = step.references().into_iter();
     references.rfind(|reference| ledger.id(reference).is_none())
 }
 
-/// Whether there is a problem of what holds a step up, or of what holds that up, and so on. `before` is on the way
-/// here.
+/// Whether a problem delays a step, directly or through other references that delay it. `before` contains the
+/// references already visited.
 fn is_blocked(open: &Ref, plan: &Plan, before: &[&Ref]) -> bool {
     if before.contains(&open) {
         return false;
@@ -265,7 +265,7 @@ impl Preview {
         self.count(is_change) > 0
     }
 
-    /// Whether a person has to change something.
+    /// Whether a user has to change something.
     pub fn has_problems(&self) -> bool {
         self.count(|what| matches!(what, What::Problem { .. })) > 0
     }
@@ -284,7 +284,7 @@ impl What {
         }
     }
 
-    /// Whether it creates something that has parts with calls of their own. Such a call has tags.
+    /// Whether the call creates a resource whose parts have their own calls. Such a call has tags.
     fn makes_a_resource(&self) -> bool {
         matches!(self, Self::Create(call) if call.parameters.contains_key(TAGS))
     }

@@ -1,13 +1,13 @@
-//! What keeps a resource from being as the spec asks until a person changes something. Pure.
+//! A deviation of a resource from the spec that a user must fix. Pure.
 
 use capa_api::conditions::Reason;
 
 use super::reference::Ref;
 
-/// Something that no call of the provider mends.
+/// A problem that no call of the provider can fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// What has the problem.
+    /// The resource with the problem.
     pub(crate) target: Ref,
     /// The reason of the condition.
     pub(crate) reason: Reason,

@@ -58,7 +58,7 @@ pub(crate) enum Kind {
 
 /// The load balancers of both generations.
 pub(crate) const LOAD_BALANCERS: [Kind; 2] = [Kind::LoadBalancer, Kind::ClassicLoadBalancer];
-/// What has network interfaces in subnets, whose public addresses are reached by the internet gateway.
+/// The kinds with network interfaces in subnets. Their public addresses need the internet gateway.
 pub(crate) const HAVE_INTERFACES: [Kind; 3] = [Kind::NatGateway, Kind::LoadBalancer, Kind::ClassicLoadBalancer];
 
 impl Kind {
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// What people call it.
+    /// The name in messages.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
             Self::Vpc => "VPC",
@@ -126,9 +126,9 @@ impl Kind {
 pub(crate) struct Ref {
     /// The kind.
     pub(crate) kind: Kind,
-    /// The name, which differs from those of others of the kind.
+    /// The name, which is unique among the resources of the kind.
     pub(crate) name: String,
-    /// Whether only the tags are meant, which nothing waits for.
+    /// Whether the reference is only to the tags, for which nothing waits.
     of_tags: bool,
 }
 

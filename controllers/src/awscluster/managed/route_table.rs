@@ -41,9 +41,9 @@ fn tags(inputs: &Inputs, subnet: &WantedSubnet) -> Tags {
     inputs.names.route_table_tags(&name)
 }
 
-/// Compares the ledger with the look. A table is the cluster's by its tag, and is the wanted one by its association
-/// with the subnet, or else by its name if it has no association. Others enter under their ids, and go with the
-/// cluster.
+/// Compares the ledger with the look. A table with the tag of the cluster belongs to it. The association with the
+/// subnet, or the name of a table without an association, identifies the wanted one. Others are recorded under their
+/// ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(tables) = seen.ec2.route_tables.got() else {
         return;
@@ -84,8 +84,8 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     });
 }
 
-/// Whether a call may have created a table of this name, so that its repetition answers whose the table is. Subnets of
-/// one class and zone have tables of one name.
+/// Whether a call may have created a table with this name, so that the answer to its repetition identifies the table.
+/// The tables of subnets of one class and zone have the same name.
 fn may_get_an_answer(inputs: &Inputs, name: &str, ledger: &Ledger) -> bool {
     let mut subnets = inputs.subnets.iter();
     subnets.any(|subnet| {
@@ -136,7 +136,7 @@ fn keep(scene: &Scene<'_>, subnet: &WantedSubnet, id: &str, plan: &mut Plan) {
     associate(scene, subnet, table, plan);
 }
 
-/// The gateway that the traffic of a subnet leaves by; `None` for a private subnet without a NAT gateway.
+/// The gateway for the outgoing traffic of a subnet; `None` for a private subnet without a NAT gateway.
 fn gateway<'a>(inputs: &'a Inputs, subnet: &WantedSubnet) -> Option<(&'a Ref, RouteTarget<Id>)> {
     if subnet.is_public {
         let gateway = &inputs.internet_gateway;
@@ -227,7 +227,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
             continue;
         };
         let of_table = tables.clone().filter(|table| table.id == id);
-        // AWS deletes the main table with the VPC, and never before.
+        // AWS deletes the main route table only with the VPC.
         if of_table.clone().any(|table| table.is_main) {
             continue;
         }

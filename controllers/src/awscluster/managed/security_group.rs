@@ -56,13 +56,13 @@ fn brought(inputs: &Inputs) -> impl Iterator<Item = (&WantedSecurityGroup, &str)
     groups.filter_map(|group| Some((group, group.brought.as_deref()?)))
 }
 
-/// Compares the ledger with the look. A group is the cluster's by its tag, and is the wanted one by its name. Others
-/// enter under their ids, and go with the cluster.
+/// Compares the ledger with the look. A group with the tag of the cluster belongs to it, and its name identifies the
+/// wanted one. Others are recorded under their ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.ec2.security_groups.got() else {
         return;
     };
-    // Those that the user brings are the user's, whatever tags they have.
+    // Groups that the user brings belong to the user, whatever tags they have.
     for (wanted, id) in brought(inputs) {
         if groups.iter().any(|group| group.id == id) {
             ledger.shared(&wanted.target, id);
@@ -90,7 +90,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
             inputs.names.ownership(&group.tags)
         })
     });
-    // A name is unique in a VPC: the group that has it now takes the place of one that is gone.
+    // A name is unique in a VPC, so the group that has it now replaces one that is gone.
     for wanted in own(inputs) {
         let name = inputs.names.security_group(wanted.role);
         let is_gone = matches!(ledger.standing(&wanted.target), Standing::Vanished(_));
@@ -147,8 +147,8 @@ fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
     plan.step_after(&wanted.target, Why::Missing, call, scene.checked());
 }
 
-/// Admits what is missing, and removes what the spec does not name. What a missing rule replaces is removed after that,
-/// so that nothing is closed in between.
+/// Adds missing rules, and removes rules that the spec does not name. A rule that a missing rule replaces is removed
+/// after the missing one is added, so that the traffic is not interrupted.
 fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &mut Plan) {
     let Some(group) = shown(scene, |group| group.id == id) else {
         return;
@@ -158,7 +158,7 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
     let is_same = |shown: &Rule<String>, rule: &Rule<Id>| shown.traffic == rule.traffic && is_from(scene, shown, rule);
     let is_missing = |rule: &&Rule<Id>| !group.ingress.iter().any(|shown| is_same(shown, rule));
     let missing: Vec<&Rule<Id>> = rules.iter().filter(is_missing).collect();
-    // AWS refuses all rules of a call for one group that it does not know.
+    // AWS refuses all rules of a call if one of them names a group that does not exist.
     let (of_user, others): (Vec<_>, Vec<_>) = missing.iter().copied().cloned().partition(names_group_of_user);
     for rules in [others, of_user] {
         if !rules.is_empty() {
@@ -192,8 +192,8 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
     }
 }
 
-/// Whether all wanted rules are known. What is wrong in the spec, and a source that is not known yet, may be those of a
-/// rule which is there.
+/// Whether all wanted rules are known. An invalid rule of the spec, or a source that is not known yet, may belong to an
+/// existing rule.
 fn is_certain(scene: &Scene<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan: &Plan) -> bool {
     let is_wrong = plan.problems.iter().any(|problem| problem.target == wanted.target);
     let is_waiting = plan.waits.iter().any(|wait| wait.target == *rules);
@@ -227,7 +227,8 @@ fn is_from(scene: &Scene<'_>, shown: &Rule<String>, wanted: &Rule<Id>) -> bool {
     }
 }
 
-/// The wanted rules with one source each. What is not known yet is waited for: nothing is opened wider in its place.
+/// The wanted rules with one source each. The plan waits for a source that is not known yet, and opens nothing wider
+/// instead.
 fn resolved(scene: &Scene<'_>, wanted: &WantedSecurityGroup, target: &Ref, plan: &mut Plan) -> Vec<Rule<Id>> {
     let mut rules: Vec<Rule<Id>> = vec![];
     for rule in &wanted.rules {
@@ -286,8 +287,8 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
     }
 }
 
-/// The addresses of the NAT gateways of the user to which the routes of the subnets lead: of those that the spec lists,
-/// and of those that left it, where machines may live.
+/// The addresses of the user's NAT gateways to which the subnets route: the subnets in the spec, and subnets that were
+/// removed from it, because machines may use them.
 fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
     let tables = scene.seen.ec2.route_tables.got().map(Vec::as_slice).unwrap_or_default();
     let subnets = scene.ledger.of_kind(Kind::Subnet);
@@ -309,8 +310,8 @@ fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Sou
     addresses.map(|address| Source::Cidr(format!("{address}/32"))).collect()
 }
 
-/// The addresses of the NAT gateways: those that the spec asks for, and those of zones that left it, where machines may
-/// live.
+/// The addresses of the NAT gateways: those that the spec asks for, and those of zones that were removed from it,
+/// because machines may use them.
 fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
     let wanted = scene.inputs.nat_gateways.iter().map(|gateway| &gateway.address);
     let is_in_use = |address: &&Ref| {
@@ -330,7 +331,7 @@ fn public_ip<'a>(scene: &Scene<'a>, address: &Ref) -> Option<&'a str> {
     shown.map(|address| address.public_ip.as_str())
 }
 
-/// Groups that name each other cannot be deleted, so that such rules go first.
+/// Groups whose rules name each other cannot be deleted, so such rules are removed first.
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let groups = scene.recorded(&[Kind::SecurityGroup]);
     let rules = groups.iter().map(|group| group.part(Kind::SecurityGroupRules));

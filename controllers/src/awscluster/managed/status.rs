@@ -21,14 +21,14 @@ use super::problem::Problem;
 use super::taken::Taken;
 use crate::pause::not_paused;
 
-/// The age of a deletion at which what is still in use blocks it: interfaces of deleted load balancers live for
-/// minutes.
+/// The age of a deletion at which resources in use block it. Network interfaces of deleted load balancers exist for
+/// some minutes.
 const IN_USE: Duration = Duration::from_mins(10);
 
 /// The most characters of a plan in the status.
 const LONGEST_PLAN: usize = 100_000;
 
-/// The reason of what cannot be deleted because something uses it.
+/// The reason for a resource that cannot be deleted because it is in use.
 pub(super) fn in_use(cluster: &AWSCluster, now: Timestamp) -> Reason {
     let deleted_at = cluster.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let is_blocked = deleted_at.is_some_and(|at| at + IN_USE < now);
@@ -39,31 +39,31 @@ pub(super) fn in_use(cluster: &AWSCluster, now: Timestamp) -> Reason {
     }
 }
 
-/// What one pass has come to.
+/// The result of one pass.
 pub(super) struct Summary {
     updates: Vec<ConditionUpdate>,
     is_provisioned: bool,
-    /// Whether a call was refused, so that the next pass comes later and later.
+    /// Whether a call was refused, so that the interval between passes grows.
     has_failed: bool,
-    /// When the provider's own limits allow a call that they put off.
+    /// The time after which the provider's own rate limits allow a deferred call.
     deferred: Option<Duration>,
-    /// Whether nothing happens, neither by itself nor by a call.
+    /// Whether nothing is under way, neither in AWS nor by a call.
     is_settled: bool,
     has_problem: bool,
     /// Whether AWS has accepted a call, so that the next look shows more.
     has_done: bool,
-    /// Whether tags were to be changed, which nothing waits for.
+    /// Whether the pass tried to change tags, for which nothing waits.
     has_tagged: bool,
 }
 
-/// The time after which the provider's own limits allow a call.
+/// The time after which the provider's own rate limits allow a call.
 fn deferred(taken: &Taken) -> Option<Duration> {
     taken.failure.as_ref()?.retry_after
 }
 
 impl Summary {
-    /// The summary of a pass. `endpoint` is what the status says of it, and `later` which part of the cluster this
-    /// release does not make.
+    /// The summary of a pass. `endpoint` is the condition about the endpoint, and `later` names the part of the cluster
+    /// that this release does not create.
     pub(super) fn of(
         scene: &Scene<'_>,
         plan: &Plan,
@@ -110,7 +110,7 @@ impl Summary {
         }
     }
 
-    /// The time of the next pass. A wait equals the time for which AWS is not as the spec asks, so that it doubles.
+    /// The time of the next pass. A wait equals the time for which AWS has not matched the spec, so that it doubles.
     pub(super) fn next(&self, before: &[Condition], timing: &Timing, now: Timestamp) -> Next {
         if let Some(deferred) = self.deferred {
             return Next::Deferred(deferred);
@@ -122,7 +122,8 @@ impl Summary {
             return Next::Requeue(timing.managed_poll);
         }
         if self.is_settled && (self.has_problem || self.has_tagged) {
-            // Somebody may mend the AWS side, which wakes nobody. Or somebody else sets the same tags again and again.
+            // A user may fix the resources in AWS, which causes no event. Or another client keeps setting the same
+            // tags.
             return Next::Requeue(timing.resolve_retry_cap);
         }
         if self.is_settled {
@@ -142,7 +143,7 @@ impl Summary {
     }
 }
 
-/// `Ready` of a cluster whose resources are looked at, until it is provisioned, and in its deletion.
+/// `Ready` after a look, until the cluster is provisioned, and during its deletion.
 fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -> ConditionUpdate {
     let is_false = |update: &ConditionUpdate| ConditionType::Ready.is_false(update.reason, update.in_words());
     let is_of_endpoint = |update: &&ConditionUpdate| update.condition == ConditionType::ControlPlaneEndpointReady;
@@ -164,8 +165,8 @@ fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -
     }
 }
 
-/// `Ready` of a provisioned cluster. While it is False, no MachineHealthCheck of the cluster does anything: so it falls
-/// only where what is lost does not come back.
+/// `Ready` of a provisioned cluster. While it is False, no MachineHealthCheck of the cluster remediates machines, so it
+/// becomes False only after a permanent loss.
 fn ready_again(scene: &Scene<'_>, plan: &Plan) -> ConditionUpdate {
     let is_lasting = |problem: &&Problem| match problem.reason {
         Reason::NotFound | Reason::NotOwned | Reason::Conflict => problem.target == scene.inputs.vpc.target,
@@ -178,7 +179,8 @@ fn ready_again(scene: &Scene<'_>, plan: &Plan) -> ConditionUpdate {
     }
 }
 
-/// Whether the address of the API server is known. `of_spec` is what the spec and the Cluster say.
+/// Whether the address of the API server is known. `of_spec` is the condition that follows from the spec and the
+/// Cluster.
 pub(super) fn endpoint(of_spec: ConditionUpdate, inputs: &Inputs) -> ConditionUpdate {
     match inputs.endpoint_load_balancer() {
         Some(target) if of_spec.reason == Reason::WaitingForEndpoint => {
@@ -195,7 +197,7 @@ pub(super) fn waiting_for_owner() -> Vec<ConditionUpdate> {
     vec![ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message)]
 }
 
-/// The status of a pass that did not look at AWS: everything that was known stays. So does a True `Ready`, unless no
+/// The status of a pass that did not look at AWS. All known values stay, and so does a `Ready` that is True, unless no
 /// machine can be launched any more.
 pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: Timestamp) -> AWSClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();
@@ -207,7 +209,7 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
         ConditionType::Ready.is_false(update.reason, words)
     });
     let updates = updates.into_iter().map(|update| match update.reason {
-        // Machines go on working.
+        // Existing machines keep working.
         Reason::DeletionBlocked | Reason::NotManagedYet if was_ready => ConditionUpdate {
             status: ConditionStatus::True,
             ..update
@@ -222,7 +224,7 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
     status
 }
 
-/// The status of a pass that only plans. `recorded` has what later passes must know.
+/// The status of a pass that only plans. `recorded` contains the records that later passes need.
 pub(super) fn planned(
     cluster: &AWSCluster,
     recorded: AWSClusterStatus,

@@ -34,8 +34,8 @@ pub(super) const PLANNER: Planner = Planner {
     plan,
 };
 
-/// Compares the ledger with the look. A subnet is the cluster's by its tag, and is the wanted one by its range. Others
-/// with the tag enter under the names that they have.
+/// Compares the ledger with the look. A subnet with the tag of the cluster belongs to it, and its range identifies the
+/// wanted one. Other subnets with the tag are recorded under their names.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(subnets) = seen.ec2.subnets.got() else { return };
     if inputs.vpc.brought.is_some() {
@@ -46,7 +46,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         let shared: BTreeSet<String> = shared.map(|target| target.name.clone()).collect();
         return ledger.settle(Kind::Subnet, |id| {
             let shown = subnets.iter().find(|subnet| subnet.id == id)?;
-            // Another entry is of a time at which the VPC was not the user's.
+            // Another entry comes from a time at which the VPC did not belong to the user.
             let is_listed = shared.contains(id);
             Some(if is_listed {
                 IsOwned::Yes
@@ -107,8 +107,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// What is wrong with subnets of the user is a problem of the spec, but for what AWS does not show: their routes tell
-/// which are public.
+/// Adds a problem or a wait if AWS does not show the user's subnets and their routes, which determine which subnets are
+/// public. Other errors in these subnets are problems of the spec.
 fn check(scene: &Scene<'_>, plan: &mut Plan) {
     let subnets = scene.inputs.vpc.target.part(Kind::Subnet);
     let ec2 = &scene.seen.ec2;

@@ -1,4 +1,4 @@
-//! Tags of what exists already: they follow the spec in both directions, and those of others stay. Pure.
+//! Tags of existing resources: tags are added and removed as the spec changes, and tags of other users stay. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,9 @@ use super::reference::{Id, Kind, Ref};
 /// The most characters of the key of a tag.
 const LONGEST_KEY: usize = 128;
 
-/// Compares the recorded keys with the tags that a look shows. A tag that is shown as the spec asks for it is the
-/// spec's, also after a lost status and on what CAPA has made. A key that neither the resource nor the spec has is
-/// forgotten: if somebody sets it later, it is theirs.
+/// Compares the recorded keys with the tags that a look shows. A tag that has the value in the spec counts as set by
+/// the provider, also after a lost status and on resources that CAPA has created. A key that neither the resource nor
+/// the spec has is forgotten: if somebody sets it later, it belongs to them.
 pub(super) fn settle(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let shown = owned(planner, inputs, seen);
     for (target, wanted) in (planner.tags)(inputs) {
@@ -32,19 +32,21 @@ pub(super) fn settle(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger
     }
 }
 
-/// The tags, by id, of what AWS shows with the tag of the cluster. AWS may not show the tags of a new resource yet.
+/// The tags, by id, of the resources that AWS shows with the tag of the cluster. AWS may not show the tags of a new
+/// resource yet.
 fn owned<'a>(planner: &Planner, inputs: &Inputs, seen: &'a Observed) -> BTreeMap<&'a str, &'a Tags> {
     let shown = (planner.tags_shown)(seen).into_iter();
     shown.filter(|(_, tags)| inputs.names.owns(tags)).collect()
 }
 
-/// Records the tags that a step may write on a resource, before it does: whatever becomes of the spec, the provider
-/// removes them. `wanted` are the tags that the resource is to have. Returns whether any of them is new.
+/// Records the tags that a step may write on a resource before the step is taken, so that the provider can remove them
+/// after any change of the spec. `wanted` are the tags that the resource is to have. Returns whether any of them is
+/// new.
 pub(super) fn record(target: &Ref, wanted: &Tags, inputs: &Inputs, ledger: &mut Ledger) -> bool {
     ledger.record_tag_keys(target, keys_of_spec(inputs, wanted.keys()))
 }
 
-/// The keys of tags that can leave the spec, and that AWS accepts.
+/// The keys of tags that can be removed from the spec, and that AWS accepts.
 fn keys_of_spec<'a>(inputs: &Inputs, keys: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
     let of_cluster = meta::cluster_tag(&inputs.names.cluster);
     let can_leave = |key: &&String| {
@@ -54,8 +56,9 @@ fn keys_of_spec<'a>(inputs: &Inputs, keys: impl Iterator<Item = &'a String>) -> 
     keys.filter(can_leave).cloned().collect()
 }
 
-/// Adds what the tags of the resources of a planner lack, and removes what the provider has written and the spec does
-/// not name any more. What AWS shows without its tags at the moment, and what the spec is wrong about, stays as it is.
+/// Adds missing tags to the resources of a planner, and removes tags that the provider has written and the spec no
+/// longer names. A resource that AWS shows without its tags at the moment, or about which the spec has a problem, stays
+/// unchanged.
 pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
     if !scene.inputs.problems.is_empty() {
         return;
@@ -76,9 +79,9 @@ pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// Changes the values of tags, removes tags, and adds tags once there is room for them: what AWS refuses of these holds
-/// up no other. The role stays as it is: it tells what the resource was created for, and the policy of the provider
-/// asks for it.
+/// Changes the values of tags, removes tags, and adds tags once there is room for them. A refused call blocks no other
+/// one. The role tag stays unchanged, because it shows for what the resource was created, and the provider's IAM policy
+/// requires it.
 fn correct(scene: &Scene<'_>, target: &Ref, id: &str, is: &Tags, wanted: &Tags, plan: &mut Plan) {
     let is_surplus = |key: &&String| is.contains_key(*key) && !wanted.contains_key(*key);
     let surplus: BTreeSet<String> = scene.ledger.tag_keys(target).filter(is_surplus).cloned().collect();

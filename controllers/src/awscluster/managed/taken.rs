@@ -13,20 +13,20 @@ pub(super) struct Taken {
     pub(super) failure: Option<Failure>,
 }
 
-/// Why a call has not done what it was made for.
+/// The reason why a call did not succeed.
 pub(super) struct Failure {
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// Whether the next look may show more, so that nobody has to do anything.
+    /// Whether the next look may resolve the failure without action by a user.
     pub(super) is_transient: bool,
-    /// Whether nobody knows what the call has done.
+    /// Whether the outcome of the call is unknown.
     pub(super) is_unanswered: bool,
-    /// When the provider's own limits allow the call.
+    /// The time after which the provider's own rate limits allow the call.
     pub(super) retry_after: Option<Duration>,
 }
 
 impl Taken {
-    /// Whether nobody knows what the call has done.
+    /// Whether the outcome of the call is unknown.
     pub(super) fn is_unanswered(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.is_unanswered)
     }

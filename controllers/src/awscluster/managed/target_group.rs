@@ -19,7 +19,7 @@ use super::reference::{Id, Kind, Ref};
 const PROTOCOL: &str = "TCP";
 /// Whether targets see the addresses of clients.
 const PRESERVE_CLIENT_IP: &str = "preserve_client_ip.enabled";
-/// Whether connections end as soon as a target is unhealthy: API servers end theirs themselves.
+/// Whether connections end as soon as a target is unhealthy. API servers close their own connections.
 const TERMINATION: &str = "target_health_state.unhealthy.connection_termination.enabled";
 /// For how many seconds an unhealthy target still serves its connections.
 const DRAINING: &str = "target_health_state.unhealthy.draining_interval_seconds";
@@ -30,8 +30,8 @@ pub(super) fn wanted(inputs: &Inputs) -> impl Iterator<Item = Ref> {
     listeners.map(|listener| listener.group.target.clone())
 }
 
-/// Compares the ledger with the look. A target group is the cluster's by its tag, and is the wanted one by its name, or
-/// because the listener forwards to it: CAPA gives its target groups random names.
+/// Compares the ledger with the look. A target group with the tag of the cluster belongs to it. The wanted one is
+/// identified by its name, or by the listener that forwards to it, because CAPA gives its target groups random names.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.elb.target_groups.got() else {
         return;
@@ -140,7 +140,7 @@ fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn:
         (TERMINATION, false.to_string()),
         (DRAINING, 300.to_string()),
     ]);
-    // Targets that see the addresses of clients would refuse them.
+    // Targets that see the addresses of clients would refuse their traffic.
     if let Err(Some(error)) = group.attributes.answer() {
         plan.problem(&target, error.class.reason(), error.to_string());
     } else if let Some((attributes, why)) = differing(group.attributes.got(), attributes) {
@@ -149,8 +149,8 @@ fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn:
     }
 }
 
-/// A target group that no listener of the spec needs goes after the listeners that forward to it. One that a listener
-/// of somebody else uses stays.
+/// Deletes target groups that no listener of the spec needs, after the listeners that forward to them. A target group
+/// that a listener of another user needs stays.
 pub(super) fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     let names: Vec<Ref> = wanted(scene.inputs).collect();
     let unwanted = scene.ledger.of_kind(Kind::TargetGroup);
@@ -168,7 +168,7 @@ pub(super) fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// What the plan has a step for, after which a listener forwards to its target group no more.
+/// The planned step after which a listener no longer forwards to its target group.
 fn end_of(scene: &Scene<'_>, listener: &Listener, plan: &Plan) -> Option<Ref> {
     let balancer = scene.ledger.with_id(&listener.load_balancer_arn)?;
     let own = Ref::listener(&balancer.name, listener.port.into());
@@ -176,7 +176,7 @@ fn end_of(scene: &Scene<'_>, listener: &Listener, plan: &Plan) -> Option<Ref> {
     [balancer.clone(), own].into_iter().find(has_step)
 }
 
-/// Target groups go after the load balancers that use them.
+/// Deletes target groups after the load balancers that use them.
 pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     for target in scene.ledger.of_kind(Kind::TargetGroup) {
         if let Some(arn) = scene.deletable(target, plan) {

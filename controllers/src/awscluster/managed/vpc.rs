@@ -24,7 +24,7 @@ pub(super) const PLANNER: Planner = Planner {
     wanted: |inputs| vec![inputs.vpc.target.clone()],
     tags: |inputs| vec![(inputs.vpc.target.clone(), inputs.vpc.tags.clone())],
     tags_shown: |seen| tags_by_id(&seen.ec2.vpcs, |vpc| (&vpc.id, &vpc.tags)),
-    // Nobody asks for the DNS attributes of a VPC of the user.
+    // The DNS attributes of a VPC of the user are not read.
     look: |seen| match &seen.ec2.dns {
         Seen::NotAsked => seen.ec2.vpcs.answer(),
         dns => seen.ec2.vpcs.answer().and_then(|()| dns.answer()),
@@ -39,7 +39,8 @@ fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
     scene.seen.ec2.vpcs.got()?.iter().find(|vpc| vpc.id == id)
 }
 
-/// Compares the ledger with the look. Of several VPCs none is taken: another management cluster may own one of them.
+/// Compares the ledger with the look. If several VPCs have the tag, none is recorded, because another management
+/// cluster may own one of them.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(vpcs) = seen.ec2.vpcs.got() else { return };
     if let Some(brought) = &inputs.vpc.brought {
@@ -94,7 +95,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
                 cidr_block: scene.inputs.vpc.cidr_block.clone(),
                 tags: scene.inputs.vpc.tags.clone(),
             };
-            // A spec that is wrong in any part leaves nothing behind.
+            // A spec with any problem creates nothing.
             let problems = scene.inputs.problems.iter().map(|problem| problem.target.clone());
             plan.step_after(target, Why::Missing, call, problems);
         }
@@ -113,8 +114,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// Looks whether the VPC of the user is there. With the tag of the cluster it may be one that the provider has created,
-/// and that a lost status does not name.
+/// Checks whether the VPC of the user exists. A VPC with the tag of the cluster may be one that the provider has
+/// created before the status was lost.
 fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
     let names = &scene.inputs.names;
     let target = &scene.inputs.vpc.target;
@@ -150,7 +151,7 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
     }
 }
 
-/// What keeps the provider from taking over the VPC that CAPA has made. No other one takes its place.
+/// The problem that prevents the provider from taking over the VPC that CAPA has created. No other VPC replaces it.
 fn find(scene: &Scene<'_>, of_capa: &str, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
     if scene.inputs.vpc.is_unproven {
@@ -186,7 +187,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
     }
     let Some(dns) = scene.seen.ec2.dns.got() else { return };
     let attributes = wanted.target.part(Kind::VpcAttributes);
-    // Host names need the support, so that it comes first.
+    // DNS host names require DNS support, so it is enabled first.
     let (attribute, field) = match (dns.support, dns.hostnames) {
         (true, true) => return,
         (false, _) => (DnsAttribute::Support, "enableDnsSupport"),
@@ -201,7 +202,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
     plan.step(&attributes, why, Call::ModifyVpcAttribute { vpc, attribute });
 }
 
-/// The VPC goes last. What is in it and is not the cluster's keeps AWS from deleting it.
+/// Deletes the VPC last. The VPC stays while it contains resources that do not belong to the cluster.
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
     let Some(id) = scene.deletable(target, plan) else {
@@ -228,7 +229,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     plan.step_after(target, Why::Unwanted, Call::DeleteVpc { vpc: Id::from(id) }, after);
 }
 
-/// The ids of what is in the VPC and does not have the tag of the cluster.
+/// The ids of resources in the VPC without the tag of the cluster.
 fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
     let subnets = scene.seen.ec2.subnets.got().into_iter().flatten();
     let subnets = subnets.map(|subnet| (subnet.id.as_str(), &subnet.tags));

@@ -22,10 +22,10 @@ const MOST_SECURITY_GROUPS: usize = 16;
 
 /// The results of the searches for `spec.discovery`.
 pub(super) struct Discovered<'a> {
-    /// What was to be searched for.
+    /// The search that the spec describes.
     discovery: DiscoverySpec,
     found: Option<&'a FoundNetwork>,
-    /// The network that was published for this spec, while no search is answered.
+    /// The network that was published for this spec, if no search was answered.
     published: Option<&'a MachineNetwork>,
     region: &'a str,
 }
@@ -65,7 +65,7 @@ impl<'a> Discovered<'a> {
         self.has_subnets() || self.has_targets() || self.discovery.security_groups.is_some()
     }
 
-    /// The machines that are held up until the VPC is known.
+    /// The machines that cannot be launched until the VPC is known.
     pub(super) fn held_up_without_vpc(&self) -> Option<Blocked> {
         self.has_targets().then_some(Blocked::ControlPlane)
     }
@@ -252,7 +252,7 @@ impl<'a> Discovered<'a> {
     }
 }
 
-/// Adds the roles of an entry. `None` stands for both roles, which an entry without roles gives.
+/// Adds the roles of an entry. `None` means both roles, for an entry without roles.
 fn add_roles(roles: &mut Option<BTreeSet<MachineRole>>, entry: &SubnetDiscovery) {
     if entry.roles.is_empty() {
         *roles = None;

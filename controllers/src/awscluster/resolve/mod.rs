@@ -26,7 +26,7 @@ use crate::{identity, tags};
 use discovered::Discovered;
 pub(super) use supply::Supply;
 
-/// What was published before this reconcile.
+/// The values that were published before this reconcile.
 #[derive(Clone, Copy)]
 pub(super) struct Published<'a> {
     /// `status.network`.
@@ -46,7 +46,7 @@ pub(super) struct Resolution {
     pub(super) failure_domains: Vec<FailureDomain>,
     /// `NetworkReady`.
     pub(super) condition: ConditionUpdate,
-    /// The machines that a problem keeps from being launched, whatever their own specs name.
+    /// The machines that cannot be launched because of a problem, whatever their own specs name.
     pub(super) blocked: Option<Blocked>,
     /// Whether the cluster supplies subnets.
     pub(super) subnets: Supply,
@@ -98,7 +98,7 @@ pub(super) fn resolve(
     let unanswered = of_region.filter(|_| lookup.is_unanswered());
     let known = unanswered.map(|before| before.network);
     let region = region(spec, &mut problems);
-    // An answered lookup can lack the search for targets alone.
+    // In an answered lookup, only the search for targets can be missing.
     let of_this_spec = of_region.filter(|before| before.of_this_spec && !matches!(lookup, NetworkLookup::Disabled));
     let discovered = Discovered::new(spec, region, found, of_this_spec.map(|before| before.network));
     discovered.check_vpc(spec, &mut problems);
@@ -335,7 +335,7 @@ fn vpc(
     found.vpcs.first().map(|vpc| as_network_vpc(vpc, uses_ipv6))
 }
 
-/// A VPC that AWS shows. Its IPv6 ranges are for clusters that use IPv6.
+/// A VPC that AWS shows. Its IPv6 ranges are published only for clusters that use IPv6.
 fn as_network_vpc(vpc: &Vpc, uses_ipv6: bool) -> NetworkVpc {
     let ipv6 = vpc.ipv6_cidr_blocks.iter().filter(|_| uses_ipv6);
     NetworkVpc {

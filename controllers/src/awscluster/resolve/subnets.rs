@@ -55,14 +55,14 @@ pub(super) fn resolve(
             );
         }
         let mut subnet = from_lookup(declared, seen, region, &found.route_tables);
-        // Only in a cluster that uses IPv6: otherwise its instances would get addresses that nobody asked for.
+        // Only in a cluster that uses IPv6. Otherwise its instances would get unwanted IPv6 addresses.
         subnet.ipv6 = declared.is_ipv6.or_else(|| uses_ipv6(spec).then_some(seen.has_ipv6()));
         subnets.push(subnet);
     }
     subnets
 }
 
-/// Whether the spec says that the cluster uses IPv6. A VPC that also has IPv6 says nothing about its clusters.
+/// Whether the spec says that the cluster uses IPv6. IPv6 ranges of the VPC do not mean that its clusters use IPv6.
 pub(super) fn uses_ipv6(spec: &AWSClusterSpec) -> bool {
     spec.subnets().iter().any(|subnet| subnet.is_ipv6 == Some(true))
 }
@@ -119,7 +119,8 @@ fn from_spec(declared: &SubnetSpec, id: &str, region: &str, known: Option<&Netwo
     }
 }
 
-/// A subnet that AWS shows, with the properties that the spec declares. Whether it has IPv6 is not said.
+/// A subnet that AWS shows, with the properties that the spec declares. The result does not contain whether the subnet
+/// has IPv6.
 pub(super) fn from_lookup(
     declared: &SubnetSpec,
     seen: &Subnet,

@@ -16,7 +16,7 @@ pub(in crate::awscluster) enum Supply {
     /// The cluster supplies the part to machines of one role, and nothing of what the spec declares for the other role
     /// can be used.
     OneRole,
-    /// The spec declares the part. No lookup succeeds, and nothing shows whether the part can be used.
+    /// The spec declares the part. The lookup failed, so it is unknown whether the part can be used.
     Unverified,
     /// The spec declares the part, and nothing of what it declares can be used.
     Unusable,

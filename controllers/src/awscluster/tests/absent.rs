@@ -1,4 +1,4 @@
-//! Values that ask for what happens anyway publish the same network as an absent field.
+//! Values that equal the default behaviour publish the same network as an absent field.
 
 use capa_api::cluster::AWSClusterSpec;
 use serde_json::{Value, json};
@@ -15,11 +15,10 @@ const PARENTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// A field in which `false` asks for something else than an absent field: a machine that asks for IPv6 avoids the
-/// subnet.
+/// A field in which `false` has another effect than an absent field: a machine that asks for IPv6 avoids the subnet.
 const OTHER: &str = "network.subnets[].isIpv6";
 
-/// What machines learn from the first pass over a new cluster with this spec.
+/// The network that the first pass over a new cluster with this spec publishes for machines.
 async fn published(spec: &str) -> Value {
     let pass = Scene::new().pass(&aws_cluster(spec)).await;
     let status = pass.status();

@@ -1,4 +1,4 @@
-//! The objects that a cluster shares workers with, and the end of what is remembered of it.
+//! The objects with which a cluster shares workers, and the removal of a cluster from the memory.
 
 use capa_api::meta::MANAGED_BY_ANNOTATION;
 use capa_runtime::reconcile::Reconciler;

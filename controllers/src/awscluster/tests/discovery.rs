@@ -1,4 +1,4 @@
-//! Tests of the searches for `spec.discovery`: their calls, their results, and what their problems say.
+//! Tests of the searches for `spec.discovery`: their calls, their results, and the messages of their problems.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
 use crate::testing::fields::{Row, assert_effect, laid_over, spec_with};
 
-/// An endpoint without which `Ready` would say that it is missing.
+/// An endpoint, so that `Ready` does not report a missing one.
 const ENDPOINT: &str = "controlPlaneEndpoint: {host: api.example.org, port: 6443}";
 
 async fn pass(spec: &str) -> Pass {

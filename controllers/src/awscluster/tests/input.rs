@@ -1,4 +1,4 @@
-//! Users' input is checked before a call of AWS.
+//! Tests that user input is checked before any AWS call.
 
 use capa_api::conditions::ConditionType;
 

@@ -1,4 +1,4 @@
-//! The checks of the infrastructure: when they run, and what they hold back.
+//! The checks of the infrastructure: when they run, and what they prevent.
 
 use std::time::Duration;
 

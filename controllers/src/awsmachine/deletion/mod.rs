@@ -1,4 +1,5 @@
-//! The deletion flow: from a deleted AWSMachine to a terminated instance. It ends, or says what holds it up.
+//! The deletion flow: from a deleted AWSMachine to a terminated instance. The deletion either ends, or shows in a
+//! condition what it waits for.
 
 pub(super) mod plan;
 pub(super) mod search;
@@ -23,17 +24,17 @@ use crate::launching::kept::KeptData;
 pub(super) use plan::merged;
 pub(super) use search::{Found, find};
 
-/// The most submitted terminations that the status has room for. An event tells of no further one, and targets that
-/// show again hold it up.
+/// The most submitted terminations that the status has room for. A further termination publishes no event, and waits
+/// again if the instance reappears in its targets.
 const MOST_SUBMITTED: usize = 16;
 
 /// The state of an instance after a step.
 pub(super) enum Ended {
     /// Nothing of the instance is left.
     Gone,
-    /// The deletion waits for something.
+    /// The deletion waits, and this blocks it.
     Waits(Blocked),
-    /// The termination is submitted. The answer to it comes before the next instance of the machine is terminated,
+    /// The termination is submitted. The next instance of the machine is terminated only after EC2 has answered,
     /// because the informer keeps one answer for each machine.
     Submitted(Blocked),
 }
@@ -64,7 +65,7 @@ pub(super) async fn end_instance(
             Err(blocked) => blocked,
         },
         DeletionStep::AwaitDrained => {
-            // The informer wakes the machine. Should it not, the next pass looks at the instance again.
+            // The informer wakes the machine. If it does not, the next pass looks at the instance again.
             let message = format!("instance {id} is terminated once it has left its load balancer targets");
             let draining = ConditionType::InstanceReady.is_false(Reason::Draining, message);
             Blocked::new(draining, Next::Requeue(context.timing.listing_interval))
@@ -89,13 +90,13 @@ pub(super) async fn end_instance(
         }
     };
     if !instance.is_named && blocked.next == Next::AwaitChange {
-        // Of several instances the informer follows one.
+        // The informer follows only one of several instances.
         blocked.next = Next::Requeue(context.timing.listing_interval);
     }
     Ended::Waits(blocked)
 }
 
-/// One message from the submission to the end: EC2's answer changes nothing for the reader, and costs no write.
+/// The message stays the same from the submission to the end, so that EC2's answer causes no write of the status.
 fn under_way(id: &str) -> String {
     format!("the termination of instance {id} is under way")
 }
@@ -113,7 +114,8 @@ fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
     ConditionType::InstanceReady.is_false(Reason::Terminating, message)
 }
 
-/// Submits the termination of an instance. Should AWS not show it as ending, it is submitted again.
+/// Submits the termination of an instance. If AWS does not show the instance as ending, the termination is submitted
+/// again.
 ///
 /// # Errors
 /// AWS refuses the termination, or has refused it before.
@@ -144,7 +146,7 @@ async fn terminate(
     }
 }
 
-/// Tells by an event that a termination of ours has taken effect.
+/// Publishes an event once a termination that this provider submitted has taken effect.
 fn report_termination(scope: &mut MachineScope, id: &str) {
     let before = scope.status.submitted_terminations.len();
     scope.status.submitted_terminations.retain(|submitted| submitted != id);
@@ -156,7 +158,7 @@ fn report_termination(scope: &mut MachineScope, id: &str) {
     }
 }
 
-/// Releases an AWSMachine whose instance the user has given up: AWS is not even asked.
+/// Releases an AWSMachine whose instance the user has given up, without a call to AWS.
 pub(super) async fn abandoned(
     scope: &mut MachineScope,
     what: &str,
@@ -189,7 +191,8 @@ pub(super) async fn abandoned(
 }
 
 /// Releases an AWSMachine that is deleted because it has moved, without a call to AWS. `clusterctl move` removes the
-/// finalizers before it deletes, so that the provider's finalizer is only here if another client deleted the object.
+/// finalizers before it deletes the object, so the provider's finalizer is still present only if another client deleted
+/// the object.
 pub(super) async fn moved(
     machine: AWSMachine,
     context: &MachineContext,
@@ -208,7 +211,7 @@ pub(super) async fn moved(
         .because("the AWSMachine has moved to another management cluster"))
 }
 
-/// Tells by an event of the instances that a release leaves behind.
+/// Publishes an event that names the instances that a release leaves behind.
 pub(super) fn report_unowned(scope: &mut MachineScope, ids: &[String]) {
     if !ids.is_empty() {
         let message = format!(
@@ -222,7 +225,7 @@ pub(super) fn report_unowned(scope: &mut MachineScope, ids: &[String]) {
     }
 }
 
-/// Takes our finalizer off and forgets the machine.
+/// Removes this provider's finalizer and forgets the machine.
 pub(super) async fn release(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
     release_object(&scope.machine, context).await
 }

@@ -43,8 +43,9 @@ pub(in crate::awsmachine) struct Known {
     pub(super) is_submitted: bool,
 }
 
-/// The next step of the deletion of an instance. A submitted termination goes on, whatever the targets show later: its
-/// call may be under way. An address stays registered when its instance is gone, so that the release waits for it.
+/// The next step of the deletion of an instance. A submitted termination goes on, whatever the targets show later,
+/// because its call may be under way. A target group keeps the address of an instance that is gone, so the release
+/// waits until the address is deregistered.
 pub(super) fn plan_deletion(observation: &Observation, known: Known) -> DeletionStep {
     let step = match observation {
         Observation::Seen(instance) => delete_seen(instance),
@@ -69,24 +70,24 @@ fn delete_seen(instance: &Instance) -> DeletionStep {
     }
 }
 
-/// What a record that says that EC2 was never asked for an instance proves. The record is true of the AWSMachine as it
-/// is stored. That may be an older state, restored from a backup that was made before the launch.
+/// What the launch record `Planned` proves, which says that EC2 was never asked for an instance. The stored AWSMachine
+/// may be an older state, restored from a backup that was made before the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum NeverLaunchedEvidence {
-    /// It stands in for a lookup that cannot be made.
+    /// The record replaces a lookup that cannot be made.
     Sufficient,
-    /// It will stand in for a lookup, and does not yet. The AWSMachine was old when it was deleted, and may be a
-    /// restored one: what keeps AWS from being asked may pass, and there is time to mend it.
+    /// The record does not replace a lookup yet, but will later. The AWSMachine was old when it was deleted and may
+    /// have been restored, so the provider first gives the user time to fix what prevents the lookup.
     SufficientLater,
-    /// It stands in for no lookup, because an earlier pass of the deletion has found instances. One lookup that finds
-    /// none is enough.
+    /// The record replaces no lookup, because an earlier pass has terminated an instance or recorded its targets. One
+    /// lookup that finds no instance is enough.
     WithOneLookup,
-    /// None: something shows that there was an instance.
+    /// The record proves nothing, because something shows that there was an instance.
     Refuted,
 }
 
-/// What the record of a machine with that verified owner proves. `tried_for` is how long this process has tried to
-/// look the instance up in vain; the record of an old machine is believed after `long_enough`.
+/// What the record of a machine with this verified owner proves. `tried_for` is how long the lookups of this process
+/// have failed. After `long_enough`, the record of an old machine replaces the lookup.
 pub(in crate::awsmachine) fn never_launched_evidence(
     machine: &AWSMachine,
     owner: Option<&Machine>,
@@ -125,7 +126,7 @@ fn tells_of_ended_instance(status: &AWSMachineStatus) -> bool {
     !status.submitted_terminations.is_empty() || !status.targets.is_empty()
 }
 
-/// Cluster API takes the id over from the AWSMachine, and looks for the node by it.
+/// Whether the Machine has a provider ID, which Cluster API copies from the AWSMachine to find the node.
 fn has_instance(owner: &Machine) -> bool {
     let has_id = owner.spec.provider_id.as_ref().is_some_and(|id| !id.is_empty());
     has_id || owner.has_joined()
@@ -139,15 +140,15 @@ const SHOWN: usize = 64;
 pub(in crate::awsmachine) enum Abandonment {
     /// There is no such annotation.
     NotAsked,
-    /// It names the recorded instance, or the token of the attempt that may have launched one, or the token of the
-    /// search for one.
+    /// It names the recorded instance, the token of the attempt that may have launched one, or the token of the search
+    /// for one.
     Asked(String),
     /// It names something else and has no effect; the message for its author.
     Mismatch(String),
 }
 
-/// Reads the annotation. It must have the value of this very AWSMachine, so that nobody gives up an instance that they
-/// do not know.
+/// Reads the annotation. The value must name the instance or token of this AWSMachine, so that nobody gives up an
+/// unknown instance.
 pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
     let Some(value) = meta::annotation(&machine.metadata, meta::ABANDON_INSTANCE_ANNOTATION) else {
         return Abandonment::NotAsked;
@@ -190,10 +191,11 @@ fn recorded(machine: &AWSMachine) -> Option<String> {
     machine.instance_id().or_else(token)
 }
 
-/// The block of a deletion whose instances are blocked like this: its condition has the message of each instance, and
-/// the next pass is the earliest of all. None without a block.
+/// Merges the blocks of several instances into one: its condition has all messages, and its next pass is the earliest
+/// of all. `None` without a block.
 pub(in crate::awsmachine) fn merged(mut blocks: Vec<Blocked>) -> Option<Blocked> {
-    // An instance that cannot be ended gives the reason, rather than one that is ending.
+    // The reason comes from an instance that cannot be terminated, if there is one, rather than from one that is
+    // ending.
     blocks.sort_by_key(|blocked| blocked.condition.reason == Reason::Terminating);
     blocks.into_iter().reduce(|mut first, other| {
         let (message, added) = (&mut first.condition.message, &other.condition.message);
@@ -230,12 +232,12 @@ impl Allocation {
         }
     }
 
-    /// The same, because a call failed.
+    /// The block of a deletion that waits for the release because a call failed.
     pub(in crate::awsmachine) fn awaits_call(&self, scope: &MachineScope, why: &str, error: &CloudError) -> Blocked {
         self.awaits(scope, why, &Blocked::by_call(ConditionType::InstanceReady, "", error))
     }
 
-    /// The same, because the release failed.
+    /// The block of a deletion that waits because the release itself failed.
     pub(in crate::awsmachine) fn is_kept(&self, scope: &MachineScope, described: &str, error: &CloudError) -> Blocked {
         let why = format!("{described} is not released, and costs money until then: {error}");
         self.awaits_call(scope, &why, error)

@@ -32,7 +32,7 @@ pub(in crate::awsmachine) enum Found {
     Instances {
         /// Where they are.
         location: Box<InstanceLocation>,
-        /// The one whose id is known, else those that were found and are the machine's.
+        /// The instance whose id is known, or else the instances that were found and belong to the machine.
         instances: Vec<InstanceToEnd>,
     },
 }
@@ -52,8 +52,7 @@ pub(in crate::awsmachine) struct InstanceToEnd {
     pub(in crate::awsmachine) observation: Observation,
     /// Whether the machine names it. Otherwise it was found by its tags.
     pub(in crate::awsmachine) is_named: bool,
-    /// Whether it is the only one. The informer follows one instance of a machine, and forgets what it knows of the
-    /// others.
+    /// Whether it is the only one. The informer follows one instance of a machine, and forgets the others.
     pub(super) is_alone: bool,
 }
 
@@ -100,11 +99,11 @@ pub(in crate::awsmachine) async fn find(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Proof {
     /// Nothing was launched: EC2 was never asked (attempt 0), or this process knows that EC2 has turned every call of
-    /// the attempt away. It stands in for a lookup that cannot be made. The finalizer can only come off the AWSMachine
-    /// that says so, so no other process has claimed the attempt meanwhile.
+    /// the attempt away. It replaces a lookup that cannot be made. The API server removes the finalizer only from an
+    /// unchanged AWSMachine, so no other process has claimed the attempt meanwhile.
     Whole,
-    /// EC2 has refused the attempt, or was never asked long ago: nothing was launched unless an older state of the
-    /// AWSMachine was restored.
+    /// EC2 has refused the attempt, or a record that says that EC2 was never asked is not sufficient. Nothing was
+    /// launched, unless an older state of the AWSMachine was restored.
     Record,
     /// The attempt may have launched, or the AWSMachine came without a readable record.
     None,
@@ -147,9 +146,10 @@ fn is_ours(
         .is_some_and(|record| *record != LaunchRecord::Planned);
     match inputs::ownership(scope, instance, &location.cluster_tag, context) {
         Ownership::Ours(_) => Ok(true),
-        // A terminated instance loses its tags by itself.
+        // AWS removes the tags of a terminated instance.
         Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
-        // Everything but the tags says that it is this machine's: nobody else would end it.
+        // Everything but the tags says that the instance belongs to this machine, so no other AWSMachine would
+        // terminate it.
         Ownership::Foreign(NotOurs::Untagged(proof)) => Err(untagged(scope, instance, proof, location)),
         Ownership::Foreign(_) => Ok(false),
     }
@@ -177,9 +177,9 @@ fn untagged(scope: &MachineScope, instance: &Instance, proof: Proved, location: 
     Blocked::new(not_owned, Next::Retry)
 }
 
-/// The name of the Machine in the owner reference, and the tag with the name of the Machine of the instance, if they
-/// differ for an instance that the launch record proves, and the reference is not verified. Whoever may write the
-/// reference could otherwise have the instance tagged with the name of another Machine.
+/// The name of the Machine in the owner reference, and the name in the instance's tag, if they differ. Only an
+/// unverified reference and an instance that the launch record proves are compared. Otherwise anybody who may write the
+/// reference could have the instance tagged with the name of another Machine.
 fn renamed_owner<'a>(scope: &'a MachineScope, instance: &'a Instance, proof: Proved) -> Option<(&'a str, &'a str)> {
     let is_doubtful = proof == Proved::Recorded && scope.owners.machine.is_err();
     let named = meta::owner_machine_name(&scope.machine.metadata).filter(|_| is_doubtful)?;
@@ -222,8 +222,8 @@ fn may_be_followed(
     is_gone && !scope.has_run()
 }
 
-/// The known instance, once no later call has left another one: an instance of a later call is recorded, and the next
-/// pass ends it.
+/// The known instance, if no later call has launched another one. Otherwise the instance of the later call is recorded,
+/// and the next pass terminates it.
 async fn after_newer_attempt(
     scope: &mut MachineScope,
     known: InstanceToEnd,
@@ -256,13 +256,13 @@ async fn after_newer_attempt(
         }
         Err(failed) => return Err(failed),
     }
-    // The lookup may have shown that the instance lives after all.
+    // The lookup may have shown that the known instance still exists.
     let observation = location.cloud.observe_instance(&scope.key(), id);
     Ok(InstanceToEnd { observation, ..known })
 }
 
-/// The instances with the machine's tags that are its own, and the ids of those that are left alone. `foreign` is the
-/// one that the spec names.
+/// The instances with the machine's tags that belong to it, and the ids of those that do not. `foreign` is the instance
+/// that the spec names.
 async fn find_by_tags(
     scope: &mut MachineScope,
     proof: Proof,
@@ -281,7 +281,7 @@ async fn find_by_tags(
     let tags = scope.tags(&location.cluster_tag);
     let found = match look_up(scope, &tags, token, location).await {
         Ok(found) => found,
-        // A lookup that waits for its turn, or comes too soon for AWS, can be made.
+        // A lookup that waits for its turn or was throttled can be made later.
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
             return Ok((vec![], foreign.into_iter().collect()));
         }
@@ -293,7 +293,7 @@ async fn find_by_tags(
         .partition(|instance| instance.state == InstanceState::Terminated);
     let open_request = attempt::open_request(scope);
     let is_of_attempt = |instance: &Instance| open_request.is_some_and(|request| launched_by(request, instance));
-    // The end of the attempt's own instance is all there is to wait for.
+    // Once the attempt's own instance is known, its end is all that the deletion waits for.
     let is_proven = proof != Proof::None || ended.iter().any(is_of_attempt);
     let mut ours = Vec::new();
     let mut unowned: Vec<String> = foreign.into_iter().collect();
@@ -317,7 +317,7 @@ async fn find_by_tags(
         }
         return Ok((vec![], unowned));
     }
-    // Another AWSMachine may carry the name, and with it the tags, by now: then this one is gone.
+    // Another AWSMachine may have the name, and therefore the tags, by now. Then the API server no longer has this one.
     context.kubernetes.confirm(&scope.machine).await?;
     let is_alone = ours.len() == 1;
     let to_end = |instance: Instance| InstanceToEnd {
@@ -354,7 +354,7 @@ fn annotated(scope: &MachineScope) -> Option<&str> {
     }
 }
 
-/// A launch may have taken place and does not show: the AWSMachine goes once that is disproven.
+/// A launch may have succeeded although AWS shows no instance. The AWSMachine is released once its absence is proven.
 fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
     let token = open_token.unwrap_or_else(|| search_token(&scope.machine));
     let now = context.kubernetes.uptime();
@@ -394,7 +394,7 @@ fn unproven(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Bloc
     Blocked::new(blocked, Next::Retry)
 }
 
-/// Deletion cannot go on: its own condition gives the reason, and `InstanceReady` repeats it.
+/// Blocks the deletion: the condition of the block gives the reason, and `InstanceReady` repeats it.
 fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &MachineContext) -> Blocked {
     if !blocked.is_throttled() {
         let longest_pause = context.timing.refusal_retry_cap + context.timing.listing_interval;

@@ -40,8 +40,8 @@ struct Association<'a> {
     context: &'a MachineContext,
 }
 
-/// Makes sure that the instance has the Elastic IP that the spec asks for. The flow holds nothing up: what fails is
-/// shown by `ElasticIPReady`, and tried again.
+/// Makes sure that the instance has the Elastic IP that the spec asks for. A failure does not block the other flows:
+/// `ElasticIPReady` shows it, and the next pass tries again.
 pub(super) async fn ensure_associated(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -74,14 +74,15 @@ pub(super) async fn ensure_associated(
     Ok(())
 }
 
-/// Records, for a machine whose status was lost, that an address may be allocated: it is looked for before a call.
+/// Records, for a machine whose status was lost, that an address may be allocated, so that a lookup precedes the next
+/// call.
 pub(super) fn recover(scope: &mut MachineScope, context: &MachineContext) {
     if scope.machine.spec.elastic_ip_pool.is_some() && scope.status.elastic_ip.is_none() {
         scope.status.elastic_ip = Some(Box::new(in_doubt(context)));
     }
 }
 
-/// The record of an address that may be allocated: it is looked for, and no other one is allocated meanwhile.
+/// The record of an address that may be allocated. The provider looks for it, and allocates no other one meanwhile.
 fn in_doubt(context: &MachineContext) -> ElasticIp {
     ElasticIp {
         phase: Some(ElasticIpPhase::Requested),
@@ -204,7 +205,7 @@ impl Association<'_> {
         Ok(())
     }
 
-    /// Makes the recorded call, once. What is remembered of it holds at every moment.
+    /// Makes the recorded call, once. The memory of the call is correct even if the pass is cancelled.
     async fn allocate(&self, scope: &mut MachineScope, pool: Option<String>) -> Result<(), FlowError> {
         let (calls, uid, token) = (self.context.memory.elastic_ips(), scope.uid().to_owned(), token(scope));
         let before = calls.get(&uid, &token);
@@ -291,9 +292,9 @@ impl Association<'_> {
         Ok(())
     }
 
-    /// EC2 disassociates the Elastic IP that an interface has, and gives it the new one. One that somebody else has
-    /// associated stays: <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AssociateAddress.html>. The public
-    /// address that a subnet gives to its instances is no Elastic IP, and is replaced.
+    /// Refuses to replace an Elastic IP that somebody else has associated, because EC2 would disassociate it from the
+    /// interface: <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AssociateAddress.html>. The public
+    /// address that a subnet assigns to its instances is not an Elastic IP, and is replaced.
     async fn refuse_to_displace(&self, public_ip: &str, interface_id: &str) -> Result<(), Blocked> {
         let addresses = self.instance.addresses.iter();
         let others: BTreeSet<&str> = addresses
@@ -331,7 +332,7 @@ impl Association<'_> {
         }
     }
 
-    /// Looks where an address is that the instance does not show any more, and gives the instance a free one again.
+    /// Looks up an address that the instance no longer shows, and associates it again if it is free.
     async fn verify(&self, scope: &mut MachineScope, id: &str) -> Result<(), FlowError> {
         let found = self.look_up(&Query::filter("allocation-id", [id])).await?;
         match found.into_iter().find(|address| address.allocation_id == id) {
@@ -366,7 +367,7 @@ impl Association<'_> {
         Blocked::by_call(READY, message, error)
     }
 
-    /// An address that EC2 does not show any more may be shown again: another one is allocated once its absence is
+    /// EC2 may show an address again that it does not show now, so another one is allocated only once the absence is
     /// proven.
     fn released_by_hand(&self, scope: &mut MachineScope, id: &str) -> Blocked {
         scope.status.elastic_ip = Some(Box::new(in_doubt(self.context)));

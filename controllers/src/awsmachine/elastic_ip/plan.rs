@@ -1,8 +1,9 @@
 //! The protocol of an allocation: decides the next step for the Elastic IP of a machine, and which addresses are its
 //! own. Pure.
 //!
-//! The tags are CAPA's: the cluster's, and a role that names the instance. They need no UID of an AWSMachine, so that
-//! the address of an instance is found again after a move, after a loss of the status, and after CAPA allocated it.
+//! The tags are CAPA's: the tag of the cluster, and a role that names the instance. They contain no UID of an
+//! AWSMachine, so the address of an instance is found again after a move, after a loss of the status, and if CAPA
+//! allocated it.
 
 use capa_api::common::Tags;
 use capa_api::machine::{ElasticIp, ElasticIpPhase};
@@ -29,8 +30,8 @@ pub(super) enum AddressStep {
     LookOnly,
     /// Give the instance the address with this allocation id.
     Associate(String),
-    /// Look where the address with this allocation id is: the instance does not show it any more, or shows it although
-    /// no answer said so.
+    /// Look up the address with this allocation id: the instance no longer shows it, or shows it although the answer to
+    /// the association was lost.
     Verify(String),
 }
 
@@ -39,7 +40,7 @@ pub(super) enum AddressStep {
 pub(super) struct KnownAddress {
     /// The progress of the recorded call, as far as this process knows.
     pub(in crate::awsmachine) progress: Progress,
-    /// The lookups of the call's address until now.
+    /// The lookups of the call's address so far.
     pub(in crate::awsmachine) absence: Option<AbsenceProof>,
     /// Whether the instance runs.
     pub(in crate::awsmachine) runs: bool,
@@ -47,8 +48,8 @@ pub(super) struct KnownAddress {
     pub(in crate::awsmachine) is_shown: bool,
 }
 
-/// Decides by the record. Each call is recorded before it is made, and no call follows one that may have allocated an
-/// address.
+/// Decides from the record. Each call is recorded before it is made, and no call follows a call that may have allocated
+/// an address.
 pub(super) fn plan_address(
     record: Option<&ElasticIp>,
     known: &KnownAddress,

@@ -15,7 +15,7 @@ use crate::awsmachine::launch::attempt;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
-/// What is allocated, and released here.
+/// The kind of resource that is released here.
 const ADDRESS: Allocation = Allocation {
     kind: "Elastic IP",
     short: "address",
@@ -25,8 +25,8 @@ const ADDRESS: Allocation = Allocation {
 struct Owners {
     /// The ids of instances that are proven to be the machine's.
     proven: Vec<String>,
-    /// The id of an instance that the spec alone names, which users can write: of its addresses only a free one with
-    /// the name of the Machine is released.
+    /// The id of an instance that only the spec names. Users can write the spec, so only a free address with the name
+    /// of the Machine is released.
     named: Option<String>,
 }
 
@@ -130,7 +130,7 @@ async fn look_up(scope: &MachineScope, query: Query, location: &InstanceLocation
     })
 }
 
-/// Releases an address, unless it is associated. The association with the instance of the machine ends with the
+/// Releases an address, unless it is associated. The association with the machine's own instance ends with that
 /// instance. `shown` is absent if EC2 does not show the address.
 async fn release(
     scope: &mut MachineScope,
@@ -159,8 +159,8 @@ async fn release(
     }
 }
 
-/// The wait for the end of an association: EC2 ends that with an ended instance of the machine, and a user every other
-/// one.
+/// The wait for the end of an association. EC2 ends the association with a terminated instance of the machine; a user
+/// has to end every other one.
 fn is_associated(
     scope: &MachineScope,
     described: &str,
@@ -184,14 +184,14 @@ fn is_associated(
     ADDRESS.awaits(scope, &why, &Blocked::new(taken, next))
 }
 
-/// Whether AWS may not know the recorded address yet.
+/// Whether AWS may not show the recorded address yet.
 fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
     let record = scope.status.elastic_ip.as_ref();
     context.may_be_hidden(record.and_then(|record| record.requested_at.as_ref()))
 }
 
-/// A call without an answer may have allocated an address, although none shows: the AWSMachine goes once that is
-/// disproven.
+/// A call without an answer may have allocated an address although EC2 shows none. The AWSMachine is released once the
+/// absence is proven.
 fn await_absence(scope: &MachineScope, record: &ElasticIp, context: &MachineContext) -> Result<(), Blocked> {
     if record.effective_phase() != ElasticIpPhase::Requested {
         return Ok(());

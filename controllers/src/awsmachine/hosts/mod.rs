@@ -37,7 +37,7 @@ pub(super) struct WantedHost<'a> {
     pub(super) zone: Option<&'a str>,
     /// The tags of the instance, which the host gets too.
     pub(super) tags: &'a Tags,
-    /// Machines that share what is known of a lack of capacity.
+    /// The machines that share shortages of capacity.
     pub(super) pool: Pool,
     /// Number of the first attempt, if no record contains an earlier one.
     pub(super) first_number: NonZeroU32,
@@ -72,8 +72,8 @@ pub(super) async fn place_on_host(
     Ok(Some(scope.machine.spec.host_placement(&id)))
 }
 
-/// Gives the allocated host up, if EC2 could not launch on it: the next attempt releases it, and allocates another one.
-/// Without free addresses in its subnet, the host is kept, and so is a fresh host that EC2 does not know yet.
+/// Gives the allocated host up if EC2 could not launch on it: the next attempt releases it and allocates another one.
+/// The host is kept if its subnet has no free addresses, or if the host is new and EC2 may not show it yet.
 pub(super) fn give_up(scope: &mut MachineScope, error: &CloudError, context: &MachineContext) {
     if error.class == ErrorClass::NotFound && may_be_hidden(scope, context) {
         return;
@@ -96,7 +96,7 @@ impl Allocation<'_> {
             HostStep::Use(id) => Ok(id),
             HostStep::Release(id) => {
                 self.release(scope, &id).await?;
-                // The placement of this pass was chosen while the machine had the host.
+                // The placement of this pass was chosen for the host that is now released.
                 Err(again(format!("Dedicated Host {id} is released, and another one is allocated")).into())
             }
             HostStep::Record(number) => {
@@ -226,7 +226,7 @@ impl Allocation<'_> {
         Ok(())
     }
 
-    /// Makes the recorded call. What is remembered of it holds at every moment.
+    /// Makes the recorded call. The memory of the call is correct even if the pass is cancelled.
     async fn call(&self, scope: &mut MachineScope) -> Result<String, FlowError> {
         let (hosts, uid) = (self.context.memory.hosts(), scope.uid().to_owned());
         let Some(request) = scope.status.dedicated_host.as_deref().and_then(recorded_request) else {
@@ -364,7 +364,7 @@ fn not_allocated(request: &HostRequest, error: &CloudError) -> Blocked {
     Blocked::by_error(ConditionType::InstanceReady.is_false(reason, message), error)
 }
 
-/// A record with the place of the host alone.
+/// A record that contains only the location of the host.
 fn located(location: &InstanceLocation) -> DedicatedHost {
     DedicatedHost {
         region: Some(location.region.clone()),
@@ -387,7 +387,7 @@ pub(super) fn existing(host: Host, location: &InstanceLocation) -> DedicatedHost
 }
 
 /// Records the host of a machine whose launch is not recorded, as after a move. The client token of its instance proves
-/// whose the host is, as long as EC2 shows the instance.
+/// to whom the host belongs, as long as EC2 shows the instance.
 ///
 /// # Errors
 /// The hosts cannot be looked up.
@@ -398,7 +398,7 @@ pub(super) async fn recover(
 ) -> Result<(), Blocked> {
     let has_lost = scope.machine.spec.dynamic_host_allocation.is_some() && scope.status.dedicated_host.is_none();
     let uid = instance.client_token.as_deref().and_then(uid_in);
-    // Those of the present UID need no record.
+    // Hosts that were allocated under the present UID are found without a record.
     let Some(uid) = uid.filter(|uid| has_lost && *uid != scope.uid()) else {
         return Ok(());
     };

@@ -34,7 +34,7 @@ pub(super) enum HostStep {
 pub(super) struct KnownCall {
     /// The progress of the call, as far as this process knows.
     pub(in crate::awsmachine) progress: Progress,
-    /// The lookups of the call's host until now.
+    /// The lookups of the call's host so far.
     pub(in crate::awsmachine) absence: Option<AbsenceProof>,
     /// Number of the first attempt, if no record contains an earlier one.
     pub(in crate::awsmachine) first_number: NonZeroU32,
@@ -118,8 +118,7 @@ fn number_in(token: &str) -> Option<u32> {
     token.rsplit_once(INFIX)?.1.parse().ok()
 }
 
-/// The UID that this AWSMachine had when it launched its instance, which was in another management cluster after a
-/// move.
+/// The UID that this AWSMachine had when it launched its instance. It differs from the present UID after a move.
 fn uid_of_launch(scope: &MachineScope) -> Option<&str> {
     let launch = scope.status.launch.as_ref().and_then(LaunchRecord::request)?;
     uid_in(&launch.client_token)
@@ -130,14 +129,14 @@ pub(super) fn uid_in(client_token: &str) -> Option<&str> {
     client_token.rsplit_once('-').map(|(uid, _)| uid)
 }
 
-/// The hosts that are not released and that were allocated for this machine, the earliest first. Tags prove nothing: a
-/// copy of the AWSMachine has the same. The client token has the UID. A host of the time before a move has the tags of
-/// the machine besides.
+/// The hosts that are not released and that were allocated for this machine, the earliest first. The tags alone prove
+/// nothing, because a copy of the AWSMachine has the same; the client token contains the UID. A host from before a move
+/// must have the tags of the machine too.
 pub(super) fn hosts_of(scope: &MachineScope, found: Vec<Host>) -> Vec<Host> {
     hosts_since(scope, uid_of_launch(scope), found)
 }
 
-/// The same with the UID that the AWSMachine had before a move.
+/// Like [`hosts_of`], with `earlier_uid` as the UID that the AWSMachine had before a move.
 pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found: Vec<Host>) -> Vec<Host> {
     let tag = meta::machine_name_tag_value(scope.namespace(), scope.machine.machine_name());
     let number = |host: &Host| {
@@ -155,7 +154,7 @@ pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found
 }
 
 /// The query for hosts of machines. DescribeHosts has no filter for the value of a tag, and the client tokens of a
-/// machine are not known where its status was lost.
+/// machine whose status was lost are not known.
 pub(super) fn host_query() -> Query {
     Query::filter("tag-key", [meta::MACHINE_NAME_TAG])
 }

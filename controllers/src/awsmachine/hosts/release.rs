@@ -14,7 +14,7 @@ use crate::awsmachine::launch::attempt;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
-/// What is allocated, and released here.
+/// The kind of resource that is released here.
 const HOST: Allocation = Allocation {
     kind: "Dedicated Host",
     short: "host",
@@ -32,7 +32,7 @@ pub(in crate::awsmachine) async fn release_all(
     if record.is_none() && scope.machine.spec.dynamic_host_allocation.is_none() {
         return Ok(());
     }
-    // A lookup is tried even so: the AWSMachine may be an older state of itself, restored from a backup.
+    // A lookup is tried all the same, because the AWSMachine may have been restored from an older backup.
     let was_never_asked = record.is_none() && observation::was_never_asked(scope, context);
     let location = match location::of_host(scope, record.as_deref(), context).await {
         Ok(location) => location,
@@ -114,19 +114,19 @@ async fn release(
     }
 }
 
-/// Whether a call has found the recorded host gone. A fresh one may only not show yet.
+/// Whether a call has found the recorded host gone. A new host may only not be visible yet.
 pub(in crate::awsmachine) fn is_gone(scope: &MachineScope, error: &CloudError, context: &MachineContext) -> bool {
     error.class == ErrorClass::NotFound && !may_be_hidden(scope, context)
 }
 
-/// Whether AWS may not know the recorded host yet.
+/// Whether AWS may not show the recorded host yet.
 pub(in crate::awsmachine) fn may_be_hidden(scope: &MachineScope, context: &MachineContext) -> bool {
     let record = scope.status.dedicated_host.as_ref();
     context.may_be_hidden(record.and_then(|record| record.requested_at.as_ref()))
 }
 
-/// An allocation without an answer may have succeeded, although no host shows: the AWSMachine goes once that is
-/// disproven.
+/// An allocation without an answer may have succeeded although AWS shows no host. The AWSMachine is released once the
+/// absence is proven.
 fn await_absence(
     scope: &MachineScope,
     record: Option<&DedicatedHost>,

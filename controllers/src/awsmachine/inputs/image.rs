@@ -16,7 +16,7 @@ pub(in crate::awsmachine) struct LaunchImage {
     pub(in crate::awsmachine) id: String,
     /// Device of the root volume, if the spec configures that volume and does not name its device.
     pub(in crate::awsmachine) root_device: Option<String>,
-    /// Whether it was looked up and is an image of Windows.
+    /// Whether it was looked up and is a Windows image.
     pub(super) is_of_windows: bool,
 }
 
@@ -30,7 +30,7 @@ pub(in crate::awsmachine) struct ImageRequest<'a> {
     pub(in crate::awsmachine) recorded: Option<&'a str>,
 }
 
-/// Finds the image. Nothing is looked up that spec and record contain.
+/// Finds the image. An image id in the spec or the record needs no lookup.
 pub(in crate::awsmachine) async fn resolve(
     request: &ImageRequest<'_>,
     cloud: &dyn MachineCloud,
@@ -122,7 +122,7 @@ async fn architectures(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> 
     Ok(instance_type.architectures)
 }
 
-/// Whether the spec configures the root volume and leaves it to the image where that is.
+/// Whether the spec configures the root volume without its device, which the image determines.
 fn needs_root_device(spec: &AWSMachineSpec) -> bool {
     let volume = spec.root_volume.as_ref();
     volume.is_some_and(|volume| volume.device_name.as_ref().is_none_or(String::is_empty))

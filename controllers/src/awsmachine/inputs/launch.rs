@@ -1,4 +1,4 @@
-//! Everything that a launch needs. Each wait is a condition.
+//! Resolves everything that a launch needs. A condition shows what the launch waits for.
 
 use std::sync::Arc;
 
@@ -31,18 +31,18 @@ use crate::launching::{objects, secrets};
 
 /// Everything that a launch needs, once every wait is over.
 pub(in crate::awsmachine) struct LaunchInputs {
-    /// What the launch has in common with those of other machines.
+    /// The kind of the launch, which machines of one template share.
     pub(in crate::awsmachine) kind: LaunchKind,
     pub(in crate::awsmachine) location: InstanceLocation,
     pub(in crate::awsmachine) owner: Arc<Machine>,
     pub(in crate::awsmachine) merged: Arc<Merged>,
     pub(in crate::awsmachine) references: ResolvedReferences,
     image: LaunchImage,
-    /// The network interfaces that the machine brings, looked up for an attempt that is not recorded yet.
+    /// The existing network interfaces that the spec names, looked up for an attempt that is not recorded yet.
     pub(in crate::awsmachine) interfaces: Option<OwnInterfaces>,
     pub(in crate::awsmachine) capacity_zone: Option<CapacityZone>,
     pub(in crate::awsmachine) user_data: LaunchUserData,
-    /// What is stored before the launch, if AWS keeps the bootstrap data.
+    /// The bootstrap data to store before the launch, if AWS keeps it.
     pub(in crate::awsmachine) secrets: Option<LaunchSecrets>,
     management_cluster: Option<String>,
 }
@@ -73,7 +73,7 @@ pub(in crate::awsmachine) async fn resolve(
     }
     let needs_hook = matches!(bootstrap_data, BootstrapData::Stored(..));
     let (user_data, secrets) = delivered(scope, bootstrap_data, &merged, &location)?;
-    // Not from a presigned URL, which is another one in each pass.
+    // The fingerprint excludes the presigned URL, which differs in each pass.
     let made_from = refusal::launch_fingerprint(&scope.machine.spec, &user_data, &merged, &location);
     refusal::await_change(scope, made_from, context)?;
     let kind = refusal::kind_of_launch(scope, owner, &merged, &location);
@@ -91,7 +91,7 @@ pub(in crate::awsmachine) async fn resolve(
     }
     let user_data = LaunchUserData::new(scope, user_data, secrets.as_ref(), &location, context).await?;
     let interfaces = own_interfaces(scope, &merged, &location).await?;
-    // A recorded attempt has its subnet, and own interfaces have theirs.
+    // The record determines the subnet of a recorded attempt, and existing network interfaces determine theirs.
     let capacity_zone = match attempt::open_request(scope) {
         None if interfaces.is_none() => references::capacity_zone(&scope.machine.spec, location.cloud.as_ref()).await?,
         _ => None,
@@ -158,7 +158,7 @@ fn delivered(
     Ok((secrets.user_data.clone(), Some(secrets)))
 }
 
-/// Windows does not run what fetches bootstrap data, so that no node would come of the instance.
+/// Windows does not run the boot hook that fetches bootstrap data, so the instance would never become a node.
 fn no_hook(image_id: &str) -> Blocked {
     let message = format!(
         "image {image_id} is one of Windows, which does not run the boot hook that fetches bootstrap data from a service for \
@@ -193,8 +193,8 @@ async fn network(
     }
 }
 
-/// The network interfaces of the spec. A recorded attempt has its placement, and its instance may hold the interfaces
-/// already.
+/// The network interfaces of the spec. A recorded attempt needs no lookup: its placement is recorded, and its instance
+/// may already use the interfaces.
 async fn own_interfaces(
     scope: &MachineScope,
     merged: &Merged,
@@ -258,7 +258,7 @@ impl LaunchInputs {
         subnet.availability_zone.as_deref()
     }
 
-    /// The network that a launch by this call freezes on the machine.
+    /// The network that the status records for the life of the instance that this call launches.
     pub(in crate::awsmachine) fn in_use(&self, machine: &AWSMachine, request: &LaunchRequest) -> MachineNetworkInUse {
         let mut sources = self.merged.winners.clone();
         let brings_interfaces = !machine.spec.network_interfaces.is_empty();

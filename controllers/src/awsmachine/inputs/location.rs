@@ -33,8 +33,8 @@ pub(in crate::awsmachine) struct InstanceLocation {
     pub(in crate::awsmachine) role: MachineRole,
     /// The load balancer targets of the instance.
     pub(in crate::awsmachine) targets: Vec<ControlPlaneTarget>,
-    /// Why the targets are not known yet: the problem of the source that shall supply them, or of the load balancer
-    /// behind which they are.
+    /// Why the targets are not known yet: the problem of the source that supplies them, or of the load balancer whose
+    /// target groups they are.
     pub(in crate::awsmachine) pending_targets: Option<Problem>,
     /// The AWS session of the identity in the region.
     pub(in crate::awsmachine) cloud: Arc<dyn MachineCloud>,
@@ -142,7 +142,8 @@ pub(in crate::awsmachine) async fn of_host(
     beside_instance(scope, recorded.unwrap_or_default(), context).await
 }
 
-/// The location of what a machine has beside its instance: this region and identity, or else those of its instance.
+/// The location of a resource that a machine has beside its instance: the given region and identity, or else those of
+/// the instance.
 async fn beside_instance(
     scope: &MachineScope,
     (region, identity_ref): (Option<String>, Option<IdentityReference>),
@@ -165,8 +166,8 @@ async fn beside_instance(
     connect(scope, inputs, context).await
 }
 
-/// The bucket for bootstrap data in the network sources, which only sources that may name one supply. `None` also
-/// without a Cluster, which leads to the sources.
+/// The bucket for bootstrap data in the network sources. `None` if no source supplies one, or without a Cluster,
+/// because the sources are found through it.
 pub(in crate::awsmachine) async fn bootstrap_bucket(
     scope: &MachineScope,
     context: &MachineContext,
@@ -200,9 +201,9 @@ async fn merged(scope: &MachineScope, cluster: &Cluster, context: &MachineContex
     Ok(merged)
 }
 
-/// Whether a deletion goes on without the network sources, as it does without a Cluster: the source is gone and may
-/// never come back, and the spec itself says where the instance is looked for. A source that exists is waited for,
-/// because it may say under which cluster's tag the instance was launched.
+/// Whether a deletion goes on without the network sources, as it does without a Cluster: the source no longer exists,
+/// and the spec itself says where to look for the instance. The deletion waits for a source that exists, because the
+/// source may supply the cluster tag of the instance.
 fn goes_on_without(problem: &Problem, scope: &MachineScope) -> bool {
     let is_gone = matches!(problem.reason, Reason::NotFound | Reason::NoKindMatch);
     let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
@@ -275,8 +276,9 @@ fn cluster_name(scope: &MachineScope) -> String {
     name.or_else(label).unwrap_or_default().to_owned()
 }
 
-/// The account of the credentials. While AWS does not answer, a machine whose instance has run keeps the account that
-/// AWS told before, so that an outage does not take `Ready` from it. Every other machine waits for the answer.
+/// The account of the credentials. While AWS does not answer, a machine whose instance has run keeps the account of
+/// AWS's last answer, so that an outage does not change its `Ready` condition. Every other machine waits for the
+/// answer.
 async fn account_id(
     scope: &MachineScope,
     cloud: &dyn MachineCloud,
@@ -308,8 +310,7 @@ fn not_identified(identity: &IdentityReference, region: &str, error: &CloudError
     }
 }
 
-/// Refuses credentials of another account than the recorded one, because the instance would seem to be gone in that
-/// account.
+/// Refuses credentials of another account than the recorded one, because that account would not show the instance.
 fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), ConditionUpdate> {
     let message = match (account_in_use(scope), recorded_account(scope)) {
         (Some(recorded), _) if recorded != account_id => format!(
@@ -371,8 +372,8 @@ pub(in crate::awsmachine) fn account_of_lost_attempt<'a>(
 }
 
 /// The targets of a machine, with the target groups behind each load balancer in place of its name, and the problem of
-/// the first load balancer whose target groups are not known. Workers need no targets, so that for workers nothing is
-/// looked up.
+/// the first load balancer whose target groups are not known. Workers have no targets, so nothing is looked up for
+/// them.
 async fn resolve_targets(
     targets: Vec<ControlPlaneTarget>,
     role: MachineRole,

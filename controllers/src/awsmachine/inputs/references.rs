@@ -212,10 +212,11 @@ async fn vpc_of_subnets(
     Ok(vpc_id.or(of_network))
 }
 
-/// The only VPC of resources, which are given with their VPCs; `None` without resources.
+/// The one VPC that all resources lie in; `None` without resources.
 ///
 /// # Errors
-/// A conflict with the ids of the resources and of their VPCs. `what` begins its sentence, and `remedy` ends it.
+/// The resources lie in several VPCs. The message begins with `what`, names the resources and their VPCs, and ends with
+/// `remedy`.
 fn the_vpc<'a>(
     what: &str,
     remedy: &str,
@@ -258,13 +259,14 @@ fn filter_query(reference: &ResourceReference, id_filter: &str, vpc_id: Option<&
     };
     Some(match (reference.given_id(), vpc_id) {
         (Some(id), _) => query.and(id_filter, [id]),
-        // Names and tags repeat from VPC to VPC. A machine in another VPC than its cluster names that VPC itself.
+        // Names and tags repeat from VPC to VPC. The filters of a machine in another VPC than its cluster's have to
+        // name that VPC.
         (None, Some(vpc_id)) if !names_vpc(reference) => query.and("vpc-id", [vpc_id]),
         (None, _) => query,
     })
 }
 
-/// Whether instances in a subnet that AWS shows get an IPv6 address. `None`: only if their machines ask for one.
+/// Whether instances in a subnet get an IPv6 address. `None` if they get one only if their machines ask for it.
 fn ipv6(seen: &Subnet, uses_ipv6: bool) -> Option<bool> {
     Some(seen.has_ipv6()).filter(|ipv6| !ipv6 || uses_ipv6)
 }
@@ -378,8 +380,8 @@ pub(in crate::awsmachine) fn capacity_source(spec: &AWSMachineSpec) -> Option<Ca
     reservation.or_else(|| given(&spec.host_id).map(CapacitySource::Host))
 }
 
-/// Looks the zone up. `None` without such capacity, and where the zone is not shown to the identity, whose permission
-/// is optional: then the launches find it by trying.
+/// Looks the zone up. `None` without such capacity, or after a permanent error, because the permission is optional:
+/// then launches try the zones.
 pub(in crate::awsmachine) async fn capacity_zone(
     spec: &AWSMachineSpec,
     cloud: &dyn MachineCloud,

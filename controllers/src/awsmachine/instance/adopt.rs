@@ -1,5 +1,5 @@
-//! Recovers what the status does not tell: a lost status from the instance and the network sources, and the instance of
-//! a later call, if the launch record was restored from a backup that is older than that attempt.
+//! Recovers a lost status from the instance and the network sources, and the instance of a later call if the launch
+//! record was restored from a backup that is older than that attempt.
 
 use std::num::NonZeroU32;
 
@@ -32,7 +32,7 @@ pub(in crate::awsmachine) async fn recover(
     }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
     if is_unknown && let Err(blocked) = hosts::recover(scope, instance, location).await {
-        // The next pass looks again. The instance is followed all the same.
+        // The next pass looks again. This pass follows the instance all the same.
         scope.next = earlier(scope.next, blocked.next);
     }
     let Some(cluster) = scope.owners.cluster.clone().filter(|_| is_unknown) else {
@@ -67,7 +67,7 @@ pub(in crate::awsmachine) async fn recover_before_end(
     }
     elastic_ip::recover(scope, context);
     let Some(event) = launch_of(instance, scope, context) else {
-        // Its token is not recorded, and AWS will not show it much longer.
+        // The status does not record its token, and AWS soon stops showing it.
         hosts::recover(scope, instance, location).await?;
         return Ok(());
     };
@@ -123,9 +123,9 @@ fn launch_of(instance: &Instance, scope: &MachineScope, context: &MachineContext
     })
 }
 
-/// Records the living instance of a later call than the recorded one, and returns its id. The recorded instance is
-/// gone and never ran, so another attempt may have followed it. Of several instances that of the earliest attempt is
-/// recorded.
+/// Records the living instance of a later call than the recorded one, and returns its id. The recorded instance is gone
+/// and never ran, so another attempt may have followed it. If there are several, the instance of the earliest attempt
+/// is recorded.
 ///
 /// # Errors
 /// The lookup failed.

@@ -8,10 +8,10 @@ use capa_runtime::reconcile::Next;
 use crate::awsmachine::ownership::MachineTags;
 use crate::awsmachine::scope::{Blocked, FlowError};
 
-/// The longest client token that EC2 takes.
+/// The longest client token that EC2 accepts.
 const TOKEN_LENGTH: usize = 64;
 
-/// Why a pass ends that waits for a lookup.
+/// Why a pass ends early: it waits for a lookup.
 pub(in crate::awsmachine) const LOOKS_UP: &str =
     "the instances of the machine are being looked up, and the answer wakes the AWSMachine";
 

@@ -65,7 +65,7 @@ pub(super) async fn observe(
             let ownership = inputs::ownership(scope, &instance, &location.cluster_tag, context);
             let is_ours = validate_ownership(scope, &instance, &ownership, location)?;
             if let Some(problem) = &location.pending_targets {
-                // The recovered record stays for the life of the machine.
+                // The recovered record stays for the life of the machine, so it must contain the targets.
                 let update = ConditionType::NetworkReady.is_false(problem.reason, problem.message.clone());
                 return Err(Blocked::new(update, Next::Retry).into());
             }
@@ -216,7 +216,7 @@ async fn absent(
     context: &MachineContext,
 ) -> Result<Observed, FlowError> {
     if !observation::account_is_recorded(scope) {
-        // Nothing is registered for an instance that may not be there, and nothing is known of its targets.
+        // No target is registered for an instance that may not exist, and the state of its targets is unknown.
         location.cloud.forget_targets(&scope.key());
         let message = observation::unproven(scope, &id, location);
         let unknown = ConditionType::InstanceReady.is_unknown(Reason::NotFound, message);
@@ -237,8 +237,8 @@ async fn absent(
     Ok(Observed::Gone(id))
 }
 
-/// Looks for the instance of a later call. The lookup is made until it succeeds, once in the life of this process, and
-/// holds nothing up.
+/// Looks for the instance of a later call. The lookup is repeated until it succeeds once in the life of this process.
+/// Its failure blocks nothing.
 ///
 /// # Errors
 /// There is such an instance: the next pass follows it.
@@ -288,7 +288,7 @@ fn report_drift(scope: &mut MachineScope, present: Option<MachineNetwork>) {
         network.subnets.clear();
     }
     if !scope.machine.spec.network_interfaces.is_empty() {
-        // So were its own network interfaces, which have subnet and groups.
+        // Its own network interfaces, which determine subnet and groups, were used at launch too.
         network.subnets.clear();
         network.security_groups = None;
         in_use.security_group_ids.clear();
@@ -311,8 +311,8 @@ fn report_drift(scope: &mut MachineScope, present: Option<MachineNetwork>) {
 }
 
 /// Adds the names of a running instance in the domain of its VPC to the addresses of the machine. The DHCP options of a
-/// VPC may give its instances a domain of the user's. The kubelet then asks for a serving certificate with a name in
-/// this domain, which is approved only if the addresses of the machine have the name. Names that were found before stay
+/// VPC may give its instances a custom domain. The kubelet then asks for a serving certificate with a name in this
+/// domain, which is approved only if the addresses of the machine have the name. Names that were found before stay
 /// while the domain cannot be looked up.
 async fn add_domain_names(scope: &mut MachineScope, instance: &Instance, location: &InstanceLocation) {
     let Some(vpc_id) = &instance.vpc_id else { return };
@@ -332,9 +332,8 @@ async fn add_domain_names(scope: &mut MachineScope, instance: &Instance, locatio
     }
 }
 
-/// The first domain name in an option, unless EC2 gives it to the instances of this region by itself. Some systems take
-/// several names, with spaces between them
-/// (<https://docs.aws.amazon.com/vpc/latest/userguide/DHCPOptionSetConcepts.html>).
+/// The first domain name in an option, unless it is the default domain of EC2 in this region. Some systems accept
+/// several names, separated by spaces (<https://docs.aws.amazon.com/vpc/latest/userguide/DHCPOptionSetConcepts.html>).
 fn own_domain(option: &str, region: &str) -> Option<String> {
     let domain = option.split_whitespace().next()?;
     let is_default = match region {

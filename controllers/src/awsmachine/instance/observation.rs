@@ -46,8 +46,8 @@ fn waits_for_its_turn() -> (Reason, String) {
 }
 
 /// Whether the account of the instance is recorded. The location has compared a recorded account with the credentials.
-/// The annotation of an attempt whose status was lost does not count: nothing tells the age of its instance, which may
-/// not show yet.
+/// The annotation of an attempt whose status was lost does not count, because the age of its instance is unknown, and
+/// AWS may not show the instance yet.
 pub(in crate::awsmachine) fn account_is_recorded(scope: &MachineScope) -> bool {
     location::account_in_use(scope).is_some()
 }
@@ -135,13 +135,13 @@ fn is_failed_launch(code: &str) -> bool {
         .is_some_and(|what| what != "ScheduledStop" && !what.starts_with("SpotInstance"))
 }
 
-/// Whether EC2 was never asked for anything, as far as the record stands in for a lookup that cannot be made.
+/// Whether the launch record says that EC2 was never asked for anything, and is sufficient to replace a lookup.
 pub(in crate::awsmachine) fn was_never_asked(scope: &MachineScope, context: &MachineContext) -> bool {
     let is_planned = scope.status.launch == Some(LaunchRecord::Planned);
     is_planned && evidence_of_planned(scope, context) == NeverLaunchedEvidence::Sufficient
 }
 
-/// What the launch record of a machine whose launch EC2 was never asked for proves.
+/// What the launch record `Planned` of a machine proves.
 pub(in crate::awsmachine) fn evidence_of_planned(
     scope: &MachineScope,
     context: &MachineContext,

@@ -25,8 +25,8 @@ pub(in crate::awsmachine) enum Adoption {
 }
 
 /// Chooses among instances that were found by tags or token. An instance that the launch record proves is adopted
-/// without its tags too. That of the open attempt is adopted also after its end, because its end decides about the
-/// machine.
+/// without its tags too. The instance of the open attempt is adopted even after its end, because its end decides
+/// whether the machine has failed.
 pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open: Option<&RecordedRequest>) -> Adoption {
     let is_of_attempt = |instance: &Instance| open.is_some_and(|request| launched_by(request, instance));
     let is_ours = |(_, ownership): &&(Instance, Ownership)| {

@@ -12,7 +12,7 @@ use crate::awsmachine::scope::MachineScope;
 /// The message about a launch that may have succeeded and whose instance AWS does not show.
 pub(in crate::awsmachine) fn unconfirmed(scope: &MachineScope) -> String {
     let known = match scope.status.launch {
-        // The AWSMachine came with our finalizer.
+        // The AWSMachine arrived with this provider's finalizer.
         None | Some(LaunchRecord::Unreadable(_)) => {
             "the AWSMachine came without a readable launch record (restored or moved)"
         }
@@ -69,8 +69,8 @@ pub(super) fn unrecorded_answer(scope: &MachineScope, context: &MachineContext) 
 }
 
 /// Records a refusal that this process could not record before. A refused attempt has launched nothing, so its record
-/// must not prevent the use of a corrected identity or region. For a deletion, an attempt whose call this process has
-/// never made is like a refused one: an instance that the record has forgotten may live in another account.
+/// must not prevent the use of a corrected identity or region. A deletion treats an attempt whose call this process has
+/// never made like a refused one, because an instance that the record does not name may exist in another account.
 pub(in crate::awsmachine) fn record_known_refusal(
     scope: &mut MachineScope,
     context: &MachineContext,
@@ -83,8 +83,9 @@ pub(in crate::awsmachine) fn record_known_refusal(
     Ok(())
 }
 
-/// Records an answer that this process could not record before, and returns its instance. The record then tells the age
-/// of the instance, which may be much younger than the attempt: a call without an answer is repeated.
+/// Records an answer that this process could not record before, and returns its instance. The record then contains the
+/// launch time of the instance, which may be much younger than the attempt, because a call without an answer is
+/// repeated.
 pub(in crate::awsmachine) fn record_known_answer(
     scope: &mut MachineScope,
     context: &MachineContext,

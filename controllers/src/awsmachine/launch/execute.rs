@@ -28,7 +28,7 @@ pub(super) async fn apply(
     mut decision: LaunchDecision,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
-    // The AWSMachine may not leave for another management cluster while only this one knows of the attempt.
+    // `clusterctl move` must not move the AWSMachine while only this management cluster knows of the attempt.
     write::block_move(scope, &decision.inputs.location.account_id, context).await?;
     use_host(scope, &mut decision, context).await?;
     write_record(scope, &decision, context).await?;
@@ -40,7 +40,7 @@ pub(super) async fn apply(
     Ok(decision.inputs.location)
 }
 
-/// Puts a new attempt on the Dedicated Host that the machine needs. An attempt that is recorded already has its host.
+/// Puts a new attempt on the Dedicated Host that the machine needs. A recorded attempt keeps its host.
 async fn use_host(
     scope: &mut MachineScope,
     decision: &mut LaunchDecision,
@@ -71,8 +71,8 @@ async fn use_host(
     Ok(())
 }
 
-/// Makes sure that the API server has the record that the call is made from, and has it from this process. The time
-/// that counts is the one before the server is asked.
+/// Makes sure that the API server has stored the record of the call, written by this process. The confirmation counts
+/// from the time before the request to the API server.
 async fn write_record(
     scope: &mut MachineScope,
     decision: &LaunchDecision,
@@ -141,15 +141,16 @@ fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest
     }
 }
 
-/// Makes the recorded call. What is remembered of it holds at every moment: the pass may be cancelled while the call is
-/// under way, and its answer cannot be stored if the AWSMachine has changed meanwhile.
+/// Makes the recorded call. The memory of the call is correct at every moment, because the pass may be cancelled while
+/// the call is under way, and the answer cannot be stored if the AWSMachine has changed meanwhile.
 async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Result<(), FlowError> {
     let LaunchDecision { inputs, request, .. } = decision;
     let (uid, token) = (scope.uid().to_owned(), &request.client_token);
     let before = context.memory.attempt(&uid, token);
     let now = context.now();
     if !is_fresh(before.confirmed_at, now, &context.timing) {
-        // The process stood still since: another one may have taken over and have decided that nothing was launched.
+        // The process was suspended since the confirmation. Another process may have taken over and decided that
+        // nothing was launched.
         let message = "EC2 is asked once the API server has confirmed the launch record";
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
         return Err(Blocked::new(waiting, Next::Retry).into());
@@ -192,7 +193,7 @@ fn subnet_of(decision: &LaunchDecision) -> NetworkSubnet {
     }
 }
 
-/// The place that lacks capacity: hosts are of a zone, addresses of a subnet.
+/// The location that lacks capacity: a zone lacks hosts, a subnet lacks addresses.
 fn short_place(error: &CloudError, subnet: NetworkSubnet) -> CapacityLocation {
     let full = error.code.as_deref() == Some("InsufficientFreeAddressesInSubnet");
     match subnet.availability_zone {
@@ -201,8 +202,8 @@ fn short_place(error: &CloudError, subnet: NetworkSubnet) -> CapacityLocation {
     }
 }
 
-/// Stores the id of an instance that this machine's own call has launched, and then tells of it by an event: the pass
-/// ends where storing fails, and the pass that repeats it would tell again.
+/// Stores the id of an instance that this machine's own call has launched, and then publishes an event. If the write
+/// fails, the pass ends without the event, because the pass that repeats the write publishes it.
 pub(super) async fn record_answer(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -210,7 +211,7 @@ pub(super) async fn record_answer(
 ) -> Result<(), FlowError> {
     scope.record_launch(LaunchEvent::answered(instance))?;
     if instance.state == InstanceState::Pending {
-        // The usual answer: the pass, which follows the instance next, has nothing to add to it.
+        // In the usual case, the pass has nothing to add when it follows the instance next.
         status::show(scope, instance);
         scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
         scope.set_condition(ConditionType::NetworkUpToDate.is_true(Reason::Ready));
@@ -268,7 +269,7 @@ pub(super) async fn record_found(
     Ok(())
 }
 
-/// Says why the call has launched nothing, as far as this process knows.
+/// The block that says why the call has launched nothing, as far as this process knows.
 fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecision) -> Blocked {
     let LaunchDecision { inputs, request, .. } = decision;
     let region = &inputs.location.region;

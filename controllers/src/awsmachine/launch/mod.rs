@@ -39,7 +39,7 @@ pub(super) async fn launch(
         return Err(waiting(message).into());
     };
     if let Some(instance) = attempt::unrecorded_answer(scope, context) {
-        // An earlier pass got the answer but could not record it. The record precedes every other step.
+        // An earlier pass got the answer but could not record it. The answer is recorded before every other step.
         execute::record_answer(scope, &instance, context).await?;
         return Ok(None);
     }

@@ -90,8 +90,8 @@ fn known_of_attempt(
 }
 
 /// Number of the first attempt of an AWSMachine without a readable record. Its status may have been lost, and a token
-/// that was used before must not come back in another zone: attempts are more than a second apart, so no attempt has
-/// yet had the age of the AWSMachine in seconds as its number.
+/// that was used before must not be used again in another zone. The number is the age of the AWSMachine in seconds:
+/// attempts are more than a second apart, so no earlier attempt has reached it.
 pub(in crate::awsmachine) fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
     let created = scope.machine.metadata.creation_timestamp.as_ref();
     let age = created.map_or(Duration::ZERO, |created| age(created.0, context.kubernetes.now()));
@@ -117,7 +117,7 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
     let mut machines = context
         .kubernetes
         .machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
-    // Each role is spread for itself: workers say nothing about where a control plane loses its quorum.
+    // Each role is spread separately, because workers do not affect the quorum of a control plane.
     machines.retain(|machine| meta::machine_role(&machine.metadata) == role);
     let query = SubnetQuery {
         uid: scope.uid(),
@@ -144,7 +144,7 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
 }
 
 /// The network, without the subnets outside the zone in which the machine has its Dedicated Host. Without a subnet in
-/// that zone, the machine is placed elsewhere, and gives its host up.
+/// that zone, the machine is placed in another one, and gives its host up.
 fn network_of_host<'a>(scope: &MachineScope, network: &'a MachineNetwork) -> Cow<'a, MachineNetwork> {
     let Some(zone) = hosts::zone_of_host(scope.status.dedicated_host.as_deref()) else {
         return Cow::Borrowed(network);
@@ -159,12 +159,12 @@ fn network_of_host<'a>(scope: &MachineScope, network: &'a MachineNetwork) -> Cow
     Cow::Owned(reduced)
 }
 
-/// Machines that share what is known of a lack of capacity.
+/// The machines that share shortages of capacity.
 pub(in crate::awsmachine) fn pool(scope: &MachineScope, inputs: &LaunchInputs) -> Pool {
     Pool::new(scope.namespace(), &inputs.location.cluster_name, &scope.machine.spec)
 }
 
-/// Says why there is no place for the machine. A lack of capacity passes by itself and is no fault of the network.
+/// Says why there is no place for the machine. A lack of capacity is temporary, and is not a problem of the network.
 fn not_placed(scope: &mut MachineScope, problem: &Problem, inputs: &LaunchInputs, context: &MachineContext) -> Blocked {
     if problem.reason != Reason::InsufficientCapacity {
         return Blocked::new(network_not_ready(problem), Next::Retry);

@@ -39,7 +39,7 @@ pub(in crate::awsmachine) enum LaunchEvent {
     /// The instance of the attempt ended before it ran.
     EndedBeforeRunning,
     /// A lookup found an instance of the machine from another attempt than the recorded one. If the record names an
-    /// instance, that one has ended before it ran, and the found one is of a later call.
+    /// instance, that instance has ended before it ran, and a later call launched the found one.
     Adopted {
         /// The attempt that launched the instance, as far as it is known.
         number: NonZeroU32,
@@ -94,9 +94,9 @@ impl IllegalTransition {
     }
 }
 
-/// The record after an event. Another attempt may replace a record with an instance id only if the instance ended
-/// before it ran, and then also the instance of a later call that a lookup found. A process never uses the number of
-/// a recorded attempt again.
+/// The record after an event. A record with an instance id may be replaced only if that instance ended before it ran:
+/// by another attempt, or by the instance of a later call that a lookup found. A process never uses the number of a
+/// recorded attempt again.
 pub(in crate::awsmachine) fn transition(
     record: Option<LaunchRecord>,
     event: LaunchEvent,
@@ -168,8 +168,8 @@ fn has_no_instance(record: Option<&LaunchRecord>) -> bool {
     record.is_none_or(|record| record.instance_id().is_none())
 }
 
-/// Whether this instance of this attempt may be recorded. That of an earlier attempt never replaces another one. A
-/// number may come twice if a backup was restored from before the attempt.
+/// Whether this instance of this attempt may be recorded. The instance of an earlier attempt never replaces another
+/// one. A number may occur twice if a backup from before the attempt was restored.
 fn may_be_adopted(record: Option<&LaunchRecord>, number: NonZeroU32, id: &str) -> bool {
     let is_other = |record: &LaunchRecord| record.instance_id() != Some(id);
     let is_later = |record: &LaunchRecord| record.attempt_number() <= number.get() && is_other(record);

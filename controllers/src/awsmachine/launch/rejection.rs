@@ -41,7 +41,7 @@ enum Refused<'a> {
     Field(Field<'a>, Parameter, Fault),
     /// An action that the identity may not perform, with the instance profile if the action is about its role.
     Action(&'a str, Option<Field<'a>>),
-    /// Only AWS's text tells.
+    /// Only AWS's text says what it refuses.
     Unknown,
 }
 
@@ -210,7 +210,8 @@ impl<'a> RefusedLaunch<'a> {
     }
 }
 
-/// The path of a field of the network in its source. Of an AWSCluster it is the field that a user writes.
+/// The path of a field of the network in its source. For an AWSCluster, it is the field of the spec that a user writes,
+/// if there is one.
 fn path_in(kind: Option<&str>, field: &str) -> String {
     let is_cluster = kind == Some(&AWSCluster::kind(&()));
     let (first, _) = field.split_once('.').unwrap_or((field, ""));

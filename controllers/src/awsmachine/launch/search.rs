@@ -1,4 +1,4 @@
-//! Looks for an instance of the machine before another one is launched, when the turn of the machine has come.
+//! Looks for an instance of the machine before another one is launched, once it is the machine's turn.
 
 use std::time::Duration;
 
@@ -89,15 +89,15 @@ fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &Ma
     }
 }
 
-/// The lookup that the machine shares with others. A lookup that is to prove an absence is the machine's own, because
-/// the time of its call counts.
+/// The lookup that the machine shares with others. A lookup that is to prove an absence is not shared, because the time
+/// of its call counts.
 fn shared_lookup(scope: &MachineScope, decision: &LaunchDecision) -> Option<InstanceLookup> {
     let LaunchDecision { inputs, plan, request } = decision;
     if plan.look_up != LookUp::ByTags || plan.step == LaunchStep::LookOnly {
         return None;
     }
     let tags = scope.tags(&inputs.location.cluster_tag);
-    // The number of an attempt that follows no record is the age of the AWSMachine, which no two passes share.
+    // Without a record, the number of the attempt is the age of the AWSMachine, which differs in each pass.
     let follows_record = scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some();
     if follows_record {
         tags.lookup(&request.client_token)
@@ -106,8 +106,8 @@ fn shared_lookup(scope: &MachineScope, decision: &LaunchDecision) -> Option<Inst
     }
 }
 
-/// Looks for an instance of the machine. One that carries its tags and is not proven to be its own stops the launch,
-/// unless the annotation `adopt-instance` says what to do.
+/// Looks for an instance of the machine. An instance that has the machine's tags and is not proven to belong to it
+/// stops the launch, unless the annotation `adopt-instance` says what to do.
 async fn look_up(
     scope: &MachineScope,
     decision: &LaunchDecision,
@@ -145,7 +145,7 @@ async fn look_up(
             return Err(adoption::conflict_of_foreign(&ids, adoption::refused_adoption(&judged, wish)).into());
         }
         (Adoption::Nothing, AdoptAnnotation::Instance(id)) => {
-            // The instance of the annotation may have been adopted once, and be gone since.
+            // The instance in the annotation may have been adopted earlier, and be gone since.
             let wanted = lookup::by_id(cloud, id).await.map_err(failed)?;
             match wanted {
                 Some(instance) if !instance.state.has_ended() => {
@@ -164,11 +164,11 @@ async fn look_up(
     Ok(None)
 }
 
-/// Looks for the instance of a call that may have launched one, where nothing can be launched at the moment: what the
-/// launch needed may be gone by now.
+/// Looks for the instance of a call that may have launched one, while nothing can be launched because an input of the
+/// launch is missing.
 ///
 /// # Errors
-/// No instance shows, and what blocks the launch is told.
+/// AWS shows no instance; the error is the block of the launch.
 pub(super) async fn find_open(
     scope: &MachineScope,
     blocked: Blocked,
@@ -182,7 +182,7 @@ pub(super) async fn find_open(
     let Some(token) = open.filter(|token| was_called(token) && !blocked.is_throttled()) else {
         return Err(blocked.into());
     };
-    // Nothing else would wake the machine for its instance.
+    // No event wakes the machine when AWS shows its instance.
     let again = Next::Requeue(attempt::lookup_interval(&context.timing));
     let blocked = Blocked {
         next: earlier(blocked.next, again),
@@ -195,7 +195,7 @@ pub(super) async fn find_open(
     };
     match lookup::by_token(location.cloud.as_ref(), &token).await {
         Ok(Some(instance)) => Ok(instance),
-        // What blocks the launch says more.
+        // The block of the launch is more informative.
         Ok(None) | Err(_) => Err(blocked.into()),
     }
 }
@@ -222,7 +222,7 @@ fn unconfirmed(scope: &MachineScope, decision: &LaunchDecision, context: &Machin
     Blocked::new(unconfirmed, Next::Requeue(attempt::lookup_interval(&context.timing)))
 }
 
-/// Why a pass ends that waits for the first launch of its kind.
+/// Why a pass ends early: it waits for the first launch of its kind.
 const AWAITS_FIRST: &str = "EC2 is asked for the first instance of this template, and its answer is awaited";
 
 /// Takes the turn of a machine. `shared` is the lookup that precedes the launch: a machine that waits asks for it, so
@@ -245,7 +245,7 @@ fn take_turn(
     };
     if let Err(error) = cloud.reserve_launch(&scope.key()) {
         announce(error.retry_after.unwrap_or_default());
-        // A launch that waits for its turn is no open attempt: nothing is recorded yet.
+        // A launch that waits for its turn is not an open attempt, because nothing is recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
         return Err(Blocked::new(waiting, retry::after(&error)).into());
     }
@@ -263,7 +263,7 @@ fn take_turn(
         }
         Permission::Waits => {
             announce(Duration::ZERO);
-            // Only machines whose turn has come wait here: a few.
+            // Only the few machines whose turn has come wait here.
             let soon = Next::Deferred(context.timing.rate_second / 4);
             Err(FlowError::Waits(AWAITS_FIRST, soon))
         }

@@ -143,8 +143,8 @@ impl AllocationCalls {
         self.calls.lock().get(uid, token)
     }
 
-    /// The memory of the call with this token, whose record names `holder`. Another process may have made the call
-    /// since: what became of it is unknown.
+    /// The memory of the call with this token, whose record names `holder`. If the record names another process, that
+    /// process may have made the call, and its outcome is unknown.
     pub(in crate::awsmachine) fn recorded_by(&self, uid: &str, token: &str, holder: Option<&str>) -> RememberedAttempt {
         let remembered = self.get(uid, token);
         if holder == Some(&*self.holder) {
@@ -181,8 +181,8 @@ impl AllocationCalls {
         self.calls.lock().found_nothing(uid, token, at);
     }
 
-    /// The time until the absence of what an open call may have allocated is proven, of which a lookup has just shown
-    /// nothing. `None` once it is: it is not there. The record of the call names `holder`.
+    /// The time until it is proven that an open call has allocated nothing, after a lookup that has found nothing.
+    /// `None` once that is proven. The record of the call names `holder`.
     pub(in crate::awsmachine) fn doubt(
         &self,
         uid: &str,

@@ -11,11 +11,12 @@ use capa_network::Capacity;
 /// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// A shortage of a location is over after one `retry`, and its capacity is in doubt until so many. Machines try other
-/// locations first, so that one whose passes are slow goes through all of them, and zones fill evenly again soon.
+/// The number of `retry` periods for which the capacity of a location is in doubt. Its shortage is over after one.
+/// Until then machines try other locations first, so a machine with slow passes tries all of them, and zones soon fill
+/// evenly again.
 const DOUBTFUL_RETRIES: u32 = 5;
 
-/// In place of the id of a host that is to be allocated.
+/// Replaces the id of a host that is not allocated yet.
 const ALLOCATED: &str = "allocated";
 
 /// The machines that share shortages: the machines of one cluster that ask for the same capacity.
@@ -27,7 +28,7 @@ pub(in crate::awsmachine) struct Pool {
     pub(in crate::awsmachine) cluster: String,
     /// The instance type.
     pub(in crate::awsmachine) instance_type: String,
-    /// The market. Spare capacity may be there where none at the on-demand price is, and the other way round.
+    /// The market. Spot capacity may be available where on-demand capacity is not, and the other way round.
     market: String,
     /// The reservation, Dedicated Host and placement group that the capacity is taken from.
     within: [Option<String>; 3],
@@ -43,7 +44,7 @@ impl Pool {
             market: spec.effective_market_type().to_string(),
             within: [
                 spec.capacity_reservation_id.clone(),
-                // A zone that has no host to allocate may have capacity for instances.
+                // A zone without hosts to allocate may have capacity for instances.
                 spec.host_id
                     .clone()
                     .or_else(|| spec.dynamic_host_allocation.as_ref().map(|_| ALLOCATED.to_owned())),

@@ -1,5 +1,5 @@
-//! Launches that differ only in the machine: the machines of one template and one version. What EC2 refuses for one of
-//! them because of a parameter that all have, it refuses for all. So one of them asks, and the others show the answer.
+//! Launches that differ only in the machine: the machines of one template and one version. If EC2 refuses one of them
+//! because of a parameter that all have, it refuses all of them. So one machine asks, and the others show the answer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl LaunchKinds {
         );
     }
 
-    /// Records that a machine does not ask EC2 any more, and has no answer about the parameters: the next one asks.
+    /// Records that a machine no longer asks EC2 and has no answer about the parameters, so that the next machine asks.
     pub(super) fn undecided(&mut self, kind: LaunchKind, uid: &str) {
         if let Some(known) = self.0.get_mut(&kind) {
             known.trial.take_if(|(asks, _)| asks == uid);
@@ -177,7 +177,8 @@ mod tests {
         ConditionType::InstanceReady.is_false(Reason::NotFound, "there is no such image")
     }
 
-    /// Lets so many machines come every second for so long, while EC2 refuses the kind. Returns the times of the calls.
+    /// Runs a pass of each machine every second for `long` seconds, while EC2 refuses the kind. Returns the times of
+    /// the calls.
     fn calls(machines: usize, long: u64) -> Vec<u64> {
         let (mut kinds, timing) = (LaunchKinds::default(), Timing::default());
         let mut calls = Vec::new();

@@ -1,5 +1,5 @@
-//! The memory of the launches of this process. A loss of this memory is safe: the instance of an unknown record is
-//! looked up in AWS, and the record is claimed before its call is repeated. A proof of absence begins anew.
+//! The memory of the launches of this process. It is safe to lose this memory: the provider looks up the instance of an
+//! unknown record in AWS, and claims the record before it repeats the call. A proof of absence begins anew.
 
 pub(super) mod attempts;
 pub(super) mod capacity;
@@ -45,9 +45,9 @@ pub struct LaunchMemory {
 struct State {
     attempts: Attempts,
     reserved_subnets: HashMap<String, String>,
-    /// The first and the last of the tries in vain to look for the instance of each deleted machine, by UID.
+    /// The times of the first and the last failed lookup for each deleted machine, by UID.
     failed_lookups: HashMap<String, (Duration, Duration)>,
-    /// The instances that are gone and that no later call has followed, by UID of their machine.
+    /// The instances that are gone and after which no later call has launched another one, by UID of their machine.
     without_newer_attempt: HashMap<String, String>,
     /// The bootstrap data of each machine, by UID, and the number of its parts that are stored, as this process knows.
     stored_data: HashMap<String, (CallFingerprint, usize)>,
@@ -196,8 +196,8 @@ impl LaunchMemory {
         stored.map(|(_, parts)| *parts)
     }
 
-    /// Whether this process knows that nothing of the bootstrap data of a machine is stored, whose record it has
-    /// written.
+    /// Whether this process has written the record of a machine's bootstrap data, and knows that none of the data is
+    /// stored.
     pub(super) fn has_stored_nothing(&self, uid: &str) -> bool {
         let state = self.state();
         state.stored_data.get(uid).is_some_and(|(_, parts)| *parts == 0)
@@ -219,7 +219,7 @@ impl LaunchMemory {
     }
 
     /// Records that the instance of a deleted machine could not be looked up. After a pause of more than
-    /// `longest_pause` the tries begin anew.
+    /// `longest_pause`, the count of the time begins anew.
     pub(super) fn could_not_look(&self, uid: &str, at: Duration, longest_pause: Duration) {
         let mut state = self.state();
         let (first, last) = state.failed_lookups.entry(uid.to_owned()).or_insert((at, at));
@@ -234,13 +234,13 @@ impl LaunchMemory {
         self.state().failed_lookups.remove(uid);
     }
 
-    /// The time from the first to the last of the tries in vain to look up the instance of a deleted machine.
+    /// The time from the first to the last failed lookup for a deleted machine.
     pub(super) fn tried_in_vain(&self, uid: &str) -> Duration {
         let tries = self.state().failed_lookups.get(uid).copied();
         tries.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
     }
 
-    /// Whether the instance of a later call is to be looked for, after this instance is gone.
+    /// Whether to look for the instance of a later call, after this instance is gone.
     pub(super) fn asks_for_later(&self, uid: &str, gone: &str) -> bool {
         self.state()
             .without_newer_attempt

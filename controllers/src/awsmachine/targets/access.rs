@@ -1,7 +1,8 @@
-//! Which load balancer targets a control plane machine may have: a tenant may name the target group of a neighbour.
+//! Decides which load balancer targets a control plane machine may use, because a tenant may name the target group of
+//! another tenant.
 //!
-//! Which group is refused is decided by [`GroupTags::refusal`](capa_cloud::targets::GroupTags::refusal). What is
-//! registered already is refused nobody.
+//! [`GroupTags::refusal`](capa_cloud::targets::GroupTags::refusal) decides which groups are refused. A group in which
+//! the instance is already registered is never refused.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ pub(super) fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, 
     usable_by_name(&location.targets, location.role, &location.region, &location.account_id)
 }
 
-/// The request for a target. `on_record` is whether the instance is registered there, as far as that is on record.
+/// The request for a target. `on_record` is whether the status records that the instance is registered there.
 pub(in crate::awsmachine) fn request(
     scope: &MachineScope,
     location: &InstanceLocation,
@@ -33,7 +34,7 @@ pub(in crate::awsmachine) fn request(
     on_record: bool,
     context: &MachineContext,
 ) -> TargetRequest {
-    // A registered machine needs no look at other users of the group.
+    // For a registered machine, the other users of the group do not matter.
     let used_by = (!on_record).then(|| other_user(scope, location, group, context));
     TargetRequest {
         target: target.clone(),
@@ -47,10 +48,10 @@ pub(in crate::awsmachine) fn request(
     }
 }
 
-/// Why a machine is not launched: a control plane that went on without its targets would replace the machines that
-/// serve, one by one, with machines that never will.
+/// The reason why a machine is not launched. A rollout that continued without targets would replace the control plane
+/// machines in service, one by one, with machines that never serve.
 pub(in crate::awsmachine) enum TargetGate {
-    /// AWS has not shown yet whose the targets are. The answer comes within moments, and wakes the machine.
+    /// AWS has not shown yet who owns the targets. The answer arrives soon, and wakes the machine.
     BeingRead(Blocked),
     /// The machine may not use a target, or the tags of a target cannot be read.
     Refused(Blocked),
@@ -87,7 +88,7 @@ pub(in crate::awsmachine) fn launch_hold(
             Some((access, reason, message))
         })
         .collect();
-    // A refusal lasts, and says more than that something is being read.
+    // A refusal is permanent, and more informative than a read in progress.
     let refused = problems.iter().find(|(access, ..)| **access != TargetAccess::Unknown);
     let (_, reason, _) = refused.or_else(|| problems.first())?;
     let messages: Vec<&str> = problems.iter().map(|(.., message)| message.as_str()).collect();

@@ -60,7 +60,7 @@ impl TargetView {
             RegistrationState::Out | RegistrationState::Unsuitable(_) | RegistrationState::Refused(_) => {
                 Some(MachineTargetState::Deregistered)
             }
-            // It has left before, and only a look that proves it anew is missing.
+            // The instance was deregistered before, and only a read that confirms it is missing.
             RegistrationState::Registering | RegistrationState::Leaving
                 if self.stored == Some(MachineTargetState::Deregistered) =>
             {
@@ -77,7 +77,8 @@ impl TargetView {
         }
     }
 
-    /// The state to store for an instance that leaves before its machine waits for that. Its registration may stay.
+    /// The state to store for an instance that is deregistered before its AWSMachine is deleted. It may stay
+    /// registered.
     fn departing(&self) -> Option<MachineTargetState> {
         if self.leaves() {
             self.deregistering()
@@ -86,7 +87,7 @@ impl TargetView {
         }
     }
 
-    /// Whether the instance leaves the group or has left it, by what AWS shows or by what is stored.
+    /// Whether the instance leaves the group or has left it, according to AWS or to the stored state.
     pub(in crate::awsmachine) fn leaves(&self) -> bool {
         let shown = matches!(
             self.shown,
@@ -162,7 +163,7 @@ pub(super) fn after_deregistering(id: &str, views: &[TargetView]) -> (Vec<Machin
     )
 }
 
-/// The same for an instance that leaves before its machine waits for that.
+/// The states and events for an instance that is deregistered before its AWSMachine is deleted.
 pub(super) fn after_departing(id: &str, views: &[TargetView]) -> (Vec<MachineTargetStatus>, Vec<EventDraft>) {
     let (_, events) = after_deregistering(id, views);
     (to_store(id, views, TargetView::departing), events)

@@ -1,8 +1,8 @@
 //! Decides which Cluster of this management cluster may use a group. Pure.
 //!
 //! A Cluster whose control plane is registered in the group precedes a Cluster whose machines were launched with the
-//! group, and that one precedes a Cluster that only names it. Of two Clusters with equal claims and no registration
-//! neither gets the group: anybody can name it, so only its tag decides.
+//! group, and that one precedes a Cluster that only names it. If two Clusters have equal claims and neither is
+//! registered, neither gets the group: anybody can name a group, so only its tag decides.
 
 use std::cmp::Reverse;
 

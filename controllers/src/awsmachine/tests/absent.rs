@@ -1,4 +1,4 @@
-//! Values that ask for what happens anyway launch the same instance as an absent field.
+//! Values that equal the default behaviour launch the same instance as an absent field.
 
 use capa_api::machine::AWSMachineSpec;
 use serde_json::Value;
@@ -20,7 +20,7 @@ const PARENTS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Fields in which `false` asks for something else than an absent field, and what.
+/// Fields in which `false` has another effect than an absent field, and the effect.
 const OTHERS: [(&str, &str); 6] = [
     ("publicIP", "no public address, whatever the subnet says"),
     ("uncompressedUserData", "compressed user data"),

@@ -1,4 +1,4 @@
-//! The objects that a machine shares workers with, and the end of what is remembered of it.
+//! The objects with which a machine shares workers, and the removal of a machine from the memory.
 
 use capa_runtime::reconcile::Reconciler;
 

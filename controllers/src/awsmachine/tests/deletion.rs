@@ -1,4 +1,4 @@
-//! Tests of deletion: it ends or names its problem, and terminates no foreign instance.
+//! Tests of deletion: a deletion ends or names its problem, and terminates no foreign instance.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) async fn never_launched() -> Scene {
     deleted_before_launch(Scene::new()).await
 }
 
-/// The same of this scene.
+/// Lets the machine of this scene wait for its network, publishes the network, and deletes the machine.
 pub(super) async fn deleted_before_launch(scene: Scene) -> Scene {
     scene.kubernetes.put_source("dev", FakeSource::unpublished());
     scene.pass().await;

@@ -285,8 +285,8 @@ async fn a_lost_status_leaves_no_address_behind() {
     assert_eq!(live(&scene).len(), 0);
 }
 
-/// An address that EC2 does not show yet, or none at all: the call had no answer. The instance may show without what
-/// its launch is recovered from, as a terminated one does.
+/// A call without an answer: EC2 does not show the address yet, or there is none. The instance may lack the properties
+/// from which its launch is recovered, like a terminated one.
 #[tokio::test]
 async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
     for (is_allocated, has_ended) in [(true, false), (true, true), (false, false), (false, true)] {

@@ -1,4 +1,4 @@
-//! Tests of several processes that believe to be the leader: each call is preceded by a record that names its process.
+//! Tests of several processes that all believe they are the leader: a record that names the process precedes each call.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_foreign_record_is_claimed_before_its_call() {
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
 
-/// The answer to the write of its record was lost. A claim of it would write an equal status, and so not ask the API
+/// The answer to the write of its record was lost. A claim would write an equal status, so it would not reach the API
 /// server.
 #[tokio::test]
 async fn a_record_of_this_process_is_confirmed_before_its_first_call() {

@@ -202,7 +202,7 @@ async fn a_fresh_host_that_ec2_does_not_know_yet_is_kept() {
     assert_eq!((scene.aws.hosts().len(), scene.aws.instance_ids().len()), (1, 1));
 }
 
-/// The record is older than the call of the process that took it over.
+/// The record is older than the call of the process that claimed it.
 #[tokio::test]
 async fn a_host_of_an_old_record_may_be_fresh() {
     let mut scene = scene();

@@ -219,7 +219,7 @@ const PARAMETER: &str = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x
 const EKS: &str = "instanceType: t3.large, ami: {eksLookupType: AmazonLinux2023}, \
                    cloudInit: {insecureSkipSecretsManager: true}";
 
-/// A scene with a machine whose image is EKS's, and with these parameters and their images.
+/// A scene with a machine that uses an EKS image, and with these parameters and their images.
 #[tokio::test]
 async fn a_windows_image_is_not_launched_with_the_boot_hook() {
     let spec = format!("instanceType: t3.large, imageLookupOrg: '{OWNER}', imageLookupBaseOS: windows-2022");
@@ -264,7 +264,7 @@ async fn the_image_that_eks_recommends_is_launched_and_recorded() {
 
 #[tokio::test]
 async fn the_family_of_eks_images_gives_way_to_other_lookups() {
-    // Which of the parameter, the id and the lookup by name decides.
+    // The precedence among the parameter, the id and the lookup by name.
     let by_name = format!("{EKS}, imageLookupOrg: '{OWNER}', imageLookupFormat: f");
     for (field, spec, expected) in [
         ("ami.eksLookupType", EKS.to_owned(), "ami-0000000a"),

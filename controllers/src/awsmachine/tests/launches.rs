@@ -1,4 +1,4 @@
-//! Tests of launches: each machine has at most one instance, whichever answers and writes are lost.
+//! Tests of launches: each machine has at most one instance, even if answers and writes are lost.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a person reads on an AWSMachine that is not launched: the whole message of the condition.
+//! Tests of the whole condition message of an AWSMachine that is not launched.
 
 use capa_api::conditions::ConditionType;
 use capa_api::meta;
@@ -200,7 +200,7 @@ async fn a_wrong_type_has_path_and_type_and_no_value() {
 
 #[tokio::test]
 async fn large_data_that_is_compressed_is_not_to_be_compressed() {
-    // Letters in no order: compressed, they have three quarters of their size.
+    // Compression reduces random letters to three quarters of their size.
     let mut state: u32 = 1;
     let letters = (0..40_000).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -479,7 +479,7 @@ async fn a_termination_that_waits_for_an_overdue_listing_says_so() {
     );
 }
 
-/// The account that AWS told ten minutes ago is asked for again.
+/// The account from AWS's answer ten minutes ago is looked up again.
 async fn without_an_answer_about_the_account(scene: &Scene) -> Pass {
     scene
         .aws

@@ -91,7 +91,7 @@ async fn a_changed_input_of_a_launch_ends_its_back_off() {
     ];
     for (what, change) in changes {
         let scene = Scene::new();
-        // Not an error about a parameter that other machines have as well: bootstrap data is of one machine.
+        // The error is not about a parameter that machines share: bootstrap data belongs to one machine.
         for _ in 0..20 {
             let error = refused("RunInstances", "InvalidUserData.Malformed");
             scene.aws.fail_next("RunInstances", error);

@@ -360,7 +360,7 @@ async fn parts_that_wait_for_their_turns_are_stored_once() {
         .aws
         .fail_next("RunInstances", refused("RunInstances", "InsufficientInstanceCapacity"));
     assert_eq!(puts_until_launched(&scene).await, 4);
-    // A process that does not know what is stored asks for each name, and replaces what it finds there.
+    // A process that does not know which parts are stored looks up each name, and replaces existing values.
     scene.restart();
     assert_eq!(puts_until_launched(&scene).await, 8);
     assert_eq!(names(&scene).len(), 4);

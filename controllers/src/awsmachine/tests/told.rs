@@ -1,4 +1,4 @@
-//! Events of what was done, from which the log has its lines: each is told once, also around passes that fail.
+//! Tests of events about completed actions, which the log repeats: each event is published once, even if passes fail.
 
 use std::time::Duration;
 

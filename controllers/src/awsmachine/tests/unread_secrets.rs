@@ -1,4 +1,4 @@
-//! Tests of Secrets that the API server does not hand out: a condition names them.
+//! Tests of Secrets that the API server refuses to return: a condition names them.
 
 use capa_api::conditions::ConditionType;
 use capa_runtime::reconcile::Next;
@@ -15,7 +15,7 @@ const ANSWERS: [(Option<(u16, &str)>, &str); 3] = [
     (None, "cannot be read: the API server gave no usable answer"),
 ];
 
-/// Asserts that a condition says why the Secret is unread, and not more than that.
+/// Asserts that a condition says why the Secret could not be read, and nothing else.
 fn assert_said(pass: &Pass, condition: ConditionType, secret: &str, why: &str) {
     let said = pass.message(condition);
     assert!(said.contains(&format!("Secret {secret} {why}")), "{said}");

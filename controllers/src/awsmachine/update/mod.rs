@@ -1,7 +1,7 @@
-//! The update flow: brings those fields of the spec to the instance that can change after the launch.
+//! The update flow: applies to the instance those fields of the spec that can change after the launch.
 //!
-//! Each change is found by comparison with the record in the status, so that no call is made to see what AWS has. The
-//! flow holds nothing up: a change that fails is shown, and tried again.
+//! The flow finds changes by comparison with the record in the status, without a call to AWS. It blocks no other flow:
+//! a condition shows a failed change, and the next pass tries it again.
 
 pub(super) mod plan;
 
@@ -34,7 +34,7 @@ pub(super) async fn update(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    // The volumes of an instance that starts may not show yet, and one that ends needs no change.
+    // AWS may not show the volumes of a starting instance yet, and an ending instance needs no change.
     let is_settled = matches!(
         instance.state,
         InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped
@@ -48,7 +48,7 @@ pub(super) async fn update(
     let of_metadata = postponed(scope, of_metadata)?;
     let others = of_records.or(of_metadata).or_else(|| other_type(scope, instance));
     let Some(network) = network else {
-        // Whether a change of tags that has failed is still wanted is not known.
+        // It is not known whether a failed change of tags is still wanted.
         if others.is_some() || lacks_tags(scope) {
             show_deviation(scope, others, location);
         }
@@ -88,8 +88,8 @@ fn lacks_tags(scope: &MachineScope) -> bool {
     lacks_own || !scope.status.pending_tags.is_empty()
 }
 
-/// Shows how the instance deviates from the spec; `None` leaves what was shown before. A listing that is overdue is
-/// told first: it may hide the rest.
+/// Shows how the instance deviates from the spec; `None` leaves what was shown before. An overdue listing takes
+/// precedence, because it may hide deviations.
 fn show_deviation(scope: &mut MachineScope, deviation: Option<ConditionUpdate>, location: &InstanceLocation) {
     if observation::overdue(location).is_some() {
         return;
@@ -141,7 +141,7 @@ async fn update_tags(
     await_outcome(scope, &change, context).await?;
     if let Err((done, error)) = make(&change, scope, instance, location).await {
         if error.class.is_refusal() {
-            // What AWS has refused has changed nothing.
+            // A call that AWS has refused has changed nothing.
             scope.status.pending_tags = before;
             scope.status.pending_tags.extend(done);
         }
@@ -175,10 +175,10 @@ async fn await_outcome(
     Ok(())
 }
 
-/// Makes the calls of a change: what is removed makes room for what is set.
+/// Makes the calls of a change. Tags are removed first, to stay within the limit of tags.
 ///
 /// # Errors
-/// A call has failed; the tags of those that have succeeded before.
+/// A call has failed. The error contains the tags of the calls that succeeded before.
 async fn make(
     change: &TagChange,
     scope: &MachineScope,
@@ -199,8 +199,8 @@ async fn make(
     Ok(())
 }
 
-/// Sets the records of the instance's resource-based name, if `spec.privateDnsName` has changed. Until the answer it is
-/// unknown which ones the instance has.
+/// Sets the records of the instance's resource-based name, if `spec.privateDnsName` has changed. Until AWS answers, it
+/// is unknown which records the instance has.
 async fn update_dns_records(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -236,8 +236,8 @@ async fn update_dns_records(
     Ok(())
 }
 
-/// Tightens the options of the metadata service to what the spec sets, where somebody has loosened them in AWS: they
-/// keep credentials from processes that shall not have them. What is tighter than the spec stays.
+/// Tightens the options of the metadata service to those of the spec, if somebody has loosened them in AWS, because
+/// they protect the instance's credentials. Options that are tighter than the spec stay.
 async fn update_metadata_options(
     scope: &mut MachineScope,
     instance: &Instance,
@@ -285,7 +285,8 @@ fn tagged(scope: &MachineScope, instance: &Instance) -> Vec<String> {
         .collect()
 }
 
-/// The primary network interface, unless it is one that the user brought, which is never changed.
+/// The primary network interface, unless the user brought it. The provider never changes an interface that the user
+/// brought.
 fn own_interface<'a>(scope: &MachineScope, instance: &'a Instance) -> Option<&'a PrimaryInterface> {
     let brought = &scope.machine.spec.network_interfaces;
     instance.primary_interface.as_ref().filter(|_| brought.is_empty())
@@ -371,7 +372,8 @@ async fn update_groups(
     Ok(())
 }
 
-/// The groups that the provider has given the instance. Where the record was lost, those of the network that it has.
+/// The groups that the provider has given the instance. If the record was lost: those groups of the network that the
+/// instance has.
 fn given_groups(scope: &MachineScope, interface: &PrimaryInterface, network: &MachineNetwork) -> Vec<String> {
     let in_use = scope.status.network.as_ref();
     let recorded = in_use.map(|in_use| &in_use.security_group_ids);
@@ -385,8 +387,8 @@ fn given_groups(scope: &MachineScope, interface: &PrimaryInterface, network: &Ma
     of_network.filter(has).cloned().collect()
 }
 
-/// The groups of the network interface at the moment. The call replaces all of them, and the last listing may not show
-/// one that somebody else has added.
+/// The groups of the network interface at the moment. The call replaces all groups, and the last listing may lack a
+/// group that somebody else has added.
 async fn groups_now(
     scope: &MachineScope,
     instance: &Instance,

@@ -14,8 +14,8 @@ use crate::tags::is_reserved;
 pub(super) struct TagChange {
     /// Tags to set.
     pub(in crate::awsmachine) set: Tags,
-    /// Tags to remove, with the values that the provider has set. A tag with two values that it may have is in two of
-    /// them.
+    /// Tags to remove, with the values that the provider has set. A tag that may have one of two values is in two of
+    /// these maps.
     pub(in crate::awsmachine) remove: Vec<Tags>,
 }
 
@@ -134,7 +134,7 @@ impl GroupFacts<'_> {
                 pending: None,
             },
         };
-        // The groups that are shown may be older than the last call, which the record has.
+        // The groups that AWS shows may be older than the last call, which the record contains.
         let is_pending = self.applied.is_some_and(|applied| applied.pending == Some(true));
         let has_changed = is_pending || (self.applied.is_some() && known != ids);
         if groups == actual && !has_changed {

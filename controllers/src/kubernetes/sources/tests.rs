@@ -197,7 +197,7 @@ async fn a_forbidden_kind_that_vanishes_is_seen_within_a_minute() {
     server.refuse(403, "Forbidden", "landscapes is forbidden");
     let reader = server.reader();
     assert!(matches!(read(&reader).await, SourceOutcome::Forbidden));
-    // The API server goes on to refuse: it authorizes a request before it looks for the kind.
+    // The API server continues to refuse, because it authorizes a request before it looks for the kind.
     server.answer("/apis", 200, json!({"kind": "APIGroupList", "groups": []}));
     let mut waited = Duration::ZERO;
     while !matches!(read(&reader).await, SourceOutcome::NoKindMatch) {

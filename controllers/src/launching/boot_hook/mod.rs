@@ -2,7 +2,7 @@
 //!
 //! The user data is a boot hook of cloud-init, which makes the data a part of cloud-init's configuration. CAPA's user
 //! data includes a file that its boot hook writes: cloud-init looks for the file before it runs the hook, and since
-//! 20.3 gives up for want of it, unless a distribution has changed that (`ERROR_ON_USER_DATA_FAILURE` in
+//! 20.3 it fails if the file is missing, unless a distribution has changed that (`ERROR_ON_USER_DATA_FAILURE` in
 //! <https://github.com/canonical/cloud-init/blob/main/cloudinit/features.py>).
 
 #[cfg(test)]
@@ -31,7 +31,8 @@ const BOUNDARY: &str = "==cluster-api-provider-aws-rs==";
 
 const HOOK: &str = include_str!("hook.sh");
 
-/// Bootstrap data as a service keeps it, in parts. It is never shown, because it contains join tokens and CA keys.
+/// Bootstrap data as a service keeps it, in parts. The `Debug` output omits the data, which contains join tokens and CA
+/// keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredData {
     backend: SecretsBackend,
@@ -42,8 +43,8 @@ pub struct StoredData {
 }
 
 impl StoredData {
-    /// Compresses bootstrap data for the service in this region, and divides it into `fewest` parts, or more if it is
-    /// too large for so few. Equal arguments give equal parts.
+    /// Compresses bootstrap data for the service in this region, and divides it into at least `fewest` parts, or as
+    /// many as its size requires. Equal arguments give equal parts.
     pub fn new(data: &[u8], backend: SecretsBackend, region: &str, prefix: &str, fewest: usize) -> Self {
         Self {
             backend,
@@ -71,8 +72,8 @@ impl StoredData {
         names.into_iter().zip(self.parts.iter().map(Vec::as_slice))
     }
 
-    /// The user data with which an instance fetches the parts, and deletes them afterwards. It contains no bootstrap
-    /// data but the SHA-256 of all of it, and its size does not depend on that of the data.
+    /// The user data with which an instance fetches the parts, and deletes them afterwards. It contains the SHA-256 of
+    /// the bootstrap data but none of the data, and its size does not depend on the size of the data.
     pub fn user_data(&self) -> UserData {
         let script = self.script();
         UserData::new(
@@ -112,7 +113,7 @@ impl fmt::Debug for StoredData {
     }
 }
 
-/// Whether the hook can hand the data over to cloud-init: it is a cloud-config or a script, or a template of one. The
+/// Whether the hook can pass the data to cloud-init: the data is a cloud-config or a script, or a template of one. The
 /// first line of a template may be known only once it is rendered.
 pub fn hands_over(data: &[u8]) -> bool {
     let mut lines = data.split(|byte| *byte == b'\n');
@@ -143,7 +144,7 @@ pub fn names(backend: SecretsBackend, prefix: &str, count: usize) -> Vec<String>
     (0..count).map(|number| format!("{prefix}{number}")).collect()
 }
 
-/// What precedes the number in a name.
+/// The part of a name before the number.
 fn numbered(backend: SecretsBackend, prefix: &str) -> String {
     match backend {
         SecretsBackend::SecretsManager => format!("{prefix}-"),
@@ -151,7 +152,7 @@ fn numbered(backend: SecretsBackend, prefix: &str) -> String {
     }
 }
 
-/// The data, compressed even where it is compressed already: so what the instance unpacks is the data, byte by byte. No
+/// The data, compressed even if it is compressed already, so that the instance unpacks exactly the original bytes. No
 /// part is empty, because no service keeps an empty value.
 fn split(data: &[u8], backend: SecretsBackend, fewest: usize) -> Vec<Vec<u8>> {
     let packed = gzip(data);
@@ -170,7 +171,7 @@ fn split(data: &[u8], backend: SecretsBackend, fewest: usize) -> Vec<Vec<u8>> {
     }
 }
 
-/// A word of the shell.
+/// The text as a quoted word of the shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

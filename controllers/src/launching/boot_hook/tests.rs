@@ -13,8 +13,8 @@ use super::*;
 const DATA: &[u8] = b"#cloud-config\npassword: hunter2\n";
 const UID: &str = "0a1b2c3d-0000-4000-8000-000000000001";
 
-/// The AWS CLI of the tests. It refuses as often as the file `throttles` says, and deletions where there is a file
-/// `undeletable`.
+/// The AWS CLI of the tests. It refuses as many calls as the file `throttles` says, and refuses deletions if the file
+/// `undeletable` exists.
 const AWS: &str = r#"#!/bin/bash
 echo "$*" >>"$STUB/calls"
 while [ $# -gt 0 ]; do
@@ -48,7 +48,7 @@ impl Machine {
         Self::with_parts(data, backend, 1)
     }
 
-    /// A machine whose data is divided into so many parts at least.
+    /// A machine whose data is divided into at least `fewest` parts.
     fn with_parts(data: &[u8], backend: SecretsBackend, fewest: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stored = StoredData::new(data, backend, "eu-west-1", &prefix(backend, UID), fewest);
@@ -101,7 +101,7 @@ impl Machine {
         fs::read(self.path("root/etc/cloud/cloud.cfg.d/99-bootstrap-data.cfg")).ok()
     }
 
-    /// The calls of the AWS CLI and of cloud-init since the last look.
+    /// The calls of the AWS CLI and of cloud-init since the last use of this function.
     fn calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
         let _ = fs::remove_file(self.path("calls"));

@@ -140,7 +140,7 @@ impl FakeAws {
         });
     }
 
-    /// Takes a tag off a group.
+    /// Removes a tag from a group.
     pub(crate) fn untag_group(&self, group: &Group, key: &str) {
         self.change(|region| {
             region.untag_group(group, key);
@@ -191,7 +191,7 @@ impl FakeAws {
         self.launched_instance(id, state, machine_name_tag, "");
     }
 
-    /// The same, launched with this client token.
+    /// Adds an instance like [`Self::instance`], launched with this client token.
     pub(crate) fn launched_instance(&self, id: &str, state: InstanceState, machine_name_tag: &str, token: &str) {
         let now = self.now();
         let tags = [
@@ -214,7 +214,7 @@ impl FakeAws {
         self.state().region(&self.region).add_host(now, "", request)
     }
 
-    /// Makes EC2 refuse to release a host for so long.
+    /// Makes EC2 refuse to release a host for this time.
     pub(crate) fn keep_host(&self, id: &str, keep: Duration) {
         let until = self.now() + keep;
         self.change(|region| {
@@ -222,7 +222,7 @@ impl FakeAws {
         });
     }
 
-    /// Adds a public IPv4 pool with so many free addresses.
+    /// Adds a public IPv4 pool with this number of free addresses.
     pub(crate) fn address_pool(&self, pool: &str, free: u32) {
         self.change(|region| {
             region.address_pool(pool, free);
@@ -234,17 +234,17 @@ impl FakeAws {
         self.state().region(&self.region).foreign_address(instance_id)
     }
 
-    /// From here on, calls do not see for so long what was created or has ended.
+    /// From now on, calls see created and ended resources only after this delay.
     pub(crate) fn hide_changes(&self, hidden: Duration) {
         self.state().hidden = hidden;
     }
 
-    /// Takes an Elastic IP from its instance, as a user does it.
+    /// Disassociates an Elastic IP from its instance, as a user would.
     pub(crate) fn disassociate(&self, allocation_id: &str) {
         self.change(|region| region.take_address(allocation_id));
     }
 
-    /// Makes AWS no longer show an instance, as long after its termination.
+    /// Makes AWS no longer show an instance, as it does some time after the termination.
     pub(crate) fn remove_instance(&self, id: &str) {
         self.change(|region| {
             region.end_long_ago(id);

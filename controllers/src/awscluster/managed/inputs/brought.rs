@@ -1,5 +1,5 @@
-//! A VPC that the user brings, with its subnets and security groups. The provider creates security groups and load
-//! balancers in it, and nothing else, and writes to nothing of the user's. Pure.
+//! A VPC that the user brings, with its subnets and security groups. The provider creates only security groups and load
+//! balancers in it, and does not change resources of the user. Pure.
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::security_group::SecurityGroupRole;
@@ -23,7 +23,7 @@ fn recorded<'a>(resources: &'a [ClusterResource], kind: Kind, name: Option<&str>
     resources.find(|resource| resource.resource_type.parse() == Ok(kind) && is_of_name(resource))
 }
 
-/// The id of a resource of the user. What is recorded was decided before, and stays, whatever the spec says.
+/// The id of a resource of the user. A recorded id is final, whatever the spec says.
 fn id(recorded: Option<&ClusterResource>, of_spec: Option<&str>) -> Option<String> {
     let id = match recorded {
         Some(resource) if resource.lifecycle == Lifecycle::Shared => resource.id.as_deref(),
@@ -43,7 +43,7 @@ pub(in crate::awscluster::managed) fn vpc(
     id(recorded(resources, Kind::Vpc, None), of_spec)
 }
 
-/// The id of the VPC, if CAPA has made it for the cluster, and nothing is recorded of it yet.
+/// The id of the VPC, if CAPA has created it for the cluster and it is not recorded yet.
 pub(in crate::awscluster::managed) fn vpc_of_capa(
     spec: &AWSClusterSpec,
     cluster: &str,
@@ -54,7 +54,7 @@ pub(in crate::awscluster::managed) fn vpc_of_capa(
     of_spec.filter(|_| !is_recorded).map(str::to_owned)
 }
 
-/// What is wrong with the id in the spec of a cluster whose VPC is recorded.
+/// The problem of the VPC id in the spec, if the recorded VPC has another id.
 pub(in crate::awscluster::managed) fn other_vpc(
     spec: &AWSClusterSpec,
     resources: &[ClusterResource],
@@ -72,16 +72,16 @@ pub(in crate::awscluster::managed) fn other_vpc(
     }
 }
 
-/// Whether the spec says that the VPC in it was made for the cluster: CAPA writes id and tags of a VPC into the spec,
-/// and of one that it has made the tag of the cluster with them.
+/// Whether the spec says that its VPC was created for the cluster: CAPA writes the id and tags of a VPC into the spec,
+/// and the tags of a VPC that CAPA has created include the tag of the cluster.
 pub(in crate::awscluster::managed) fn is_made_for(spec: &AWSClusterSpec, cluster: &str) -> bool {
     let tags = vpc_spec(spec).tags;
     let owned = tags.get(&meta::cluster_tag(cluster));
     spec.vpc_id().is_some() && owned.is_some_and(|value| value == meta::OWNED_TAG_VALUE)
 }
 
-/// The tags that the spec asks for on a VPC of the provider. Those that CAPA has written there are what the VPC had at
-/// that time.
+/// The tags that the spec asks for on a VPC of the provider. Tags that CAPA has written into the spec are excluded,
+/// because they are those that the VPC had at that time.
 pub(super) fn own_tags_of_vpc(spec: &AWSClusterSpec, cluster: &str) -> Tags {
     if is_made_for(spec, cluster) {
         return Tags::new();
@@ -89,8 +89,8 @@ pub(super) fn own_tags_of_vpc(spec: &AWSClusterSpec, cluster: &str) -> Tags {
     vpc_spec(spec).tags
 }
 
-/// The tags that the spec asks for on a subnet of the provider. CAPA has written all tags of subnets there until v2.8,
-/// with those that only providers set.
+/// The tags that the spec asks for on a subnet of the provider. Until v2.8, CAPA wrote all tags of subnets into the
+/// spec, including those that only providers set.
 pub(super) fn own_tags_of_subnet(spec: &AWSClusterSpec, cluster: &str, subnet: &SubnetSpec) -> Tags {
     let mut tags = subnet.tags.clone();
     if is_made_for(spec, cluster) {
@@ -99,7 +99,7 @@ pub(super) fn own_tags_of_subnet(spec: &AWSClusterSpec, cluster: &str, subnet: &
     tags
 }
 
-/// Whether the VPC of the cluster, which exists, is the provider's.
+/// Whether the existing VPC of the cluster belongs to the provider.
 pub(in crate::awscluster::managed) fn has_own_vpc(
     spec: &AWSClusterSpec,
     cluster: &str,
@@ -125,8 +125,8 @@ fn of_role<'a>(spec: &'a AWSClusterSpec, role: &str) -> Option<&'a str> {
     Some(id.as_str()).filter(|id| !id.is_empty())
 }
 
-/// What is wrong with the security group of a role. Machines keep the groups that they were launched with, so that a
-/// role keeps its group.
+/// The problem of the security group of a role. Machines keep the groups with which they were launched, so a role keeps
+/// its group.
 pub(in crate::awscluster::managed) fn wrong_security_group(
     spec: &AWSClusterSpec,
     target: &Ref,
@@ -153,8 +153,8 @@ pub(in crate::awscluster::managed) fn wrong_security_group(
     })
 }
 
-/// What is wrong with roles of security groups in the spec. Those of bastions and EKS, which managed clusters do not
-/// have, say nothing.
+/// The problems of roles of security groups in the spec. The roles of bastions and EKS, which managed clusters do not
+/// have, are ignored.
 pub(in crate::awscluster::managed) fn unknown_roles(spec: &AWSClusterSpec) -> Vec<Problem> {
     let overrides = spec.network.iter();
     let overrides = overrides.flat_map(|network| &network.security_group_overrides);

@@ -36,16 +36,16 @@ pub(crate) struct WantedVpc {
     pub(crate) tags: Tags,
     /// The id, if the user brings the VPC.
     pub(crate) brought: Option<String>,
-    /// The id, if CAPA has made the VPC, and nothing is recorded of it yet.
+    /// The id, if CAPA has created the VPC and it is not recorded yet.
     pub(crate) of_capa: Option<String>,
-    /// Whether AWS shows that VPC without the tag of the cluster, so that nothing in it is the cluster's.
+    /// Whether AWS shows that VPC without the tag of the cluster. If so, nothing in it belongs to the cluster.
     pub(crate) is_unproven: bool,
-    /// Whether the rules go that AWS makes in the default security group.
+    /// Whether the rules that AWS creates in the default security group are removed.
     pub(crate) empties_default_security_group: bool,
 }
 
 impl WantedVpc {
-    /// The id in the spec, of which nothing may be recorded.
+    /// The id from the spec, even if the VPC is not recorded.
     pub(crate) fn id(&self) -> Option<&str> {
         self.brought.as_deref().or(self.of_capa.as_deref())
     }
@@ -106,11 +106,11 @@ pub(crate) struct Inputs {
     pub(crate) classic_load_balancer: Option<WantedClassicLoadBalancer>,
     /// Host and port of the endpoint in the spec.
     pub(crate) endpoint: Option<(String, i32)>,
-    /// The load balancers whose address can be or become the endpoint, whatever type the spec asks for by now.
+    /// The load balancers whose address can be or become the endpoint, regardless of the type in the present spec.
     pub(crate) endpoint_load_balancers: [Ref; 2],
     /// The zones of the default subnets; empty where the spec lists the subnets.
     pub(crate) zones: Vec<String>,
-    /// What is wrong with the spec.
+    /// The problems of the spec.
     pub(crate) problems: Vec<Problem>,
     /// Whether anything is created for the cluster, or may be.
     pub(crate) has_begun: bool,
@@ -118,7 +118,7 @@ pub(crate) struct Inputs {
 
 /// What is known beside the spec.
 pub(crate) struct Known<'a> {
-    /// All zones of the region; empty if nobody has asked for them.
+    /// All zones of the region; empty if they were not read.
     pub(crate) zones: &'a [String],
     /// The zones in the status.
     pub(crate) recorded_zones: &'a [String],
@@ -189,7 +189,7 @@ impl Inputs {
         inputs.add_security_groups(&cluster.spec, known);
         inputs.add_load_balancers(&cluster.spec, known.api_server_port);
         inputs.check_tags(cluster);
-        // The network contract limits what machines are told.
+        // The network contract limits the size of the published values.
         let oversized = spec.network_for_machines(name).take_oversized().into_iter();
         let oversized = oversized.map(|oversized| problem(&inputs.vpc.target, too_long(oversized)));
         inputs.problems.extend(oversized.collect::<Vec<_>>());
@@ -326,8 +326,8 @@ impl Inputs {
         Ok(())
     }
 
-    /// The zones for default subnets. If the status is lost, subnets may exist: then the zones are those, in the order
-    /// of the spec, whose layout has them all.
+    /// The zones for default subnets. If the status is lost, subnets may exist: then the zones, in the order of the
+    /// spec, are those whose layout contains all existing subnets.
     fn choose_zones(&self, cluster: &AWSCluster, vpc: &VpcSpec, range: Ipv4Net, known: &Known<'_>) -> Vec<String> {
         let [namespace, name] = [&cluster.metadata.namespace, &cluster.metadata.name].map(|part| part.as_deref());
         let seed = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
@@ -440,7 +440,7 @@ impl Inputs {
     }
 
     fn add_security_groups(&mut self, spec: &AWSClusterSpec, known: &Known<'_>) {
-        // Those of the user are found by routes, and those of wrong subnets are not known.
+        // The NAT gateways of the user are found through routes, and those of wrong subnets are unknown.
         let is_unknown = self.vpc.brought.is_some() || !self.problems.is_empty();
         let has_nat_gateways = is_unknown || !self.nat_gateways.is_empty();
         for role in ingress::HAVE_GROUPS {
@@ -493,7 +493,7 @@ impl Inputs {
         let balancers = balancers.map(|balancer| (&balancer.target, &balancer.places));
         let classic = self.classic_load_balancer.iter();
         let classic = classic.map(|balancer| (&balancer.target, &balancer.places));
-        // Nobody knows the subnets of a VPC of the user before a look.
+        // The subnets of a VPC of the user are unknown before a look.
         let homeless = balancers.chain(classic).filter(|(_, places)| places.is_empty());
         let homeless = homeless.filter(|_| !self.subnets.is_empty()).map(|(target, _)| {
             let name = &target.name;
@@ -518,19 +518,20 @@ impl Inputs {
         places
     }
 
-    /// AWS refuses more tags than it allows when some resources exist already: the spec is refused before.
+    /// Refuses a spec with more tags than AWS allows, because AWS would refuse the tags only after some resources
+    /// exist.
     fn check_tags(&mut self, cluster: &AWSCluster) {
         let of_vpc = brought::own_tags_of_vpc(&cluster.spec, &self.names.cluster);
         let listed = cluster.spec.subnets().iter();
         let of_subnet = |subnet| brought::own_tags_of_subnet(&cluster.spec, &self.names.cluster, subnet);
         let mut listed: Vec<Tags> = listed.map(of_subnet).collect();
         for tags in &mut listed {
-            // Users say by this tag of the provider that a subnet is for pods.
+            // With this tag of the provider, users mark a subnet for pods.
             tags.remove(ASSOCIATION_TAG);
         }
         let of_network = std::iter::once(("network.vpc.tags", &of_vpc))
             .chain(listed.iter().map(|tags| ("network.subnets[].tags", tags)));
-        // Nobody writes tags to what the user brings.
+        // The provider writes no tags to resources of the user.
         let of_network = of_network.filter(|_| self.vpc.brought.is_none());
         let all = std::iter::once(("additionalTags", &cluster.spec.additional_tags)).chain(of_network);
         let refused = all.flat_map(|(path, tags)| tags::refused(path, tags, &self.names.cluster));
@@ -560,7 +561,7 @@ pub(crate) fn vpc_spec(spec: &AWSClusterSpec) -> VpcSpec {
     vpc.unwrap_or_default()
 }
 
-/// What is wrong with the partition of the spec.
+/// The problem of the partition in the spec.
 fn wrong_partition(spec: &AWSClusterSpec, target: &Ref) -> Option<Problem> {
     let (of_spec, of_region) = spec.wrong_partition()?;
     let region = spec.region().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The load balancers that follow from a spec.
+//! Tests of the load balancers that a spec asks for.
 
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;

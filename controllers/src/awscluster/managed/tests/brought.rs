@@ -1,4 +1,5 @@
-//! A VPC that the user brings: security groups and load balancers in it, and a write to nothing of the user's.
+//! A VPC that the user brings: the provider creates security groups and load balancers in it, and changes no resource
+//! of the user.
 
 use std::time::Duration;
 
@@ -23,8 +24,7 @@ pub(super) struct Brought {
     pub(super) before: Contents,
 }
 
-/// A VPC with a public subnet, whose routes are those of the main table, and a private one with a way out through a NAT
-/// gateway.
+/// A VPC with a public subnet that uses the main route table, and a private one that routes to a NAT gateway.
 pub(super) fn bring() -> Brought {
     let world = World::new("region: eu-west-1");
     let account = &world.account;
@@ -460,7 +460,7 @@ fn a_group_of_the_user_stays_whatever_tags_it_has() {
     let mut brought = bring();
     let owned = Tags::from([(capa_api::meta::cluster_tag("dev"), "owned".to_owned())]);
     let theirs = brought.world.account.add_security_group(&brought.vpc, "theirs", owned);
-    // The role of a bastion, which the cluster does not have, says nothing.
+    // The role of a bastion, which the cluster does not have, is ignored.
     let overrides = format!(", securityGroupOverrides: {{node: {theirs}, bastion: {theirs}}}");
     brought.world.set_spec(&brought.spec(&overrides, ""));
     brought.world.rest();

@@ -42,7 +42,7 @@ fn a_role_keeps_the_security_group_that_machines_have() {
             assert_eq!(brought.world.status().network, network, "{wrong:?} after {right:?}");
             assert_eq!(account.contents(), contents, "{wrong:?} after {right:?}");
         }
-        // Whatever the spec says by then, the groups of the user stay.
+        // The groups of the user stay, whatever the spec says by then.
         brought.world.set_spec("region: eu-west-1");
         brought.world.delete();
         brought.world.rest();
@@ -159,7 +159,7 @@ fn a_vpc_of_ours_stays_ours_whatever_the_spec_names() {
         assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{id}");
         assert_eq!(world.account.contents(), contents, "{id}");
     }
-    // After a lost status only the tag tells whose the VPC is.
+    // After a lost status, only the tag shows to whom the VPC belongs.
     world.lose_status();
     world.rest_for(Duration::from_mins(15));
     assert_eq!(world.condition(ConditionType::VpcReady), "False/Conflict");

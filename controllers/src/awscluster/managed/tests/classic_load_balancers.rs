@@ -1,4 +1,4 @@
-//! Classic Load Balancers, which are what a spec without a type asks for, and the endpoint.
+//! Classic Load Balancers, which are the default type, and the endpoint.
 
 use std::time::Duration;
 
@@ -399,7 +399,7 @@ fn another_load_balancer_with_the_tag_is_named_and_stays() {
     assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains("copy"), "{}", world.message(READY));
     assert!(world.account.foreign_writes().is_empty());
-    // Together with the cluster it goes: the tag says that it is the cluster's.
+    // It is deleted with the cluster, because the tag shows that it belongs to the cluster.
     world.delete();
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());

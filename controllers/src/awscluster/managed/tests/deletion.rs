@@ -1,4 +1,4 @@
-//! What is deleted, and what keeps it.
+//! The deletion of a cluster, and what prevents it.
 
 use std::time::Duration;
 

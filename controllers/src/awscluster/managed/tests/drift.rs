@@ -1,4 +1,4 @@
-//! What changes by itself or by hand after the cluster is complete.
+//! Changes by AWS or by users after the cluster is complete.
 
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ fn drift_is_repaired_in_one_pass() {
         assert_ne!(world.account.contents(), before, "{event}: the drift is there");
         world.pass();
         if event == "SuccessfulCreateSubnet" {
-            // One look that lacks a resource proves nothing.
+            // A single look without the resource proves nothing.
             assert_eq!(world.reasons(), [""; 0]);
             world.advance(Duration::from_secs(60));
             world.pass();

@@ -1,4 +1,4 @@
-//! What keeps the provider from calling AWS.
+//! The conditions under which the provider makes no AWS calls.
 
 use capa_api::cluster::AWSCluster;
 use capa_api::common::Tags;

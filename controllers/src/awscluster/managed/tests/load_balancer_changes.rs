@@ -1,4 +1,4 @@
-//! What happens to network load balancers once they are there: drift, changes of the spec, and loss.
+//! Existing network load balancers: drift, changes of the spec, and loss.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn a_lost_load_balancer_is_never_silently_replaced() {
     );
     assert_eq!(world.condition(ConditionType::Ready), "False/Failed");
     assert!(world.account.load_balancers().is_empty());
-    // Not after a lost status either.
+    // The same holds after a lost status.
     world.lose_status();
     world.rest_for(Duration::from_mins(15));
     assert!(world.account.load_balancers().is_empty());
@@ -199,7 +199,7 @@ fn machines_keep_their_targets_whatever_the_type_becomes() {
         targets[0].target_group_arn.as_deref(),
         Some(group(&world, 6443).arn.as_str())
     );
-    // Not even if the endpoint is a name of the user.
+    // The same holds if the endpoint is a host name of the user.
     let mut world = World::new(&format!(
         "{NLB}, controlPlaneEndpoint: {{host: api.example.org, port: 6443}}"
     ));

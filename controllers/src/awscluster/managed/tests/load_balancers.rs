@@ -43,7 +43,7 @@ fn attribute(seen: &capa_cloud::managed::Seen<std::collections::BTreeMap<String,
     seen.got().and_then(|all| all.get(name)).cloned().unwrap_or_default()
 }
 
-/// Passes until nothing is left to do, after a change by hand.
+/// Runs passes until nothing is left to do, after a change by a user.
 pub(super) fn look_again(world: &mut World) {
     world.advance(Duration::from_hours(1));
     world.rest();

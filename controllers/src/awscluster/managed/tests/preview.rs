@@ -1,4 +1,4 @@
-//! What the provider says before it does anything.
+//! Tests of previews.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn ready(preview: &Preview) -> Vec<&'static str> {
     ready
 }
 
-/// Passes until the cluster is at rest or gone. Each makes the calls that a preview shows before it.
+/// Runs passes until the cluster is at rest or gone. Each pass makes the calls that a preview before it shows.
 fn rest_as_shown(world: &mut World) {
     for _ in 0..PASSES {
         if world.cluster().is_none() {

@@ -1,5 +1,5 @@
-//! The crash sweep: every call of creation and of deletion with every kind of fault. All runs end as the one without a
-//! fault. The sweep knows no resource.
+//! The crash sweep: every call of creation and of deletion with every kind of fault. All runs end like the run without
+//! a fault. The sweep contains no knowledge about particular resources.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const SPEC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimi
 const CLASSIC: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1}}, \
                        secondaryControlPlaneLoadBalancer: {loadBalancerType: nlb, scheme: internal, name: inside}";
 
-/// One zone with a network load balancer, for what takes many runs.
+/// One zone with a network load balancer, for tests that take many runs.
 const SMALL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1}}, controlPlaneLoadBalancer: \
                      {loadBalancerType: nlb}";
 
@@ -26,11 +26,11 @@ const SMALL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLim
 const POOL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1, elasticIpPool: {publicIpv4Pool: \
                     ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}}}, controlPlaneLoadBalancer: {loadBalancerType: nlb}";
 
-/// What goes wrong at one call, and what else is the case.
+/// The fault at one call, and its circumstances.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     fault: Fault,
-    /// How long AWS hides what is new. It hides the tags for twice as long.
+    /// How long AWS hides new resources. It hides their tags for twice as long.
     hidden: Duration,
     /// Whether the status is lost in the pass with the fault.
     loses_status: bool,
@@ -46,7 +46,7 @@ const FAULTS: [Fault; 7] = [
     Fault::Refused("UnauthorizedOperation"),
 ];
 
-/// The faults after which nobody knows what the call has done.
+/// The faults after which the outcome of the call is unknown.
 const UNKNOWN_OUTCOMES: [Fault; 4] = [
     Fault::CrashBefore,
     Fault::CrashAfter,
@@ -54,7 +54,7 @@ const UNKNOWN_OUTCOMES: [Fault; 4] = [
     Fault::AnswerLost,
 ];
 
-/// How long AWS hides what is new.
+/// How long AWS hides new resources.
 const HIDDEN: [Duration; 2] = [Duration::ZERO, Duration::from_secs(20)];
 
 /// Every fault with each of [`HIDDEN`]. The status is lost only after a call whose outcome is unknown: after any other
@@ -107,7 +107,7 @@ impl Checkpoints {
     }
 }
 
-/// Lets a cluster come to rest with troubles at calls. No pass may see a resource twice.
+/// Runs a cluster with troubles at calls until it is at rest. No pass may see a resource twice.
 fn rest_with(world: &mut World, troubles: &[(usize, Trouble)]) {
     for (call, trouble) in troubles {
         world.account.fail(*call, trouble.fault);
@@ -148,7 +148,7 @@ fn rest_with(world: &mut World, troubles: &[(usize, Trouble)]) {
     });
 }
 
-/// What a run without troubles leaves, and how many calls it makes.
+/// The resources and the number of calls of a run without troubles.
 fn undisturbed(spec: &str) -> (Contents, usize) {
     let world = World::built(spec);
     (world.account.contents(), world.account.calls())
@@ -186,7 +186,7 @@ fn a_fault_at_any_call_of_creation_changes_nothing_in_the_end() {
     }
 }
 
-/// Lets every trouble happen at each of these calls of creation and of deletion.
+/// Runs every trouble at each of these calls of creation and of deletion.
 fn sweep(start: &World, is_about: impl Fn(&Call<String>) -> bool) {
     let mut built = start.fork();
     built.rest();
@@ -244,7 +244,7 @@ fn a_fault_at_any_call_of_a_change_of_tags_changes_nothing_in_the_end() {
     let expected = ends(&whole);
     assert!(made < whole.account.calls());
     for call in made..whole.account.calls() {
-        // Nothing is new, and after a lost status nobody knows which tags were the provider's.
+        // Nothing is new, and after a lost status it is unknown which tags the provider has set.
         for trouble in troubles().filter(|trouble| !trouble.loses_status && trouble.hidden.is_zero()) {
             let mut world = built.fork();
             world.set_spec(&after);

@@ -1,4 +1,4 @@
-//! Tags of what exists already: they follow the spec in both directions.
+//! Tags of existing resources: tags are added and removed as the spec changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn tags_that_others_have_set_stay_and_those_of_the_provider_come_back() {
         assert_eq!(tags.get("team").map(String::as_str), Some("a"), "{id}");
         assert!(tags.contains_key(meta::NAME_TAG), "{id}");
     }
-    // A key that others had first is the spec's once the spec names it, and goes with the spec.
+    // A key that another user set first belongs to the spec once the spec names it, and is removed with it.
     change(&mut world, &with_tags(NLB, "backup: weekly"));
     change(&mut world, &with_tags(NLB, ""));
     assert!(
@@ -180,7 +180,7 @@ fn tags_beyond_the_limit_of_aws_hold_up_no_others() {
     assert_eq!(world.account.vpcs()[0].tags, full);
     let message = world.message(ConditionType::VpcReady);
     assert!(message.contains("TagLimitExceeded"), "{message}");
-    // What leaves the spec makes room.
+    // Tags that are removed from the spec make room for others.
     change(&mut world, &with_tags(NLB, "cost: high"));
     full.remove("team");
     full.insert("cost".to_owned(), "high".to_owned());

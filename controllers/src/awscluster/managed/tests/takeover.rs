@@ -1,4 +1,5 @@
-//! A cluster whose VPC CAPA has made: it becomes the provider's without a call, and only if AWS says so.
+//! A cluster whose VPC CAPA has created: the provider takes it over without a write to AWS, and only if AWS shows the
+//! tag of the cluster.
 
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ fn with(spec: &str, network: &Value) -> String {
     format!("{spec}, network: {network}")
 }
 
-/// A spec that names a VPC, and says that it was made for `cluster`.
+/// A spec that names a VPC, and says that the VPC was created for `cluster`.
 fn of_vpc(vpc: &str, cluster: &str) -> String {
     with(REGION, &json!({"vpc": {"id": vpc, "tags": owned_by(cluster)}}))
 }
@@ -271,7 +272,7 @@ fn a_vpc_without_the_tag_in_aws_is_not_taken_over() {
     let message = world.message(ConditionType::VpcReady);
     assert!(message.contains("remove network.vpc.tags"), "{message}");
     assert_eq!(world.account.contents(), before);
-    // Without the tags in the spec, the VPC is the user's.
+    // Without the tags in the spec, the VPC belongs to the user.
     world.set_spec(&format!("{REGION}, network: {{vpc: {{id: {vpc}}}}}"));
     world.delete();
     world.rest();

@@ -29,7 +29,7 @@ use crate::kubernetes_api::{ClusterKubernetes, Identity, Kubernetes, KubernetesE
 use crate::machine_networks::MachineNetworks;
 use crate::testing::{FakeKubernetes, Journal, read};
 
-/// More polls than any pass needs that does not wait for a process that has ended.
+/// More polls than any pass needs, unless it waits for a process that has ended.
 const POLLS: usize = 100;
 /// More passes than any world needs to come to rest.
 pub(super) const PASSES: usize = 200;
@@ -209,7 +209,7 @@ impl World {
         self.stored.change(&read, change).expect("a write without another one");
     }
 
-    /// Changes the spec as a user does who applies another one: the endpoint that the provider has published stays.
+    /// Changes the spec like a user who applies another one: the endpoint that the provider has published stays.
     pub(super) fn set_spec(&self, spec: &str) {
         self.edit(|cluster| {
             let published = cluster.spec.control_plane_endpoint.take();
@@ -289,12 +289,12 @@ impl World {
         Some(outcome.next)
     }
 
-    /// What the provider would do next.
+    /// The preview of the next actions.
     pub(super) fn preview(&self) -> Result<(Preview, PlanFacts), String> {
         self.preview_with(&self.account)
     }
 
-    /// What the provider would do next if it saw this.
+    /// The preview of the next actions from a look at `cloud`.
     pub(super) fn preview_with(&self, cloud: &dyn ManagedLook) -> Result<(Preview, PlanFacts), String> {
         let cluster = self.cluster().expect("the AWSCluster exists");
         let owner = self.owner.as_ref().expect("the Cluster exists");
@@ -302,8 +302,8 @@ impl World {
         poll(preview).expect("no process has ended")
     }
 
-    /// Passes until nothing is left to do, or the AWSCluster is gone. Returns how many there were. `each` is called
-    /// after each pass.
+    /// Runs passes until nothing is left to do, or the AWSCluster is gone. Returns the number of passes. `each` is
+    /// called after each pass.
     pub(super) fn rest_watched(&mut self, mut each: impl FnMut(&mut Self, usize)) -> usize {
         for pass in 0..PASSES {
             if self.cluster().is_none() {
@@ -328,7 +328,7 @@ impl World {
         self.rest_watched(|_, _| {})
     }
 
-    /// Passes for a time, whether or not anything is left to do.
+    /// Runs passes for a time, whether or not anything is left to do.
     pub(super) fn rest_for(&mut self, time: Duration) {
         let end = self.account.elapsed() + time;
         while self.account.elapsed() < end {
@@ -349,8 +349,8 @@ impl World {
         world
     }
 
-    /// The same after so long that AWS shows everything for certain, and after a restart of the provider, whose next
-    /// look asks for everything.
+    /// A world whose cluster is complete, after so long that AWS shows every resource for certain, and after a restart
+    /// of the provider, whose next look is complete.
     pub(super) fn aged(spec: &str) -> Self {
         let mut world = Self::built(spec);
         world.advance(Duration::from_mins(10));
