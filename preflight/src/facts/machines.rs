@@ -1,4 +1,4 @@
-//! Facts about what machine templates name.
+//! Facts about the AWS resources that machine templates name.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub struct InstanceType {
     pub ena: String,
     /// Number of virtual CPUs.
     pub vcpus: i32,
-    /// `spot` and `on-demand`, as far as the type can be used in that way.
+    /// The usage classes that the type supports: `spot`, `on-demand` or both.
     pub usage_classes: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ pub struct CapacityReservation {
     pub zone: String,
     /// Instance type.
     pub instance_type: String,
-    /// Instances that can still be launched.
+    /// Number of instances that can still be launched.
     pub free: i32,
 }
 

@@ -66,7 +66,7 @@ fn private_routes(facts: &Facts) -> Checked {
         let id = &subnet.id;
         let table = &facts.route_table(id)?.id;
         let (message, fix) = match default_route(facts, id)? {
-            // Machines with public addresses use such a route: S6.
+            // Machines with public addresses use such a route, which S6 checks.
             Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
                 if has_public_machines(facts, subnet) || subnet.assigns_public_ip || facts.demand.machines.is_empty() {
                     continue;
