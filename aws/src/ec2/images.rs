@@ -11,13 +11,14 @@ impl Ec2Calls {
         self.images_as(query, image).await
     }
 
-    /// The same images in the form that `convert` gives them.
+    /// The images of a query, converted by `convert`.
     pub(super) async fn images_as<T>(
         &self,
         query: &Query,
         convert: fn(&types::Image) -> T,
     ) -> Result<Vec<T>, CloudError> {
-        // A search returns current images only; an image named by its id may be launched as long as it exists.
+        // A search returns only images that are not deprecated. An image that is named by its id may be launched as
+        // long as it exists.
         let by_id = query.filters.iter().any(|(name, _)| name == "image-id");
         self.runner
             .describe("DescribeImages", query, |permit, token| async move {
@@ -40,7 +41,7 @@ fn image(image: &types::Image) -> Image {
         architecture: image
             .architecture()
             .map(|architecture| architecture.as_str().to_owned()),
-        // EC2 answers `windows`; the SDK spells its own value differently.
+        // EC2 returns `windows`; the SDK's own value is spelled differently.
         windows: image
             .platform()
             .is_some_and(|platform| platform.as_str().eq_ignore_ascii_case("windows")),

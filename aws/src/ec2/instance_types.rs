@@ -9,7 +9,7 @@ use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// An instance type by its name. Filters accept wildcards, so an answer may contain other types too.
+    /// An instance type by its name. Filters accept wildcards, so an answer may also contain other types.
     pub(crate) async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         let query = Query::filter("instance-type", [name]);
         let shown = self.instance_types_as(&query, converted).await?;
@@ -18,7 +18,7 @@ impl Ec2Calls {
         shown.ok_or_else(missing)
     }
 
-    /// The instance types of a query in the form that `convert` gives them.
+    /// The instance types of a query, converted by `convert`.
     pub(super) async fn instance_types_as<T>(
         &self,
         query: &Query,
