@@ -20,12 +20,12 @@ use crate::events::Events;
 use crate::kinds::ObjectName;
 use crate::reconcile::EventDraft;
 
-/// An object, or the reason for which it cannot be read. Unlike kube's `DeserializeGuard`, the reason names the field,
-/// and does not repeat the field's value.
+/// An object, or the reason why it cannot be read. Unlike kube's `DeserializeGuard`, the reason names the field, and
+/// does not repeat the field's value.
 #[derive(Clone, Debug)]
 pub struct Guarded<K>(pub(crate) Result<K, Malformed>);
 
-/// The known properties of an object that cannot be read.
+/// The known facts about an object that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Malformed {
     /// The field, and the type or value that the schema expects.
@@ -59,7 +59,7 @@ impl<'de, K: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for
     }
 }
 
-/// The field and the type or value that the schema expects. The actual value is left out: it may be a secret.
+/// The field, and the type or value that the schema expects. The actual value is left out, because it may be a secret.
 fn problem(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let said = error.inner().to_string();
     let wanted = match said.rsplit_once(", expected ") {
@@ -104,7 +104,7 @@ impl<K: Resource> Resource for Guarded<K> {
     }
 }
 
-/// The event about a malformed object; equal for all versions of the object with the same problem.
+/// The event about a malformed object. All versions of the object with the same problem have the same event.
 #[derive(Clone, Debug, PartialEq)]
 struct Report {
     reference: ObjectReference,
@@ -125,13 +125,13 @@ impl Report {
     }
 }
 
-/// The malformed objects of all kinds. Cloning gives another handle to the same objects.
+/// The malformed objects of all kinds. Clones share the objects.
 #[derive(Clone, Debug, Default)]
 pub struct MalformedObjects(watch::Sender<BTreeMap<String, Report>>);
 
 impl MalformedObjects {
     /// Publishes a warning event about each malformed object until `stop`, once for each of its problems. Only the
-    /// leader calls this function: the caches of all managers see the same objects.
+    /// leader calls this function, because the caches of all managers see the same objects.
     pub async fn publish_events(self, events: Events, reason: &str, stop: CancellationToken) -> Result<(), Infallible> {
         let mut changes = self.0.subscribe();
         let mut published = BTreeMap::new();
@@ -167,7 +167,7 @@ impl MalformedObjects {
     }
 }
 
-/// The malformed objects of one kind, as its watch shows them. Each version of each object is logged once.
+/// The malformed objects that the watch of one kind shows. Each version of each object is logged once.
 pub(crate) struct MalformedOfKind {
     /// Resource version by name.
     known: HashMap<ObjectName, String>,
