@@ -486,7 +486,7 @@ mod tests {
                 .iter()
                 .all(|action| action.as_str().is_some_and(|name| name.contains(":Describe")))
         );
-        // The tags of a subnet in a request do not allow its creation in a VPC of somebody else.
+        // The tags of a subnet in a request do not allow its creation in somebody else's VPC.
         assert_eq!(
             statement(&everybody, "CreateInNetworks")["Resource"],
             json!(

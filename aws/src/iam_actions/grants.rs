@@ -52,7 +52,7 @@ const CREATED_FOR_MACHINES: Resources = Resources::Arns(&[
 ]);
 
 /// Resources without the provider's tag may be tagged only within the call that creates them. Otherwise, `CreateTags`
-/// could put that tag on resources of somebody else.
+/// could put that tag on somebody else's resources.
 pub(super) const TAG_AT_LAUNCH: Grant = Grant {
     name: "TagWhatIsLaunched",
     resources: CREATED_FOR_MACHINES,

@@ -50,7 +50,7 @@ const CREATE: Grant = Grant {
     condition: Condition::NetworkAtCreation,
 };
 
-/// A separate grant, because the tags of the request must not allow the use of a subnet or an address of somebody else.
+/// A separate grant, because the tags of the request must not allow the use of somebody else's subnet or address.
 const CREATE_NAT_GATEWAYS: Grant = Grant {
     name: "CreateNatGateways",
     resources: Resources::Arns(&["ec2:*:*:natgateway/*"]),
@@ -67,7 +67,7 @@ const CREATE_IN: Grant = Grant {
 };
 
 /// Resources without tags may be tagged only within the call that creates them. Otherwise, `CreateTags` could mark
-/// resources of somebody else as owned by a cluster.
+/// somebody else's resources as owned by a cluster.
 const TAG: Grant = Grant {
     name: "TagWhatIsCreated",
     resources: NETWORKS,

@@ -213,7 +213,7 @@ impl Fake {
     }
 }
 
-/// A timing with a listing interval of 600 ms and a poll every 50 ms, in which all changes take effect immediately.
+/// A timing with a listing interval of 600 ms, a poll every 50 ms, and 600 ms for late registrations.
 fn fast() -> Timing {
     Timing {
         late_registration: Duration::from_millis(600),
