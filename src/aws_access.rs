@@ -8,8 +8,8 @@ use capa_cloud::managed::{ManagedClouds as _, ManagedLook};
 use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use prometheus_client::registry::Registry;
 
-/// Sessions with the credentials of the environment, as the AWS CLI finds them. A person waits for a few answers, which
-/// may have all that AWS allows.
+/// Sessions with the credentials of the environment, as the AWS CLI finds them. The sessions use AWS's full request
+/// rates, because a command makes few calls and a person waits for the answers.
 pub(crate) async fn pool() -> SessionPool {
     let shares = Shares {
         default: Share::WHOLE,
@@ -22,7 +22,7 @@ pub(crate) async fn pool() -> SessionPool {
     SessionPool::new(options, &mut Registry::default()).await
 }
 
-/// What AWS shows of managed clusters in a region with these credentials.
+/// Reads the resources of managed clusters in a region with these credentials.
 pub(crate) async fn managed_look(region: &str) -> Arc<dyn ManagedLook> {
     pool().await.managed(&identity(), region)
 }

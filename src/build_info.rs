@@ -1,4 +1,4 @@
-//! The metric `capa_build_info`: which release runs.
+//! The metric `capa_build_info`, which identifies the running release.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;

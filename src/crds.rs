@@ -1,4 +1,4 @@
-//! `capa-rs crds`: the CustomResourceDefinitions as YAML, and the hashes of the admission policies.
+//! `capa-rs crds`: prints the CustomResourceDefinitions as YAML, and writes the hashes of the admission policies.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ pub(crate) struct Flags {
     policy_dir: Option<PathBuf>,
 }
 
-/// The file of the folder that is no policy.
+/// The only file in the folder that is not a policy.
 const KUSTOMIZATION: &str = "kustomization.yaml";
 
 pub(crate) fn run(flags: &Flags) -> Result<()> {
@@ -41,7 +41,7 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
     }
 }
 
-/// Marks all policies of the folder with their hashes.
+/// Writes the hash of each policy in the folder into its annotation.
 fn mark_policies(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))? {
         let file = entry?.path();
@@ -54,7 +54,7 @@ fn mark_policies(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The text of a policy whose annotation has the hash of the text without a hash.
+/// The text of a policy with its hash in the annotation. The hash is that of the text without the annotation's value.
 fn marked(text: &str) -> Result<String> {
     let unmarked = with_hash(text, "");
     let key = meta::DEFINITION_ANNOTATION;

@@ -1,4 +1,4 @@
-//! `capa-rs discover`: an unmanaged AWSCluster for a VPC that exists.
+//! `capa-rs discover`: prints an unmanaged AWSCluster for an existing VPC.
 
 use std::io::{self, Write as _};
 
@@ -23,7 +23,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "REGION")]
     region: String,
 
-    /// Tag of the VPC as KEY=VALUE; may be given several times: all must match.
+    /// Tag of the VPC as KEY=VALUE; may be given several times; all must match.
     #[arg(long, value_name = "TAG", required_unless_present = "vpc")]
     vpc_tag: Vec<String>,
 
@@ -36,7 +36,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "TAG")]
     subnet_tag: Vec<String>,
 
-    /// Tag of the security groups of machines as KEY=VALUE; may be given several times. Default: none is named.
+    /// Tag of the security groups of machines as KEY=VALUE; may be given several times. Default: the AWSCluster names
+    /// none.
     #[arg(long, value_name = "TAG")]
     security_group_tag: Vec<String>,
 

@@ -24,7 +24,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// A period of repeated work, with a minimum, because a period near zero would mean work without a pause.
+/// A period of repeated work. It has a minimum, because a period near zero would mean work without a pause.
 pub(crate) fn period(text: &str) -> Result<GoDuration, String> {
     let duration: GoDuration = text.parse()?;
     if duration.0 < Duration::from_secs(1) {

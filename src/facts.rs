@@ -1,4 +1,4 @@
-//! The facts of commands about infrastructure: asked of AWS, or saved by an earlier check.
+//! The facts for commands about infrastructure: gathered from AWS, or saved by an earlier check.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::aws_access::{identity, pool};
 use crate::live;
 use crate::objects::{self, Described};
 
-/// The facts that an earlier check has saved.
+/// The facts that an earlier check saved.
 pub(crate) fn saved(file: &Path) -> Result<Facts> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} has no facts of a check", file.display()))
@@ -30,7 +30,7 @@ pub(crate) fn of_file(file: &Path) -> Result<Facts> {
     })
 }
 
-/// The facts about a Cluster, as the management cluster has it.
+/// The facts about a Cluster in the management cluster.
 pub(crate) fn of_cluster(name: &str, flags: &live::SourceFlags) -> Result<Facts> {
     runtime()?.block_on(async {
         let (described, kubernetes) = live::read(name, flags).await?;
@@ -47,10 +47,10 @@ pub(crate) fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// The facts about what is demanded.
+/// Gathers the facts about a demand.
 async fn gathered(pool: &SessionPool, demand: Demand) -> Facts {
     if demand.region.is_empty() {
-        // There is nowhere to ask. The rules about the sources say why they give no region.
+        // Without a region, AWS cannot be called. The rules about the network sources report why there is no region.
         return Facts {
             demand,
             ..Facts::default()
@@ -63,7 +63,7 @@ async fn gathered(pool: &SessionPool, demand: Demand) -> Facts {
     pool.facts(&identity(), &demand.region).facts(&demand).await
 }
 
-/// What the objects ask of the infrastructure, with the ids of what their filters and discovery find.
+/// What the objects require of the infrastructure, with the ids that their filters and discovery find.
 async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
     let objects = match described {
         Described::ByAWSCluster(objects) => objects,
@@ -75,7 +75,7 @@ async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
         .context("spec.region of the AWSCluster is missing, or is no name of a region")?;
     let cloud = pool.cluster(&identity(), region);
     let resolved = resolved_network(spec, &objects.cluster.name_any(), cloud.as_ref()).await;
-    // Without credentials, the facts tell what is wrong with them.
+    // If the credentials do not work, the facts contain the reason.
     let (network, problem) = resolved.unwrap_or_default();
     if let Some(problem) = problem {
         progress(&format!("the network is not complete: {problem}"));
@@ -83,7 +83,7 @@ async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
     Ok(objects.demand(&network))
 }
 
-/// Tells a person at a terminal what takes so long.
+/// Tells a person at a terminal what the command is waiting for.
 #[expect(
     clippy::print_stderr,
     reason = "progress is for people, and the report is for standard output"

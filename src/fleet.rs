@@ -34,17 +34,17 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME", default_value = CLUSTER_MANAGER)]
     cluster_manager_name: String,
 
-    /// Prefix of labels of Clusters that their ClusterProfiles get; may be given several times.
+    /// Prefix of the labels that are copied from Clusters to ClusterProfiles; may be given several times.
     #[arg(long, value_name = "PREFIX")]
     propagate_label_prefix: Vec<String>,
 
-    /// Time between two looks at the API server of a cluster; at least 1s.
+    /// Time between two checks of the API server of a cluster; at least 1s.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = period)]
     sync_period: GoDuration,
 
-    /// Lifetime of the tokens that a Karmada gets for its members, at least 10m. They are renewed after four fifths of
-    /// it. Karmada before v1.19 has to be restarted between a renewal and the end of the token before. The API server
-    /// of a member may grant less.
+    /// Lifetime of the tokens with which Karmada accesses its members; at least 10m. A token is renewed after four
+    /// fifths of its lifetime. Karmada before v1.19 has to be restarted between the renewal of a token and the expiry
+    /// of the previous one. The API server of a member may grant a shorter lifetime.
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = token_lifetime)]
     karmada_token_lifetime: GoDuration,
 
@@ -53,7 +53,7 @@ pub(crate) struct Flags {
     cluster_concurrency: u16,
 }
 
-/// A lifetime of tokens. Kubernetes grants none of less than ten minutes.
+/// A lifetime of tokens. Kubernetes grants no lifetime shorter than ten minutes.
 fn token_lifetime(text: &str) -> Result<GoDuration, String> {
     let lifetime: GoDuration = text.parse()?;
     if Duration::from(lifetime) < Duration::from_mins(10) {
@@ -106,7 +106,7 @@ fn controller(flags: &Flags, runtime: &Runtime, clusters: &ObjectCache<Cluster>)
         concurrency: flags.cluster_concurrency,
         ..ControllerSettings::default()
     };
-    // The changes of the objects that a controller reconciles leave out the status.
+    // A controller ignores status changes of the objects that it reconciles, so the published status needs a watch.
     Controller::new(runtime, clusters, reconciler, settings)
         .watches(clusters, published_status, |cluster| [ObjectRef::from_obj(cluster)])
 }

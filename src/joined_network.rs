@@ -1,4 +1,4 @@
-//! The network of all machines of a cluster, whose templates may have sources of their own. Pure.
+//! Joins the networks of the machines of a cluster, whose templates may have their own network sources. Pure.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use capa_api::common::MachineRole;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups};
 use capa_preflight::facts::RoleOfMachines;
 
-/// One network for the machines of all roles. Where the networks differ, each subnet and each security group belongs to
-/// the roles of the machines whose network has it; a field with one value is that of the first network.
+/// One network for the machines of all roles. If the networks differ, each subnet and each security group belongs to
+/// the roles of the machines whose network contains it. Fields with a single value come from the first network.
 pub(crate) fn joined(networks: Vec<(RoleOfMachines, MachineNetwork)>) -> MachineNetwork {
     let mut all = networks.iter().map(|(_, network)| network);
     let Some(first) = all.next().cloned() else {

@@ -31,9 +31,9 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, enabled, error};
 
-/// Exit code: a check could not be done, or the command line is wrong.
+/// Exit code: a check could not be run, or the command line is wrong.
 const NOT_CHECKED: u8 = 2;
-/// Exit code: there is no plan, or only what a person has to mend.
+/// Exit code: there is no plan, or the plan has only problems that a person has to fix.
 const NOT_PLANNED: u8 = 1;
 
 /// Cluster API infrastructure provider for AWS.
@@ -45,13 +45,13 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// The command line of this process. The error is the exit code of one that is wrong or asks for help, which is
-    /// told.
+    /// Parses the command line of this process. If the command line is wrong or asks for help, the message is printed,
+    /// and the error is the exit code.
     pub fn from_arguments() -> Result<Self, ExitCode> {
         Self::try_parse().map_err(|error| {
-            // Nobody is left to tell of a terminal that cannot be written to.
+            // If the terminal cannot be written to, the error cannot be reported anywhere.
             let _ = error.print();
-            // 2 has a meaning for a plan.
+            // For `capa-rs plan`, exit code 2 means that there are changes.
             let is_plan = std::env::args().nth(1).is_some_and(|command| command == "plan");
             match error.exit_code() {
                 0 => ExitCode::SUCCESS,
@@ -61,8 +61,8 @@ impl Cli {
         })
     }
 
-    /// Runs `capa-rs manager` inside another program, such as a test: until `stop`, and with `controller_key` in place
-    /// of the credentials that the SDK would find. Any other subcommand is an error.
+    /// Runs `capa-rs manager` inside another program, such as a test, until `stop`. `controller_key` replaces the
+    /// credentials that the SDK would find. Any other subcommand is an error.
     pub async fn manager(self, controller_key: AccessKey, stop: CancellationToken) -> anyhow::Result<()> {
         install_cryptography();
         let Command::Manager(flags) = self.command else {
@@ -84,19 +84,19 @@ enum Command {
     Discover(discover::Flags),
     /// Publish Clusters of any provider to fleet engines, as ClusterProfiles. Needs no AWS credentials.
     Fleet(Box<fleet::Flags>),
-    /// Print the minimal IAM policy of the controller or of the nodes as JSON.
+    /// Print the minimal IAM policy of the controller or the nodes as JSON.
     Iam(iam::Flags),
     /// Print what the provider would do for a managed AWSCluster.
     Plan(plan::Flags),
     /// Print the rules of `capa-rs check` as Markdown, or write them into a file.
     PreflightRules(preflight_rules::Flags),
-    /// Print what has to be provided for a cluster on infrastructure that you bring, as a list or for Terraform.
+    /// Print what you have to provide for a cluster on infrastructure that you bring, as a list or for Terraform.
     Requirements(requirements::Flags),
     /// Draw the infrastructure of a cluster, with the findings of the checks.
     Topology(topology::Flags),
     /// Print the spec fields that have no effect yet as Markdown, or write them into a file.
     UnsupportedFields(unsupported_fields::Flags),
-    /// Print the version of this program, and what it works with.
+    /// Print the version of this program, and the versions of the APIs that it works with.
     Version,
 }
 
@@ -127,8 +127,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             let reason = described(reason.as_ref());
-            // Whoever starts the manager reads the log; the other commands, and a manager that cannot log yet, have
-            // none.
+            // The manager writes the error to its log. The other commands, and a manager that has not started its log
+            // yet, have no log.
             if enabled!(Level::ERROR) {
                 error!("{reason}");
             } else {

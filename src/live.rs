@@ -1,4 +1,4 @@
-//! The objects of a cluster as the API server of the management cluster has them.
+//! Reads the objects of a cluster from the API server of the management cluster.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub(crate) struct SourceFlags {
     service_account: String,
 }
 
-/// Flags of commands that read from a management cluster, with the names of clusterctl's.
+/// Flags of commands that read from a management cluster. They have the names of clusterctl's flags.
 #[derive(Debug, Args)]
 pub(crate) struct ManagementFlags {
     /// Namespace of the Cluster. Default: that of the kubeconfig's context.
@@ -47,7 +47,7 @@ pub(crate) struct ManagementFlags {
     kubeconfig_context: Option<String>,
 }
 
-/// What describes the network of a Cluster, and what the API server says of its sources of networks.
+/// The objects that describe the network of a Cluster, and the API server's answers about its network sources.
 pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, KubernetesFacts)> {
     let (client, namespace) = client(&flags.management).await?;
     let cluster = cluster(&client, &namespace, name).await?;
@@ -84,7 +84,7 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
             machines,
         }))
     } else {
-        // Without machines, nobody else asks for a network that is there.
+        // Without machines, the demand comes from the network that the infrastructure object publishes.
         let network = match published {
             Some(published) if machines.is_empty() => published,
             _ => joined(networks),
@@ -95,7 +95,7 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
     Ok((described, KubernetesFacts { sources }))
 }
 
-/// The AWSCluster of a Cluster, which is managed, and the Cluster.
+/// The AWSCluster of a Cluster, which must be managed, and the Cluster.
 pub(crate) async fn read_managed(name: &str, flags: &ManagementFlags) -> Result<(AWSCluster, Cluster)> {
     let (client, namespace) = client(flags).await?;
     let cluster = cluster(&client, &namespace, name).await?;
@@ -207,7 +207,7 @@ async fn listed(
         .await
         .with_context(|| format!("the {kind}s cannot be listed"))?;
     let objects = list.items.into_iter().map(|mut object| {
-        // The items of a list do not say what they are.
+        // The items of a list have no apiVersion and kind.
         object.types = Some(kube::core::TypeMeta {
             api_version: format!("{group}/{version}"),
             kind: kind.to_owned(),

@@ -1,4 +1,4 @@
-//! Generated parts of Markdown files. Each part is between two markers with its name.
+//! Generated parts of Markdown files. Two markers with the name of a part enclose it.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The objects of a cluster, as users write them: from a file, for commands that need no management cluster.
+//! Reads the objects of a cluster from a file, for commands that need no management cluster.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::joined_network::joined;
 
-/// The objects of one cluster on an unmanaged AWSCluster.
+/// The objects of one cluster with an unmanaged AWSCluster.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) aws_cluster: AWSCluster,
@@ -29,18 +29,18 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// What the objects ask of the infrastructure. `network` has the ids of what their filters and discovery find.
+    /// What the objects require of the infrastructure. `network` has the ids that their filters and discovery find.
     pub(crate) fn demand(&self, network: &MachineNetwork) -> Demand {
         demand(&self.aws_cluster, &self.cluster, network, self.machines.clone())
     }
 }
 
-/// What describes the network of a cluster.
+/// The objects that describe the network of a cluster.
 #[derive(Debug)]
 pub(crate) enum Described {
     /// An unmanaged AWSCluster: its network is looked up in AWS.
     ByAWSCluster(Box<Objects>),
-    /// Sources of any kind, which say what is demanded.
+    /// Network sources of any kind, which describe the demand.
     BySources(Box<SourcedCluster>),
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct SourcedCluster {
 }
 
 impl Described {
-    /// What the objects ask of the infrastructure, as they are written: filters and discovery are not resolved.
+    /// What the objects require of the infrastructure, with filters and discovery unresolved.
     pub(crate) fn as_written(&self) -> Demand {
         match self {
             Self::ByAWSCluster(objects) => objects.demand(&MachineNetwork {
@@ -64,12 +64,12 @@ impl Described {
     }
 }
 
-/// Reads the objects of the only cluster in a YAML file, or on standard input for `-`.
+/// Reads the objects of the only cluster in a YAML file, or from standard input for `-`.
 pub(crate) fn read(file: &Path) -> Result<Described> {
     in_file(file, of_documents)
 }
 
-/// Reads the only AWSCluster in a YAML file, or on standard input for `-`, and its Cluster. It is managed.
+/// Reads the only AWSCluster, which must be managed, and its Cluster from a YAML file, or from standard input for `-`.
 pub(crate) fn read_managed(file: &Path) -> Result<(AWSCluster, Cluster)> {
     in_file(file, managed)
 }
@@ -120,7 +120,7 @@ fn of_documents(documents: &[Value]) -> Result<Described> {
     })))
 }
 
-/// The only AWSCluster among documents, which is managed, and its Cluster.
+/// The only AWSCluster among documents, which must be managed, and its Cluster.
 fn managed(documents: &[Value]) -> Result<(AWSCluster, Cluster)> {
     let Some(mut aws_cluster) = only::<AWSCluster>(documents, meta::GROUP, "AWSCluster")? else {
         bail!("no AWSCluster among the {} objects", documents.len());
@@ -134,14 +134,14 @@ fn managed(documents: &[Value]) -> Result<(AWSCluster, Cluster)> {
         );
     };
     let metadata = &mut aws_cluster.metadata;
-    // The API server would do so.
+    // kubectl would use this namespace by default.
     metadata.namespace.get_or_insert_with(|| "default".to_owned());
-    // Without a status, these say that the status is lost.
+    // An object with a finalizer but without a status would look as if its status were lost.
     (metadata.finalizers, metadata.deletion_timestamp) = (None, None);
     Ok((aws_cluster, owner))
 }
 
-/// Whether the provider creates the infrastructure of an AWSCluster.
+/// Fails unless the provider creates the infrastructure of the AWSCluster.
 pub(crate) fn ensure_managed(cluster: &AWSCluster) -> Result<()> {
     ensure!(
         !cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata),
@@ -161,7 +161,7 @@ fn owner(documents: &[Value], aws_cluster: &AWSCluster) -> Result<Option<Cluster
     }))
 }
 
-/// A Cluster whose machines read their network from objects among the documents, or have it in their spec.
+/// A Cluster whose machines read their network from objects among the documents, or name it in their spec.
 fn sourced(documents: &[Value]) -> Result<Described> {
     let Some(cluster) = only::<Cluster>(documents, meta::CORE_GROUP, "Cluster")? else {
         bail!(
@@ -224,14 +224,15 @@ fn all<K: DeserializeOwned>(documents: &[Value], group: &str, kind: &str) -> Res
     let parsed = of_kind.map(|document| {
         let name = text(document, "/metadata/name").to_owned();
         let mut document = document.clone();
-        // Users do not write a status, and a wrong one says nothing about the infrastructure.
+        // Users do not write a status, and a malformed one says nothing about the infrastructure.
         document.as_object_mut().map(|fields| fields.remove("status"));
         serde_json::from_value(document).with_context(|| format!("{kind} {name} cannot be read"))
     });
     parsed.collect()
 }
 
-/// The machines of each template: those of the control plane, deployments and sets that use it, or one worker.
+/// The machines of each template: those of the control plane, MachineDeployments and MachineSets that use the template,
+/// or one worker if nothing uses it.
 fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<MachineDemand> {
     templates
         .iter()
@@ -260,18 +261,18 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
         .collect()
 }
 
-/// The machines of a control plane or deployment, and the one that an update adds.
+/// The number of machines of a control plane or MachineDeployment, including the one that an update adds.
 fn replicas(user: &Value) -> i64 {
     user.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1) + 1
 }
 
-/// The text at a path of a document; empty where there is none.
+/// The text at a path of a document; empty if there is none.
 fn text<'a>(document: &'a Value, path: &str) -> &'a str {
     document.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a control plane, MachineDeployment or MachineSet names the template, in the fields of either version of the
-/// contract.
+/// Whether a control plane, MachineDeployment or MachineSet names the template, in the fields of either contract
+/// version.
 pub(crate) fn uses(document: &Value, template: &str) -> bool {
     let paths = [
         "/spec/machineTemplate/spec/infrastructureRef",

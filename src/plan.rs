@@ -1,4 +1,4 @@
-//! `capa-rs plan`: what the provider would do for a managed AWSCluster. Nothing is changed.
+//! `capa-rs plan`: prints what the provider would do for a managed AWSCluster. The command changes nothing.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::{NOT_PLANNED, live, objects};
 /// Exit code: the provider would make a call, or waits for something.
 const CHANGES: u8 = 2;
 
-/// What a plan without the objects of a management cluster does not show.
+/// The limit of a plan that is made without the objects of a management cluster.
 const OF_FILE: &str = "what a changed spec leaves over is shown by `capa-rs plan cluster` only";
 
 /// Flags of `capa-rs plan`.
@@ -28,7 +28,7 @@ const OF_FILE: &str = "what a changed spec leaves over is shown by `capa-rs plan
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Exit codes: 0 AWS is as the spec asks, 1 a problem that a person has to mend, or no plan, 2 changes or \
+    after_help = "Exit codes: 0 AWS is as the spec asks, 1 a problem that a person has to fix, or no plan, 2 changes or \
                   waits.\n\n\
                   Examples:\n  \
                   capa-rs plan -f cluster.yaml\n  \
@@ -46,7 +46,7 @@ pub(crate) struct Flags {
 
 #[derive(Debug, Subcommand)]
 enum Live {
-    /// Plan for a Cluster in the management cluster, with what its AWSCluster records.
+    /// Plan for a Cluster in the management cluster, with the records in the status of its AWSCluster.
     #[command(
         after_help = "Examples:\n  capa-rs plan cluster prod -n team-a\n  capa-rs plan cluster prod -n team-a -f changed.yaml"
     )]
@@ -55,12 +55,12 @@ enum Live {
 
 #[derive(Debug, Args)]
 struct FileFlags {
-    /// File with the managed AWSCluster and its Cluster; `-` for standard input. A status in it is ignored: what exists
-    /// is found by its tags.
+    /// File with the managed AWSCluster and its Cluster; `-` for standard input. A status in the file is ignored:
+    /// existing resources are found by their tags.
     #[arg(short, long, value_name = "FILE", required = true)]
     file: Option<PathBuf>,
 
-    /// Plan with what AWS has answered to an earlier plan, without a call to AWS.
+    /// Plan with the answers of AWS that an earlier plan has saved, instead of calling AWS.
     #[arg(long, value_name = "FILE", conflicts_with = "save_facts")]
     facts: Option<PathBuf>,
 
@@ -73,7 +73,8 @@ struct ClusterFlags {
     /// Name of the Cluster.
     name: String,
 
-    /// File with the Cluster and another spec of its AWSCluster; `-` for standard input. Default: as they are.
+    /// File with the Cluster and its AWSCluster, whose specs replace those in the management cluster; `-` for standard
+    /// input. Default: the specs in the management cluster.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -90,7 +91,7 @@ struct OutputFlags {
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
 
-    /// Save what AWS has answered, for another plan: ids, tags and rules of all that is in the VPC, and no credentials.
+    /// Save the answers of AWS for another plan: ids, tags and rules of everything in the VPC, but no credentials.
     #[arg(long, value_name = "FILE")]
     save_facts: Option<PathBuf>,
 }
@@ -104,7 +105,7 @@ enum Format {
     Json,
 }
 
-/// Prints the plan, and says with the exit code what is in it.
+/// Prints the plan. The exit code tells what the plan contains.
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     let output = match &flags.live {
         Some(Live::Cluster(flags)) => &flags.output,
@@ -142,7 +143,7 @@ async fn planned(flags: &Flags) -> Result<(Preview, PlanFacts)> {
     planned.map_err(anyhow::Error::msg)
 }
 
-/// The objects of the management cluster, with the specs of a file where there is one.
+/// The objects of the management cluster, with the specs of a file if there is one.
 async fn live(flags: &ClusterFlags) -> Result<(AWSCluster, Cluster)> {
     let (mut aws_cluster, mut cluster) = live::read_managed(&flags.name, &flags.management).await?;
     let Some(file) = &flags.file else {
@@ -155,12 +156,12 @@ async fn live(flags: &ClusterFlags) -> Result<(AWSCluster, Cluster)> {
     cluster.spec = owner.spec;
     let published = aws_cluster.spec.control_plane_endpoint.take();
     aws_cluster.spec = changed.spec;
-    // The provider has written it, and the file need not have it.
+    // The provider writes the endpoint, so the file need not contain it.
     aws_cluster.spec.control_plane_endpoint = aws_cluster.spec.control_plane_endpoint.or(published);
     Ok((aws_cluster, cluster))
 }
 
-/// What an earlier plan for the region has saved.
+/// The facts that an earlier plan for the region saved.
 fn saved(file: &Path, region: &str) -> Result<PlanFacts> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let facts: PlanFacts =

@@ -1,4 +1,4 @@
-//! `capa-rs preflight-rules`: the rules of the checks, in the form of docs/preflight.md.
+//! `capa-rs preflight-rules`: prints the rules of the checks in the form of docs/preflight.md.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
     markdown::print_or_update(flags.update.as_deref(), PART, &document())
 }
 
-/// A section for each category, with a subsection for each rule, whose anchor is the id of the rule.
+/// A section for each category, with a subsection for each rule. The anchor of a subsection is the id of its rule.
 fn document() -> String {
     let mut text = String::new();
     for category in Category::iter() {

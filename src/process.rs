@@ -1,4 +1,4 @@
-//! What every process of this program that runs controllers has: its flags, its client, its servers and its Lease.
+//! The parts that `capa-rs manager` and `capa-rs fleet` share: flags, client, servers and leader election.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::duration_flag::GoDuration;
 
 /// Namespace of the process if `POD_NAMESPACE` is not set.
 const DEFAULT_NAMESPACE: &str = "capa-rs-system";
-/// The crates of this provider, and the AWS SDK, which prints whole requests with user data when it traces.
+/// The crates of this provider, and the AWS SDK, whose trace logs contain whole requests, including user data.
 const LOG_TARGETS: LogTargets = LogTargets {
     own: "capa_",
     libraries: &["aws"],
 };
 /// The address that turns a server off, as in controller-runtime.
 const NO_ADDRESS: &str = "0";
-/// How long controllers may take to finish their reconciles once the process is asked to end.
+/// How long controllers may take to finish their reconciles after the process is asked to stop.
 const CONTROLLER_GRACE: Duration = Duration::from_secs(20);
-/// How long the whole process may take to end, its controllers included.
+/// How long the whole process, including its controllers, may take to stop.
 pub(crate) const PROCESS_GRACE: Duration = Duration::from_secs(25);
 
-/// The flags that every such process has, named as Cluster API names them.
+/// The flags of every process that runs controllers. They have the names of Cluster API's flags.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProcessFlags {
     /// Kubeconfig of the management cluster. Default: the service account of the pod, or else the default kubeconfig.
@@ -54,7 +54,7 @@ pub(crate) struct ProcessFlags {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub(crate) leader_elect: bool,
 
-    /// Time that other managers wait after the leader's last renewal of the Lease.
+    /// Time that other managers wait after the leader's last renewal before they try to acquire the Lease.
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     leader_elect_lease_duration: GoDuration,
 
@@ -70,7 +70,7 @@ pub(crate) struct ProcessFlags {
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub(crate) health_addr: String,
 
-    /// Address of /metrics. The manager serves metrics with TLS to users with the permission to get the nonResourceURL
+    /// Address of /metrics. Metrics are served over TLS to users with the permission to get the nonResourceURL
     /// /metrics. 0 turns metrics off.
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
     pub(crate) diagnostics_address: String,
@@ -100,7 +100,7 @@ pub(crate) fn own_namespace() -> String {
         .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
 }
 
-/// Runs `work` on a runtime of its own until SIGTERM or SIGINT.
+/// Runs `work` on a new runtime until SIGTERM or SIGINT.
 pub(crate) fn run_until_signal<W>(work: impl FnOnce(CancellationToken) -> W) -> Result<()>
 where
     W: Future<Output = Result<()>>,
@@ -109,7 +109,7 @@ where
     runtime.block_on(async { work(shutdown::on_signals()?).await })
 }
 
-/// A registry with the metrics of the process itself.
+/// A registry with the metrics about the process.
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::default();
     build_info::register(&mut registry);
@@ -168,7 +168,7 @@ impl ProcessFlags {
         Ok(())
     }
 
-    /// Serves metrics unless the address is 0. All metrics must be registered before.
+    /// Serves metrics unless the address is 0. All metrics must be registered before this call.
     pub(crate) async fn serve_diagnostics(&self, client: &Client, registry: Registry, tasks: &mut Tasks) -> Result<()> {
         if self.diagnostics_address == NO_ADDRESS {
             return Ok(());
@@ -191,7 +191,7 @@ impl ProcessFlags {
     }
 }
 
-/// Runs controllers until `stop`, under the Lease where there is an election.
+/// Runs controllers until `stop`, and only while holding the Lease if there is an election.
 pub(crate) async fn lead(
     election: Option<LeaderElection>,
     start: impl FnOnce(&mut Tasks) + Send,

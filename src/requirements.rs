@@ -1,4 +1,4 @@
-//! `capa-rs requirements`: what has to be provided for a cluster.
+//! `capa-rs requirements`: prints what has to be provided for a cluster.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -29,13 +29,13 @@ pub(crate) struct Flags {
 enum Format {
     /// For people.
     Text,
-    /// A Terraform configuration that provides what does not exist yet.
+    /// A Terraform configuration that creates what does not exist yet.
     Terraform,
     /// For programs.
     Json,
 }
 
-/// Prints what the objects in the file require. Asks neither AWS nor Kubernetes.
+/// Prints what the objects in the file require, without calls to AWS or Kubernetes.
 pub(crate) fn run(flags: &Flags) -> Result<()> {
     let required = requirements(&objects::read(&flags.file)?.as_written());
     let text = match flags.output {

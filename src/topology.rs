@@ -1,4 +1,4 @@
-//! `capa-rs topology`: a picture of the infrastructure of a cluster.
+//! `capa-rs topology`: draws the infrastructure of a cluster.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(crate) struct Flags {
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Draw facts that `capa-rs check` has saved, without a call to AWS.
+    /// Draw facts that `capa-rs check` has saved, instead of calling AWS.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     facts: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! `capa-rs unsupported-fields`: the spec fields that have no effect yet, in the form of docs/fields-without-effect.md.
+//! `capa-rs unsupported-fields`: prints the spec fields that have no effect yet, in the form of
+//! docs/fields-without-effect.md.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `capa-rs version`: the version of this program, and what it works with.
+//! `capa-rs version`: prints the version of this program, and the versions of the APIs that it works with.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// One `name: value` a line.
+/// The output: one `name: value` per line.
 fn text() -> String {
     format!(
         "version: v{}\napiVersion: {}/{}\ncontract: {}\nkubernetes: {MINIMUM} or newer\nplatform: {}/{}\n",
@@ -24,7 +24,7 @@ fn text() -> String {
     )
 }
 
-/// The version of Cluster API's contract, which the label of the CRDs names.
+/// The version of the Cluster API contract, from the label of the CRDs.
 fn contract() -> &'static str {
     meta::CONTRACT_LABEL.rsplit('/').next().unwrap_or_default()
 }

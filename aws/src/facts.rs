@@ -1,4 +1,4 @@
-//! Gathers the facts for the checks of infrastructure: each fact is asked for once, whatever the number of subnets and
+//! Gathers the facts for the checks of infrastructure. The number of calls does not depend on the number of subnets and
 //! security groups.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +18,10 @@ use crate::s3::S3Calls;
 use crate::service_quotas::ServiceQuotasCalls;
 use crate::sts::StsCalls;
 
-/// The time within which a name server that can be reached has answered.
+/// How long a name server may take to answer.
 pub(crate) const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most encryption keys of one machine template that are looked at: each is a call.
+/// Maximum number of encryption keys of one machine template that are read. Each key needs a call.
 const MOST_KEYS: usize = 2;
 
 /// Gathers facts with the credentials of one identity in one region.
@@ -48,7 +48,7 @@ impl FactsSource for FactsGatherer {
             account_id: answer(self.sts.account_id().await),
             ..Facts::default()
         };
-        // Without credentials every other call fails in the same way.
+        // Without credentials, every other call fails in the same way.
         if facts.account_id.found().is_none() {
             return facts;
         }
@@ -102,8 +102,8 @@ impl FactsGatherer {
         facts.vpc_endpoints = answer(self.ec2.vpc_endpoint_facts(&vpc_id).await);
     }
 
-    /// The subnets of the VPC, among which are those of NAT gateways and load balancers, and the declared ones elsewhere.
-    /// `known` are the declared ones, where they were asked for to find the VPC; else no subnet is asked for twice.
+    /// The subnets of the VPC, including those of NAT gateways and load balancers, and the declared subnets elsewhere.
+    /// `known` are the declared subnets if they were read to find the VPC; otherwise, no subnet is read twice.
     async fn subnets(
         &self,
         in_vpc: &Query,
@@ -177,16 +177,16 @@ impl FactsGatherer {
         };
         let port = u16::try_from(endpoint.port).unwrap_or_default();
         let lookup = tokio::net::lookup_host((endpoint.host.as_str(), port));
-        // The resolver may repeat its question for half a minute.
+        // The resolver may retry for half a minute.
         let Ok(found) = tokio::time::timeout(RESOLVER_TIMEOUT, lookup).await else {
             return;
         };
         let addresses = found.map(|found| found.map(|address| address.ip().to_string()).collect());
-        // A name without an address is an error of the resolver as well.
+        // The resolver also returns an error for a name without an address.
         facts.endpoint_addresses = Answer::Found(addresses.unwrap_or_default());
     }
 
-    /// What the machine templates name.
+    /// The AWS resources that the machine templates name.
     async fn machines(&self, facts: &mut Facts) {
         let demand = facts.demand.clone();
         if demand.machines.is_empty() {
@@ -219,7 +219,7 @@ impl FactsGatherer {
         if !hosts.is_empty() {
             facts.dedicated_hosts = answer(ec2.host_facts(hosts).await);
         }
-        // EC2 judges no launch without an image.
+        // A dry run needs an image.
         for machines in demand.machines.iter().filter(|machines| machines.image_id().is_some()) {
             let judged = answer(ec2.dry_run_launch(machines, &demand).await);
             facts.launches.insert(machines.template.clone(), judged);
@@ -228,8 +228,8 @@ impl FactsGatherer {
 }
 
 impl FactsGatherer {
-    /// What machines need beside EC2. All services are asked at the same time, because a network without a way to some
-    /// of them is not unusual, and their silence takes long.
+    /// What machines need besides EC2. All services are called concurrently, because networks often have no route to
+    /// some of them, and each call then takes long to time out.
     async fn other_services(&self, facts: &mut Facts) {
         let demand = facts.demand.clone();
         let keys_of = |machines: &MachineDemand| -> Vec<String> {
@@ -266,7 +266,7 @@ impl FactsGatherer {
     }
 }
 
-/// The answers about each of these names. A service that gives no answer about one is not asked about the others.
+/// The answers about each of these names. If a service does not answer for one name, it is not called for the others.
 async fn each<T, F>(names: BTreeSet<String>, ask: impl Fn(String) -> F) -> BTreeMap<String, Answer<T>>
 where
     F: Future<Output = Result<T, CloudError>>,
@@ -303,7 +303,7 @@ fn group_ids(facts: &Facts) -> Vec<String> {
     ids.into_iter().collect()
 }
 
-/// The distinct names that machine templates give.
+/// The distinct names in the machine templates.
 fn named(demand: &Demand, name: impl Fn(&MachineDemand) -> Option<String>) -> Vec<String> {
     let names: BTreeSet<String> = demand
         .machines
@@ -320,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// How often each is asked when the answer to all questions is this error.
+    /// The number of calls that `each` makes if every call returns this error.
     async fn asked(error: CloudError) -> usize {
         let asked = AtomicUsize::new(0);
         let names = ["a", "b", "c"].map(str::to_owned).into();

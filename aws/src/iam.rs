@@ -23,7 +23,7 @@ impl IamCalls {
         Self { client, runner }
     }
 
-    /// An instance profile with the policies of its role: three calls. `None` where it does not exist.
+    /// An instance profile with the policies of its role, read by three calls. `None` if it does not exist.
     pub(crate) async fn instance_profile(&self, name: &str) -> Result<Option<InstanceProfile>, CloudError> {
         let request = self.client.get_instance_profile().instance_profile_name(name);
         let Some(answer) = self.runner.find("GetInstanceProfile", name, request.send()).await? else {

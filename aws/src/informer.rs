@@ -1,4 +1,4 @@
-//! Drives the calls that sessions make by themselves, on real time.
+//! Runs the calls that sessions make in the background, in real time.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -63,7 +63,7 @@ impl SharedState {
         }
     }
 
-    /// Runs `act` on the state now; the informer's task then makes the calls that follow from the change.
+    /// Runs `act` on the state. The informer's task then makes the calls that follow from the change.
     pub(crate) fn act<T>(&self, act: impl FnOnce(&mut SessionState, Moment) -> T) -> T {
         let result = self.drive(act);
         self.changed.notify_one();
@@ -91,7 +91,7 @@ pub(crate) struct InformerTask {
 }
 
 impl InformerTask {
-    /// Starts the task. `died` receives the region's name if the task ends before `stop` says so.
+    /// Starts the task. `died` receives the region's name if the task ends before `stop`.
     pub(crate) fn start(
         state: Arc<SharedState>,
         calls: Arc<dyn InformerCalls>,

@@ -1,4 +1,4 @@
-//! Gauges of all instance informers, read when they are scraped: an informer that is gone leaves nothing behind.
+//! Gauges of all instance informers. They are read at each scrape, so a dropped informer leaves no series behind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// The gauges of one informer, or of all informers of a region together.
+/// The gauges of one informer, or the combined gauges of all informers of a region.
 #[derive(Default)]
 pub(crate) struct InformerGauges {
     instances: u32,
@@ -37,7 +37,7 @@ impl InformerGauges {
         self.instances = self.instances.saturating_add(other.instances);
         self.incomplete_listings += other.incomplete_listings;
         self.overdue += other.overdue;
-        // An absent value is the smallest, so that the maximum is that of the worst informer of a region.
+        // An absent value is smaller than any other, so the maximum is the value of the worst informer of a region.
         self.age = self.age.max(other.age);
         self.took = self.took.max(other.took);
     }

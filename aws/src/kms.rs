@@ -18,11 +18,11 @@ impl KmsCalls {
         Self { client, runner }
     }
 
-    /// A key by its id, its ARN, or the name or ARN of an alias. `None` where it does not exist in the region.
+    /// A key by its id, its ARN, or the name or ARN of an alias. `None` if it does not exist in the region.
     pub(crate) async fn key(&self, name: &str) -> Result<Option<EncryptionKey>, CloudError> {
         let request = self.client.describe_key().key_id(name);
         let answer = match self.runner.find("DescribeKey", name, request.send()).await {
-            // So KMS calls an ARN of another region, too.
+            // KMS also returns this code for an ARN of another region.
             Err(error) if error.code.as_deref() == Some("InvalidArnException") => return Ok(None),
             answer => answer?,
         };

@@ -1,8 +1,8 @@
-//! AWS over the wire: the only crate that uses the AWS SDK. Implements the traits of `cloud`.
+//! Calls to AWS. This crate is the only one that uses the AWS SDK, and implements the traits of `cloud`.
 //!
 //! [`SessionPool`] returns a session for each identity and region. Machines share the answers of reads, and one
-//! informer follows all instances of a session ([`capa_cloud::informer`]), so that the number of calls grows with the
-//! changes and not with the machines.
+//! informer follows all instances of a session ([`capa_cloud::informer`]), so the number of calls grows with the number
+//! of changes, not with the number of machines.
 
 mod ec2;
 mod elb;

@@ -1,5 +1,6 @@
-//! Answers shared between callers that ask the same at about the same time. This module shares them as futures, which
-//! the session logic in `cloud` does not use; the simulation shares no answers, so that each pass meets its own faults.
+//! Answers shared between callers that make the same call at about the same time. This module shares them as futures,
+//! which the session logic in `cloud` does not use. The simulation shares no answers, so that each pass has its own
+//! faults.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,7 +12,7 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// For how long an answer is shared, counted from the moment at which its call began.
+/// How long an answer is shared, measured from the start of its call.
 #[derive(Clone, Copy)]
 pub(crate) struct Ages {
     /// A successful answer.
@@ -21,10 +22,10 @@ pub(crate) struct Ages {
 }
 
 impl Ages {
-    /// Only callers at the same time share an answer.
+    /// Only concurrent callers share an answer.
     pub(crate) const AT_ONCE: Self = Self::fresh(Duration::ZERO);
 
-    /// A successful answer is shared for this long, and an error only by callers at the same time.
+    /// A successful answer is shared for this long, and an error only by concurrent callers.
     pub(crate) const fn fresh(fresh: Duration) -> Self {
         Self {
             fresh,
@@ -33,9 +34,9 @@ impl Ages {
     }
 }
 
-/// One answer per key. A caller that comes while a call is under way waits for its answer, error included. Later
-/// callers get the answer as long as its [`Ages`] say. A call that the request rates deferred is an error of the caller
-/// that made it only: every other caller makes a call of its own, because its turn may come earlier.
+/// One answer per key. A caller that arrives during a call waits for its answer, whether it is a success or an error.
+/// Later callers get the answer for as long as its [`Ages`] allow. If the rate limits defer a call, only the caller
+/// that made it gets the error. Every other caller makes its own call, because its turn may come earlier.
 pub(crate) struct SharedAnswers<K, V> {
     flights: Mutex<HashMap<K, Flight<V>>>,
 }
@@ -88,7 +89,7 @@ impl<K: Eq + Hash + Clone, V: Clone> SharedAnswers<K, V> {
 impl<V: Clone> Flight<V> {
     fn is_usable(&self) -> bool {
         let limit = match self.answer.peek() {
-            // A call without a waiting caller makes no progress: its caller was cancelled.
+            // A call whose callers were all cancelled makes no progress.
             None => return self.answer.strong_count() > Some(1),
             Some(answer) if is_deferred(answer) => return false,
             Some(Ok(_)) => self.ages.fresh,
@@ -98,7 +99,7 @@ impl<V: Clone> Flight<V> {
     }
 }
 
-/// Whether the call was not made, because its turn has not come.
+/// Whether the call was deferred because its turn has not come.
 fn is_deferred<V>(answer: &Result<V, CloudError>) -> bool {
     answer.as_ref().is_err_and(|error| error.retry_after.is_some())
 }
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Answers that are shared for a minute, and errors for so many seconds.
+    /// Shares answers for a minute, and errors for this many seconds.
     struct Answers {
         shared: SharedAnswers<&'static str, usize>,
         ages: Ages,

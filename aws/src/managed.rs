@@ -1,4 +1,4 @@
-//! One identity in one region for a pass over a managed cluster.
+//! The session of one identity in one region for a pass over a managed cluster.
 
 use async_trait::async_trait;
 use capa_cloud::limits::{CallRequest, Priority};
@@ -13,7 +13,7 @@ use crate::ec2::only_vpc;
 use crate::facts::RESOLVER_TIMEOUT;
 use crate::session::ControllerSession;
 
-/// The port with which names are looked up; any would do.
+/// The port for looking names up. Any port would do.
 const HTTPS: u16 = 443;
 
 /// The session of one pass over a managed cluster.
@@ -31,8 +31,8 @@ impl ManagedSession {
         }
     }
 
-    /// Fails if the credentials have been replaced since the pass obtained their account: in another account everything
-    /// looks deleted.
+    /// Fails if the credentials have been replaced since the pass obtained their account, because in another account
+    /// all resources would look deleted.
     fn check_credentials(&self, operation: &'static str) -> Result<(), CloudError> {
         let confirmed_at = *self.confirmed_at.lock();
         let current = self.session.act(|_, at| at.replacements);
@@ -42,7 +42,7 @@ impl ManagedSession {
         }
     }
 
-    /// Both services are looked at together where the id of the VPC is known. Otherwise the look at EC2 finds it first.
+    /// Reads both services concurrently if the id of the VPC is known. Otherwise, it reads EC2 first to find the VPC.
     async fn look(&self, scope: &Scope) -> Observed {
         let (ec2, elb) = (self.session.ec2().observe(scope).boxed(), self.session.elb());
         let has_names = !scope.load_balancers.is_empty() || !scope.classic_load_balancers.is_empty();
@@ -90,12 +90,12 @@ impl ManagedLook for ManagedSession {
 impl ManagedCloud for ManagedSession {
     async fn resolves(&self, host: &str) -> bool {
         let lookup = tokio::net::lookup_host((host, HTTPS));
-        // The resolver may repeat its question for half a minute.
+        // The resolver may retry for half a minute.
         let found = tokio::time::timeout(RESOLVER_TIMEOUT, lookup).await;
         found.is_ok_and(|found| found.is_ok_and(|mut addresses| addresses.next().is_some()))
     }
 
-    /// Only the leader makes the call. Calls that differ wait for turns of their own.
+    /// Only the leader makes the call. Each distinct call waits for its own turn.
     async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
         self.check_credentials(call.action())?;
         let priority = match call.effect() {

@@ -27,33 +27,34 @@ use crate::sdk::metrics::{CallMetrics, ThrottleWaits};
 use crate::sdk::regions::AnsweringRegions;
 use crate::session::{Session, Shared};
 
-/// A session that was not used for this long and follows no machine is dropped.
+/// A session that has not been used for this long and follows no machine is dropped.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The most sessions that follow no machine; beyond it the least recently used ones are dropped. Users can name any
-/// number of regions in an hour, and an identity gets another session whenever its Secret changes.
+/// Maximum number of sessions that follow no machine. Beyond it, the least recently used sessions are dropped. The
+/// number has a limit because users can name any number of regions in an hour, and because an identity gets another
+/// session whenever its Secret changes.
 const MOST_IDLE: usize = 256;
 
 /// The settings of the process's access to AWS.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Endpoints in place of AWS's own. Where none is given, the SDK's environment variables (`AWS_ENDPOINT_URL` and
+    /// Endpoints that replace AWS's own. Without an endpoint, the SDK's environment variables (`AWS_ENDPOINT_URL` and
     /// those of a service) apply.
     pub service_endpoints: ServiceEndpoints,
     /// Periods and ages.
     pub timing: Timing,
     /// The provider's share of AWS's published request rates.
     pub shares: Shares,
-    /// The manager's own credentials; the SDK's default chain when absent. For tests that run several managers with
-    /// different accounts in one process.
+    /// The manager's own credentials; if absent, the SDK's default chain applies. Tests use the field to run several
+    /// managers with different accounts in one process.
     pub controller_key: Option<AccessKey>,
-    /// The time until which this process leads for certain; absent where leader election is off. After that time the
-    /// process begins no write that machines have submitted: the state of a process that was suspended may be out of
+    /// The time until which this process certainly leads; absent if leader election is off. After that time, the
+    /// process starts no write that machines have submitted, because the state of a suspended process may be out of
     /// date.
     pub leads_until: Option<LeadsUntil>,
 }
 
-/// The report that an informer's task ended by itself: machines of this region are no longer watched, and the process
-/// should end.
+/// The report that an informer's task ended unexpectedly. The machines of the region are no longer watched, and the
+/// process should exit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the instance informer of region {region} died")]
 pub struct InformerDied {
@@ -61,9 +62,9 @@ pub struct InformerDied {
     pub region: String,
 }
 
-/// The pool of the sessions that clusters and machines are reconciled with: one for each identity and region, created
-/// without a call, and dropped an hour after its last use, or earlier if there are many sessions without machines.
-/// Clones share the pool; dropping the last clone ends all background work.
+/// The pool of the sessions with which clusters and machines are reconciled. There is one session for each identity and
+/// region. It is created without a call, and dropped an hour after its last use, or earlier if there are many sessions
+/// without machines. Clones share the pool; dropping the last clone ends all background work.
 #[derive(Clone)]
 pub struct SessionPool {
     inner: Arc<Inner>,
@@ -105,12 +106,12 @@ impl SessionPool {
         Self { inner }
     }
 
-    /// The machines whose instances changed, from now on, of all sessions. Subscribe before machines are reconciled.
+    /// The machines of all sessions whose instances change from now on. Subscribe before machines are reconciled.
     pub fn changes(&self) -> impl Stream<Item = MachineKey> + Send + 'static + use<> {
         self.inner.shared.wakes.subscribe()
     }
 
-    /// Waits until an informer's task ends by itself; never returns if no task does.
+    /// Waits until an informer's task ends unexpectedly; never returns if no task does.
     pub async fn informer_died(&self) -> InformerDied {
         let mut died = self.inner.shared.died.subscribe();
         match died.wait_for(Option::is_some).await.map(|region| region.clone()) {
@@ -119,8 +120,8 @@ impl SessionPool {
         }
     }
 
-    /// The unusual findings of every informer that follows a machine, with its region. Each is looked at when its turn
-    /// comes, so that no more than one is in memory at a time.
+    /// The unusual findings of every informer that follows a machine, with its region. The iterator reads one informer
+    /// at a time, so that at most one snapshot is in memory.
     pub fn informers(&self) -> impl Iterator<Item = (String, InformerSnapshot)> + use<> {
         drop_unused(&mut self.inner.sessions.lock());
         self.inner.sessions().into_iter().filter_map(|session| {
@@ -162,7 +163,7 @@ impl SessionPool {
     }
 }
 
-/// Drops the sessions that nobody has asked for in a long time.
+/// Drops the sessions that have not been used for a long time.
 fn drop_unused(sessions: &mut Sessions) {
     sessions.retain(|_, session| session.used().elapsed() < IDLE || is_needed(session));
 }
@@ -178,7 +179,7 @@ fn make_room(sessions: &mut Sessions) {
     }
 }
 
-/// Whether a session is in use at this moment, or has work of its own.
+/// Whether a session is in use, or has work left to do.
 fn is_needed(session: &Arc<Session>) -> bool {
     Arc::strong_count(session) > 1 || session.is_at_work()
 }

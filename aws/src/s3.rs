@@ -1,4 +1,4 @@
-//! Calls of S3 for the checks of infrastructure. They read the settings of a bucket, and none of its objects.
+//! Calls of S3 for the checks of infrastructure. They read the settings of a bucket, but none of its objects.
 
 use aws_sdk_s3::types::PublicAccessBlockConfiguration;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -8,7 +8,7 @@ use capa_preflight::facts::Bucket;
 
 use crate::sdk::call_runner::CallRunner;
 
-/// Groups of grantees that stand for everybody.
+/// Grantee groups that include everybody.
 const EVERYBODY: [&str; 2] = [
     "http://acs.amazonaws.com/groups/global/AllUsers",
     "http://acs.amazonaws.com/groups/global/AuthenticatedUsers",
@@ -31,12 +31,12 @@ impl S3Calls {
         }
     }
 
-    /// A bucket: four calls at most. `None` where it does not exist.
+    /// A bucket, read by at most four calls. `None` if it does not exist.
     pub(crate) async fn bucket(&self, name: &str) -> Result<Option<Bucket>, CloudError> {
         let Some(region) = self.region_of(name).await? else {
             return Ok(None);
         };
-        // Only the endpoint of its own region tells more about a bucket.
+        // Only the endpoint of the bucket's region answers further calls.
         let is_public = region == self.region && self.is_public(name).await?;
         Ok(Some(Bucket {
             name: name.to_owned(),
@@ -58,10 +58,11 @@ impl S3Calls {
         self.runner.find("GetBucketLocation", name, request).await
     }
 
-    /// Whether the policy or the access control list of the bucket opens it to everybody, and nothing blocks them.
+    /// Whether the policy or the access control list of the bucket makes it public, and no public access block prevents
+    /// it.
     async fn is_public(&self, name: &str) -> Result<bool, CloudError> {
         let request = self.client.get_public_access_block().bucket(name);
-        // The action has this name as a permission.
+        // This name is the name of the permission.
         let found = self.runner.find("GetBucketPublicAccessBlock", name, request.send());
         let block = found.await?.and_then(|answer| answer.public_access_block_configuration);
         let blocks =
@@ -88,7 +89,7 @@ impl S3Calls {
     }
 }
 
-/// The region in an answer of GetBucketLocation, which has old names for two.
+/// The region in an answer of GetBucketLocation, which uses old names for two regions.
 fn region_name(constraint: &str) -> &str {
     match constraint {
         "" => "us-east-1",
@@ -97,7 +98,7 @@ fn region_name(constraint: &str) -> &str {
     }
 }
 
-/// The region that S3 names where it refuses a call because the bucket lies in another one.
+/// The region that S3 names when it refuses a call because the bucket lies in another region.
 fn region_of_answer<E>(error: &SdkError<E, HttpResponse>) -> Option<String> {
     let header = error.raw_response()?.headers().get("x-amz-bucket-region")?;
     Some(header.to_owned())

@@ -18,7 +18,7 @@ impl ServiceQuotasCalls {
         Self { client, runner }
     }
 
-    /// Quotas of EC2 by their codes: one call each.
+    /// Quotas of EC2 by their codes. Each quota needs a call.
     pub(crate) async fn of_ec2(&self, codes: BTreeSet<&str>) -> Result<BTreeMap<String, f64>, CloudError> {
         let action = "GetServiceQuota";
         let mut quotas = BTreeMap::new();

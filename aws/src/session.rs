@@ -1,4 +1,4 @@
-//! One identity in one region: its calls, the answers that its callers share, and its state.
+//! The session of one identity in one region: its calls, the answers that its callers share, and its state.
 
 mod reads;
 
@@ -39,7 +39,7 @@ use crate::secrets::SecretsCalls;
 use crate::service_quotas::ServiceQuotasCalls;
 use crate::sts::StsCalls;
 
-/// The age up to which the zones of a region are reused: AWS adds one every few years.
+/// The age up to which the zones of a region are reused. AWS adds a zone every few years.
 const ZONES_AGE: Duration = Duration::from_hours(24);
 
 /// The calls of all services, on behalf of one controller.
@@ -125,8 +125,8 @@ pub(crate) struct Session {
     replacements: Arc<Replacements>,
     state: Arc<SharedState>,
     informer: OnceLock<InformerTask>,
-    /// The calls for the account id that are under way, keyed by the number of replacements of the credentials. The
-    /// session's state decides for how long their answers are valid.
+    /// The pending calls for the account id, by the number of replacements of the credentials. The session's state
+    /// decides how long their answers are valid.
     account: SharedAnswers<u64, String>,
     reads: SharedAnswers<Read, Found>,
     /// The names of the zones that the account can use.
@@ -165,12 +165,12 @@ impl Session {
         *self.used.lock() = Instant::now();
     }
 
-    /// When somebody asked for this session last.
+    /// The time of the last use of this session.
     pub(crate) fn used(&self) -> Instant {
         *self.used.lock()
     }
 
-    /// Whether this session follows a machine, or has something left to do that a machine has submitted.
+    /// Whether this session follows a machine, or has pending work that a machine has submitted.
     pub(crate) fn is_at_work(&self) -> bool {
         self.state
             .act(|state, _| state.informer().is_watched() || state.next_due().is_some())
@@ -181,13 +181,13 @@ impl Session {
         &self.state
     }
 
-    /// Gives up the rate limiter's turns of a machine that does not come back.
+    /// Releases the rate limiter's turns of a machine that will not come back.
     pub(crate) fn forget_turns(&self, machine: &MachineKey) {
         let rates = self.runner.limiter().rates();
         rates.forget(&Caller::Machine(machine.clone()));
     }
 
-    /// The session as a controller uses it for a cluster.
+    /// The session for the calls of a controller for a cluster.
     pub(crate) fn on_behalf_of(self: Arc<Self>, controller: &'static str, cluster: &ClusterKey) -> ControllerSession {
         let runner = self.runner.on_behalf_of(controller).for_cluster(cluster);
         let calls = Calls::new(&self.clients, &runner);
@@ -217,7 +217,7 @@ impl Session {
     }
 }
 
-/// A session as one controller uses it.
+/// A session for the calls of one controller.
 pub(crate) struct ControllerSession {
     session: Arc<Session>,
     calls: Calls,
@@ -225,7 +225,7 @@ pub(crate) struct ControllerSession {
 }
 
 impl ControllerSession {
-    /// The session for one pass over a machine of the cluster with this name in tags. The first call starts the
+    /// The session for one pass over a machine of the cluster with this name in its tags. The first call starts the
     /// session's informer.
     pub(crate) fn for_machine(self, cluster: &str) -> impl MachineCloud + use<> {
         let session = &self.session;
@@ -261,7 +261,7 @@ impl ControllerSession {
         &self.calls.elb
     }
 
-    /// The names of the zones that the account can use without opting in; asked once a day.
+    /// The names of the zones that the account can use without opting in. They are read once a day.
     pub(crate) async fn zones(&self) -> Result<Vec<String>, CloudError> {
         let ask = || {
             let ec2 = self.calls.ec2.clone();

@@ -1,4 +1,4 @@
-//! The kind ClusterProfile of Kubernetes' SIG Multicluster, as far as it is written here. Pure.
+//! The fields of the kind ClusterProfile of Kubernetes' SIG Multicluster that this crate writes. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -20,7 +20,7 @@ use serde_json::Value;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterProfileSpec {
-    /// Name of the cluster for people.
+    /// Human-readable name of the cluster.
     #[serde(default)]
     pub display_name: String,
     /// The only writer of the object.
@@ -38,16 +38,16 @@ pub struct ClusterManager {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterProfileStatus {
-    /// Conditions, one of each type.
+    /// Conditions, at most one of each type.
     #[serde(default)]
     pub conditions: Vec<Condition>,
     /// Versions of the cluster.
     #[serde(default)]
     pub version: ClusterVersion,
-    /// Facts about the cluster, one of each name.
+    /// Facts about the cluster, at most one of each name.
     #[serde(default)]
     pub properties: Vec<Property>,
-    /// Ways to reach the API server of the cluster, one of each name.
+    /// Ways to reach the API server of the cluster, at most one of each name.
     #[serde(default)]
     pub access_providers: Vec<AccessProvider>,
 }
@@ -65,7 +65,7 @@ pub struct ClusterVersion {
 pub struct Property {
     /// Name of the fact; at most 253 characters.
     pub name: String,
-    /// Its value; 1 to 1024 characters.
+    /// Value of the fact; 1 to 1024 characters.
     pub value: String,
 }
 
@@ -74,32 +74,32 @@ pub struct Property {
 pub struct AccessProvider {
     /// Name by which a consumer finds its plugin.
     pub name: String,
-    /// The API server, as a kubeconfig describes one.
+    /// The API server, in the form of a kubeconfig.
     pub cluster: AccessCluster,
 }
 
-/// The API server of a cluster, as a kubeconfig describes one.
+/// The API server of a cluster, in the form of a kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct AccessCluster {
     /// URL of the API server.
     pub server: String,
-    /// Name to expect in the certificate, if it is not that of the URL.
+    /// Expected name in the certificate, if it differs from the host of the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_server_name: Option<String>,
     /// Certificate authority, PEM in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority_data: Option<String>,
-    /// What a plugin needs to know.
+    /// Settings for a plugin.
     #[serde(default)]
     pub extensions: Vec<Extension>,
 }
 
-/// What a plugin needs to know.
+/// Settings for a plugin.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Extension {
     /// Name of the extension.
     pub name: String,
-    /// Its content.
+    /// Content of the extension.
     pub extension: Value,
 }

@@ -12,16 +12,17 @@ pub enum ConditionType {
     ControlPlaneHealthy,
     /// The cluster is a ready member of the Karmada that its label names. Named by KEP-4322.
     Joined,
-    /// No workload of the Karmada runs in the cluster any more. Only while it is being drained.
+    /// No workload of the Karmada runs in the cluster any more. The condition exists only while the cluster is being
+    /// drained.
     Drained,
 }
 
 /// The reasons of these conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display, IntoStaticStr, VariantArray)]
 pub enum Reason {
-    /// The API server says that it is ready.
+    /// The API server reports that it is ready.
     Healthy,
-    /// The API server answers that it is not ready.
+    /// The API server reports that it is not ready.
     NotReady,
     /// The API server refuses the credentials of the kubeconfig.
     CredentialsRefused,
@@ -29,15 +30,15 @@ pub enum Reason {
     Unreachable,
     /// The Secret with the kubeconfig is gone.
     KubeconfigMissing,
-    /// The kubeconfig cannot be used, or must not be.
+    /// The kubeconfig cannot or must not be used.
     KubeconfigInvalid,
-    /// The cluster is a member, and Karmada says that it is ready.
+    /// The cluster is a member, and Karmada reports that it is ready.
     Joined,
-    /// The cluster is registered, and Karmada does not say yet that it is ready.
+    /// The cluster is registered, and Karmada does not report yet that it is ready.
     Joining,
     /// The cluster cannot join before its API server has been reached.
     WaitingForControlPlane,
-    /// The annotation with the name of the member has none that Karmada takes.
+    /// The annotation contains a member name that Karmada does not accept.
     NameInvalid,
     /// Another cluster has the name, or the cluster is a member under another name.
     NameInUse,
@@ -45,20 +46,21 @@ pub enum Reason {
     NotAllowed,
     /// The Secret with the kubeconfig of the Karmada does not exist, or cannot be used.
     KarmadaSecretInvalid,
-    /// The Karmada does not answer, or refuses.
+    /// The Karmada does not answer, or refuses requests.
     KarmadaUnreachable,
-    /// The cluster leaves its Karmada.
+    /// The cluster is leaving its Karmada.
     Leaving,
-    /// Workloads move to other members.
+    /// Workloads are moving to other members.
     Draining,
-    /// No other member takes some workloads.
+    /// Some workloads cannot move to any other member.
     DrainBlocked,
     /// Nothing of the Karmada runs in the cluster any more.
     Drained,
 }
 
 impl Reason {
-    /// Whether something goes on that ends within minutes. Nobody joins while the API server does not answer.
+    /// Whether the reason is a stage that ends within minutes. Joining and draining do not progress while the API
+    /// server does not answer.
     pub(crate) fn is_under_way(self, is_reachable: bool) -> bool {
         match self {
             Self::Leaving => true,
@@ -68,19 +70,19 @@ impl Reason {
     }
 }
 
-/// What one pass found out about a condition.
+/// The finding of a pass about a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) condition: ConditionType,
-    /// `None`: not known.
+    /// `None` if unknown.
     pub(crate) is_true: Option<bool>,
     pub(crate) reason: Reason,
-    /// What failed and what to do about it; empty where nothing failed.
+    /// What failed and what to do about it; empty if nothing failed.
     pub(crate) message: String,
 }
 
 impl Finding {
-    /// The event about a condition that is not true, for a Cluster without a ClusterProfile to show it.
+    /// The event about a condition that is not true, for a Cluster without a ClusterProfile.
     pub(crate) fn event(&self) -> Option<EventDraft> {
         let message = || format!("{}: {}", self.condition, self.message);
         (self.is_true != Some(true)).then(|| EventDraft::warning(self.reason.to_string(), message()))
@@ -93,7 +95,7 @@ pub(crate) fn remove(conditions: &mut Vec<Condition>, types: &[ConditionType]) {
     conditions.retain(|condition| !is_of(condition));
 }
 
-/// Sets one condition and leaves those of others alone. The transition time moves with the status only.
+/// Sets one condition and keeps all others. The transition time changes only with the status.
 pub(crate) fn set(conditions: &mut Vec<Condition>, finding: Finding, generation: Option<i64>, now: Timestamp) {
     let name: &str = finding.condition.into();
     let reason: &str = finding.reason.into();

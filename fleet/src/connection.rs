@@ -1,4 +1,4 @@
-//! Clients for the API servers that kubeconfigs in Secrets lead to.
+//! Clients for the API servers of kubeconfigs in Secrets.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::kubeconfig::Access;
 
 /// How long an API server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an API server may take with one answer.
+/// How long an API server may take to answer a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Objects read at once.
+/// Number of objects per page.
 const OBJECTS_OF_A_PAGE: u32 = 100;
-/// The longest answer of an API server: a hundred nodes that say all they may.
+/// Maximum size of an API server's answer, which is enough for a hundred nodes of maximum size.
 const LONGEST_ANSWER_BYTES: usize = 16 << 20;
 
-/// A client that gives up soon, and takes no answer without end: nobody knows who runs the API server. It goes through
-/// the proxy that the environment of the process names (`HTTPS_PROXY`, `NO_PROXY`).
+/// A client with short time limits and a limit for the size of answers, because the API server may be run by anybody.
+/// The client uses the proxy from the environment of the process (`HTTPS_PROXY`, `NO_PROXY`).
 pub(crate) async fn client(access: &Access) -> kube::Result<Client> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(access.kubeconfig.clone(), &options).await;
@@ -39,7 +39,8 @@ pub(crate) async fn client(access: &Access) -> kube::Result<Client> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
 }
 
-/// An error in words that tenants may read. The message in an answer is left out: anybody may run the server.
+/// The text of an error for objects that tenants may read. The message in an answer is left out, because anybody may
+/// run the server.
 pub(crate) fn in_words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("it answered {} {}", status.code, status.reason),
@@ -47,7 +48,7 @@ pub(crate) fn in_words(error: &kube::Error) -> String {
     }
 }
 
-/// Hands on all objects, and holds a page of them.
+/// Passes all objects to `take`, with one page in memory at a time.
 pub(crate) async fn each<K>(api: &Api<K>, mut take: impl FnMut(K)) -> kube::Result<()>
 where
     K: Clone + DeserializeOwned + Debug,

@@ -1,4 +1,4 @@
-//! What the infrastructure object of a Cluster says about it, whichever provider it belongs to.
+//! Reads facts from the infrastructure object of a Cluster, for any infrastructure provider.
 
 use std::collections::HashMap;
 
@@ -13,22 +13,23 @@ use tracing::debug;
 /// The fields in which the infrastructure providers of Cluster API keep the region: CAPA's and CAPG's, and CAPZ's.
 const REGION_FIELDS: [&str; 2] = ["/spec/region", "/spec/location"];
 
-/// The code of an answer about something that does not exist.
+/// The status code if an object does not exist.
 const NOT_FOUND: u16 = 404;
 
-/// What is known about the infrastructure of a Cluster.
+/// Facts about the infrastructure of a Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Infrastructure {
-    /// The provider, for example `aws`. From the kind of the infrastructure object.
+    /// The provider, for example `aws`, from the kind of the infrastructure object.
     pub(crate) provider: Option<String>,
-    /// The region. `None` where no field of the object gives one, or where the object cannot be read.
+    /// The region; `None` if no field of the object contains one, or if the object cannot be read.
     pub(crate) region: Option<String>,
 }
 
-/// Reads infrastructure objects. One for all Clusters.
+/// Reads infrastructure objects. One value serves all Clusters.
 pub(crate) struct InfrastructureReader {
     client: Client,
-    /// The resources of the kinds that were looked up. Few, because only kinds that are served are kept.
+    /// The resources of the kinds that were looked up. Their number is small, because only kinds that are served are
+    /// kept.
     resources: Mutex<HashMap<(String, String), ApiResource>>,
 }
 
@@ -40,8 +41,8 @@ impl InfrastructureReader {
         }
     }
 
-    /// What is known about the infrastructure of a Cluster. An object that cannot be read only lacks in it: a profile
-    /// without a region is better than none.
+    /// Facts about the infrastructure of a Cluster. If the object cannot be read, its facts are missing, because a
+    /// profile without a region is better than no profile.
     pub(crate) async fn read(&self, cluster: &Cluster) -> Infrastructure {
         let Some(reference) = &cluster.spec.infrastructure_ref else {
             return Infrastructure::default();
@@ -83,7 +84,7 @@ impl InfrastructureReader {
                 Ok(Some(object))
             }
             Err(error) => {
-                // The version may have gone with an upgrade of the provider.
+                // An upgrade of the provider may have removed the version.
                 if matches!(&error, kube::Error::Api(status) if status.code == NOT_FOUND) {
                     self.resources.lock().remove(&kind);
                 }
@@ -94,14 +95,14 @@ impl InfrastructureReader {
 
     async fn resource(&self, reference: &ContractReference) -> kube::Result<Option<ApiResource>> {
         let group = kube::discovery::group(&self.client, &reference.api_group).await?;
-        // The kinds of one group come from many providers, each with versions of its own.
+        // The kinds of one group come from many providers, each with its own versions.
         let kinds = group.resources_by_stability().into_iter();
         let mut kinds = kinds.map(|(resource, _)| resource);
         Ok(kinds.find(|resource| resource.kind == reference.kind))
     }
 }
 
-/// The provider by the kind of its infrastructure object: `aws` for AWSCluster and for AWSManagedCluster.
+/// The provider, from the kind of its infrastructure object: `aws` for AWSCluster and for AWSManagedCluster.
 fn provider(kind: &str) -> Option<String> {
     let name = kind.strip_suffix("Cluster")?;
     let name = name.strip_suffix("Managed").unwrap_or(name).to_lowercase();
@@ -113,7 +114,7 @@ fn region(object: &Value) -> Option<String> {
     values.map(str::to_owned).find(|value| is_label_value(value))
 }
 
-/// Whether engines can select by the value: they want regions and zones to be values of labels.
+/// Whether engines can select by the value. Engines require regions and zones to be valid label values.
 pub(crate) fn is_label_value(value: &str) -> bool {
     let at_ends = |character: Option<char>| character.is_some_and(|character| character.is_ascii_alphanumeric());
     let inside = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);

@@ -1,7 +1,7 @@
 //! The kubeconfig of a cluster, which Cluster API keeps in the Secret `<cluster>-kubeconfig`. Pure.
 //!
-//! Whoever may write Secrets in the namespace of a Cluster writes its kubeconfig. So nothing is used of it that would
-//! start a program, read a file of this process, or trust any certificate.
+//! Everybody who may write Secrets in the namespace of a Cluster can change its kubeconfig. Therefore, fields that
+//! would start a program, read a file of this process, or trust any certificate are refused.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::{AuthInfo, Cluster, Kubeconfig};
@@ -16,32 +16,32 @@ pub(crate) fn secret_name(cluster: &str) -> String {
     format!("{cluster}-kubeconfig")
 }
 
-/// A kubeconfig that can be used, and what of it is no secret.
+/// A usable kubeconfig, and those of its fields that are not secret.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     /// URL of the API server.
     pub(crate) server: String,
     /// Certificate authority, PEM in base64.
     pub(crate) certificate_authority: String,
-    /// Name to expect in the certificate, if it is not that of the URL.
+    /// Expected name in the certificate, if it differs from the host of the URL.
     pub(crate) tls_server_name: Option<String>,
-    /// The whole, with one cluster and one user.
+    /// The kubeconfig, with one cluster and one user.
     pub(crate) kubeconfig: Kubeconfig,
 }
 
-/// The reasons for which a kubeconfig is not used.
+/// The reasons why a kubeconfig is not used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum KubeconfigError {
-    /// The Secret has another form.
+    /// The Secret does not have the key of the kubeconfig.
     #[error("it has no key {KUBECONFIG_KEY}")]
     NoKey,
-    /// The text is no kubeconfig. The message of the parser could repeat a secret.
+    /// The text is not a kubeconfig. The parser's message is left out, because it could repeat a secret.
     #[error("its key {KUBECONFIG_KEY} is no kubeconfig")]
     Unreadable,
     /// The current context, its cluster or its user does not exist.
     #[error("its current-context names no cluster and user of it")]
     Incomplete,
-    /// A field that could make this process start a program, read a file, or trust anybody.
+    /// A field that could make this process start a program, read a file, or trust any server.
     #[error("its {0} is not allowed: use certificate-authority-data, and a token or client-certificate-data")]
     NotAllowed(&'static str),
 }
@@ -64,7 +64,7 @@ pub(crate) fn read(secret: &Secret) -> Result<Access, KubeconfigError> {
     })
 }
 
-/// The field for which nobody would use this kubeconfig from a Secret, in its current or in another context.
+/// The first field that prevents the use of this kubeconfig from a Secret, in the current or the given context.
 pub fn field_refused_in_secrets(mut whole: Kubeconfig, context: Option<&str>) -> Option<&'static str> {
     if let Some(context) = context {
         whole.current_context = Some(context.to_owned());
@@ -77,7 +77,7 @@ fn refused(cluster: &Cluster, user: &AuthInfo) -> Option<&'static str> {
     refused_of_cluster(cluster).or_else(|| refused_of_user(user))
 }
 
-/// The current context with its cluster and user, and nothing else of the kubeconfig.
+/// The kubeconfig reduced to its current context with the cluster and the user.
 fn selected(mut whole: Kubeconfig) -> Option<(Kubeconfig, Cluster, AuthInfo)> {
     let name = whole.current_context.clone()?;
     whole.contexts.retain(|context| context.name == name);
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A kubeconfig as Cluster API writes it, with more fields of its cluster and of its user.
+    /// A kubeconfig in Cluster API's form, with further fields of its cluster and its user.
     fn with(cluster: &Value, user: &Value) -> Secret {
         let mut all = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "admin@dev",

@@ -1,8 +1,8 @@
-//! Publishes the Clusters of a management cluster where fleet engines look.
+//! Publishes the Clusters of a management cluster to fleet engines.
 //!
 //! The crate depends neither on AWS nor on an infrastructure provider: it reads Clusters of Cluster API, their
-//! kubeconfigs, and the API servers that these lead to. [`reconciler`] reads from top to bottom: what is read, in
-//! `kubeconfig`, `member` and `infrastructure`; what follows from it, in `profile`, which is pure; and what is written.
+//! kubeconfigs, and the API servers of these kubeconfigs. A pass in [`reconciler`] has three steps: it reads
+//! (`kubeconfig`, `member` and `infrastructure`), computes the profile (`profile`, which is pure), and writes.
 
 mod cluster_profile;
 mod conditions;

@@ -1,4 +1,4 @@
-//! The API server of a cluster, as its kubeconfig reaches it.
+//! Reads the API server of a cluster through its kubeconfig.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::connection::{client, each};
 use crate::kubeconfig::Access;
 use crate::nodes::Capacity;
 
-/// How long all of what is read may take.
+/// How long all reads together may take.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The namespace whose UID is the id of the cluster.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// What was read from the API server of a cluster. What could not be read is `None`.
+/// The values read from the API server of a cluster. Values that could not be read are `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Observation {
     pub(crate) health: Finding,
@@ -28,7 +28,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Only the health is known.
+    /// An observation of which only the health is known.
     pub(crate) fn only(health: Finding) -> Self {
         Self {
             health,
@@ -39,7 +39,7 @@ impl Observation {
     }
 }
 
-/// Reads what a ClusterProfile says of an API server.
+/// Reads the values that a ClusterProfile shows from an API server.
 pub(crate) async fn observe(access: &Access) -> Observation {
     let client = match client(access).await {
         Ok(client) => client,
@@ -70,7 +70,7 @@ async fn read(client: &Client) -> Observation {
     }
 }
 
-/// `ControlPlaneHealthy`. The answer of a server that anybody may run is not repeated.
+/// The finding about `ControlPlaneHealthy`. It does not repeat the server's answer, because anybody may run the server.
 async fn readiness(client: &Client) -> Finding {
     let Ok(request) = Request::get("/readyz").body(Vec::new()) else {
         return health(None, Reason::Unreachable, String::new());

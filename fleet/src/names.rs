@@ -1,4 +1,4 @@
-//! The labels, properties and other names that users and fleet engines meet.
+//! The labels, properties and other names that users and fleet engines see.
 
 /// Prefix of the names of properties of ClusterProfiles, without its `/`.
 pub const FLEET_PREFIX: &str = "fleet.infrastructure.cluster.x-k8s.io";
@@ -18,7 +18,7 @@ pub const PROVIDER_PROPERTY: &str = "fleet.infrastructure.cluster.x-k8s.io/provi
 /// Property with the region of the cluster.
 pub const REGION_PROPERTY: &str = "fleet.infrastructure.cluster.x-k8s.io/region";
 
-/// Property with the failure domains of the cluster, sorted, with commas between them.
+/// Property with the sorted failure domains of the cluster, separated by commas.
 pub const ZONES_PROPERTY: &str = "fleet.infrastructure.cluster.x-k8s.io/zones";
 
 /// Property with the number of nodes that are ready and accept pods.
@@ -30,30 +30,30 @@ pub const ALLOCATABLE_CPU_PROPERTY: &str = "fleet.infrastructure.cluster.x-k8s.i
 /// Property with the memory that these nodes have for pods, as a Kubernetes quantity.
 pub const ALLOCATABLE_MEMORY_PROPERTY: &str = "fleet.infrastructure.cluster.x-k8s.io/allocatable-memory";
 
-/// Label of a Cluster that makes it a member of a Karmada: the name of the Secret with the Karmada's kubeconfig, in the
-/// namespace of this process.
+/// Label of a Cluster that makes it a member of a Karmada. The value is the name of the Secret with the Karmada's
+/// kubeconfig in the namespace of this process.
 pub const KARMADA_LABEL: &str = "fleet.infrastructure.cluster.x-k8s.io/karmada";
 
-/// Annotation of a Cluster whose presence moves the workloads of its Karmada to other members.
+/// Annotation of a Cluster. While it is present, the workloads of the Karmada move to other members.
 pub const DRAIN_ANNOTATION: &str = "fleet.infrastructure.cluster.x-k8s.io/drain";
 
 /// Annotation of a Cluster with its name as a member of a Karmada. Default: `<namespace>-<name>`.
 pub const MEMBER_NAME_ANNOTATION: &str = "fleet.infrastructure.cluster.x-k8s.io/member-name";
 
-/// Annotation of a Cluster that says how it leaves its Karmada; [`FORCE`] is the only value.
+/// Annotation of a Cluster that determines how it leaves its Karmada; [`FORCE`] is the only value.
 pub const UNJOIN_ANNOTATION: &str = "fleet.infrastructure.cluster.x-k8s.io/unjoin";
 
-/// Value of [`UNJOIN_ANNOTATION`]: the cluster leaves at once, and its workloads end.
+/// Value of [`UNJOIN_ANNOTATION`]: the cluster leaves immediately, and its workloads end.
 pub const FORCE: &str = "force";
 
-/// Annotation of a Cluster in which this process records its membership, as JSON, before it joins.
+/// Annotation of a Cluster in which this process records the membership as JSON before the Cluster joins.
 pub const MEMBERSHIP_ANNOTATION: &str = "fleet.infrastructure.cluster.x-k8s.io/karmada-membership";
 
 /// Finalizer of a Cluster that is a member of a Karmada.
 pub const MEMBERSHIP_FINALIZER: &str = "fleet.infrastructure.cluster.x-k8s.io/karmada";
 
-/// Annotation of the Secret with the kubeconfig of a Karmada: the namespaces whose Clusters may join, with commas
-/// between them, or `*`.
+/// Annotation of the Secret with the kubeconfig of a Karmada: the namespaces whose Clusters may join, separated by
+/// commas, or `*`.
 pub const ALLOWED_NAMESPACES_ANNOTATION: &str = "fleet.infrastructure.cluster.x-k8s.io/allowed-namespaces";
 
 /// Key of the taint of a member that is being drained. Its effect is `NoExecute`.

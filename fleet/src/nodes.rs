@@ -4,18 +4,19 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_quantity::ParsedQuantity;
 
-/// What the nodes that are ready and accept pods have for pods, the running pods included.
+/// The allocatable resources of the nodes that are ready and accept pods, including the share of running pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Capacity {
     pub(crate) ready_nodes: usize,
-    /// CPUs. A floating-point number: other users' clusters decide how large it is, and nothing may overflow.
+    /// Number of CPUs. It is a floating-point number, because other users' clusters determine its size, and it must not
+    /// overflow.
     pub(crate) cpu: f64,
-    /// Bytes, as a floating-point number, too.
+    /// Bytes of memory, also as a floating-point number.
     pub(crate) memory: f64,
 }
 
 impl Capacity {
-    /// Adds a node if it is ready and accepts pods. A quantity that cannot be read counts as nothing.
+    /// Adds a node if it is ready and accepts pods. A quantity that cannot be read counts as zero.
     pub(crate) fn add(&mut self, node: &Node) {
         if accepts_pods(node) {
             self.ready_nodes += 1;

@@ -1,4 +1,4 @@
-//! What a ClusterProfile says, from what was read. Pure.
+//! Builds a ClusterProfile from what was read. Pure.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ use crate::nodes::Capacity;
 
 /// The access provider whose plugin reads a kubeconfig from a Secret. Source: cluster-inventory-api.
 const SECRET_READER: &str = "kubeconfig-secretreader";
-/// The extension that is handed to a plugin. Source: client-go.
+/// The extension that is passed to a plugin. Source: client-go.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
-/// Longest value of a property. Source: the definition of ClusterProfile.
+/// Maximum length of a property's value. Source: the definition of ClusterProfile.
 const LONGEST_VALUE: usize = 1024;
 
-/// The part of the identity of a ClusterProfile that flags decide.
+/// The settings for ClusterProfiles that come from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publishing {
     /// `spec.clusterManager.name`.
@@ -56,7 +56,7 @@ impl Publishing {
         profile
     }
 
-    /// The labels of a Cluster that engines see.
+    /// The labels that are copied from a Cluster to its ClusterProfile.
     pub(crate) fn copied_labels(&self, cluster: &Cluster) -> BTreeMap<String, String> {
         let copied = cluster.labels().iter().filter(|(key, _)| self.copies(key));
         copied.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -74,7 +74,8 @@ impl Publishing {
         prefixes.any(|prefix| key.starts_with(prefix.as_str()))
     }
 
-    /// The metadata and spec that `existing` shall have; `None` if it has them. Labels and owners of others stay.
+    /// `existing` with the desired metadata and spec; `None` if it has them already. Labels and owners that others have
+    /// set are kept.
     pub(crate) fn updated(&self, existing: &ClusterProfile, cluster: &Cluster) -> Option<ClusterProfile> {
         let wanted = self.profile(cluster);
         let mut updated = existing.clone();
@@ -85,7 +86,7 @@ impl Publishing {
         let owner = owner(cluster);
         let owners = updated.owner_references_mut();
         if !owners.iter().any(|known| known.uid == owner.uid) {
-            // A reference to a deleted Cluster of the same name would have the profile garbage-collected.
+            // With a reference to a deleted Cluster of the same name, the profile would be garbage-collected.
             owners.retain(|known| (&known.kind, &known.name) != (&owner.kind, &owner.name));
             owners.push(owner);
         }
@@ -105,13 +106,13 @@ fn owner(cluster: &Cluster) -> OwnerReference {
 
 /// What one pass has read about a Cluster.
 pub(crate) struct Read {
-    /// `None`: there is no kubeconfig that can be used.
+    /// `None` if there is no usable kubeconfig.
     pub(crate) access: Option<Access>,
     pub(crate) observation: Observation,
     pub(crate) infrastructure: Infrastructure,
 }
 
-/// The status of a ClusterProfile. What could not be read now stays as it was read last.
+/// The status of a ClusterProfile. Values that could not be read keep their last known value.
 pub(crate) fn status(
     existing: &ClusterProfile,
     cluster: &Cluster,
@@ -158,7 +159,7 @@ pub(crate) fn status(
     status
 }
 
-/// The status with what was found out about a membership.
+/// Sets the conditions of a membership in the status.
 pub(crate) fn set_membership(
     status: &mut ClusterProfileStatus,
     findings: &[Finding],
@@ -177,7 +178,7 @@ pub(crate) fn set_membership(
     }
 }
 
-/// What a membership needs to know, from what was read now or before.
+/// The facts that a membership needs, from values that were read now or earlier.
 pub(crate) fn facts(read: Read, status: &ClusterProfileStatus, labels: BTreeMap<String, String>) -> Facts {
     let zones = property(status, ZONES_PROPERTY).unwrap_or_default();
     let zones = zones.split(',').filter(|zone| !zone.is_empty()).map(str::to_owned);
@@ -214,7 +215,8 @@ fn set_access(providers: &mut Vec<AccessProvider>, provider: AccessProvider) {
     providers.sort_by(|one, other| one.name.cmp(&other.name));
 }
 
-/// How consumers reach the cluster: by the Secret that they may read, or may not. No credential is published.
+/// The way in which consumers reach the cluster: they read the Secret if they have the permission. No credential is
+/// published.
 fn access_provider(cluster: &Cluster, access: &Access) -> AccessProvider {
     let authority = access.certificate_authority.clone();
     AccessProvider {
@@ -261,7 +263,7 @@ mod tests {
         }
     }
 
-    /// All that can be read about a cluster.
+    /// Everything that can be read about a cluster.
     fn all(access: Option<Access>) -> Read {
         Read {
             access,

@@ -1,4 +1,4 @@
-//! One pass over a Cluster: what is read of it, and the ClusterProfile that follows.
+//! One pass over a Cluster: reads the cluster, and writes its ClusterProfile.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const PROFILE_TAKEN: &str = "ClusterProfileTaken";
 const NOT_FOUND: u16 = 404;
 const CONFLICT: u16 = 409;
 
-/// Longest time between two passes while a membership is under way.
+/// Maximum time between two passes while a membership is changing.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Publishes Clusters as ClusterProfiles, and lets them join Karmadas.
@@ -41,7 +41,7 @@ pub struct ClusterReconciler {
     period: Duration,
 }
 
-/// The reasons for which a pass ends without an outcome.
+/// The reasons why a pass ends without an outcome.
 #[derive(Debug, Error)]
 enum FleetError {
     #[error("failed to read Secret {0}")]
@@ -57,9 +57,9 @@ enum FleetError {
 /// The ClusterProfile of a Cluster in one pass.
 enum Page {
     Stored(Box<ClusterProfile>),
-    /// Somebody has changed it meanwhile.
+    /// Another client has changed the ClusterProfile in the meantime.
     Changed,
-    /// None can be stored. What a pass finds out becomes events of the Cluster.
+    /// No ClusterProfile can be stored. The findings of the pass become events of the Cluster.
     NotStored {
         why: &'static str,
         event: Option<EventDraft>,
@@ -67,7 +67,7 @@ enum Page {
 }
 
 impl ClusterReconciler {
-    /// A reconciler that looks at each Cluster once in `period`, and after each change.
+    /// A reconciler that checks each Cluster once per `period`, and after each change.
     pub fn new(runtime: Runtime, publishing: Publishing, karmada: KarmadaSettings, period: Duration) -> Self {
         let client = runtime.client.clone();
         Self {
@@ -86,7 +86,7 @@ impl ClusterReconciler {
         )
     }
 
-    /// The kubeconfig of a Cluster, or why there is none to use.
+    /// The kubeconfig of a Cluster, or the reason why there is no usable one.
     async fn kubeconfig(&self, cluster: &Cluster) -> Result<Result<Access, Finding>, FleetError> {
         let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
         let name = secret_name(&cluster.name_any());
@@ -120,8 +120,8 @@ impl ClusterReconciler {
         }
     }
 
-    /// Brings metadata and spec of the profile to what they shall be. A Cluster that is being deleted gets none any
-    /// more.
+    /// Brings metadata and spec of the ClusterProfile to their desired state. A Cluster that is being deleted gets no
+    /// new ClusterProfile.
     async fn write_profile(&self, cluster: &Cluster, existing: Option<ClusterProfile>) -> Result<Page, FleetError> {
         let (profiles, parameters) = (self.profiles(cluster), PostParams::default());
         let is_deleted = cluster.metadata.deletion_timestamp.is_some();
@@ -195,7 +195,7 @@ impl ClusterReconciler {
         }
     }
 
-    /// The pass over the membership of the Cluster, and the status that follows from all of what was read.
+    /// Runs the pass over the membership of the Cluster, and computes the status of the ClusterProfile.
     async fn advance(
         &self,
         cluster: Cluster,
@@ -253,7 +253,7 @@ impl Reconciler for ClusterReconciler {
     }
 }
 
-/// The predicate for what of the status of a Cluster is published.
+/// The predicate for the parts of a Cluster's status that are published.
 pub fn published_status(cluster: &Cluster) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     cluster.control_plane_initialized().hash(&mut hasher);

@@ -1,7 +1,7 @@
 //! Checks of infrastructure in AWS: [`facts`] are gathered once, and [`rules()`] are pure functions over them. The
-//! controller and the command line use the same facts and the same rules. [`requirements`](mod@requirements) are what
-//! the rules ask for, before there are facts. [`member`] has other facts and rules, about an API server that is to be a
-//! member of a fleet engine.
+//! controller and the command line use the same facts and the same rules. [`requirements`](mod@requirements) lists what
+//! the rules demand, before there are facts. [`member`] has its own facts and rules, about an API server that is to be
+//! a member of a fleet engine.
 
 pub mod facts;
 mod lookup;
@@ -26,11 +26,11 @@ pub use topology::{dot, mermaid, svg};
 /// Gathers facts with the credentials of one identity in one region.
 #[async_trait]
 pub trait FactsSource: Send + Sync {
-    /// All facts about what is asked for. A call that fails leaves its fact unanswered.
+    /// All facts about the demand. If a call fails, its fact contains the failure.
     async fn facts(&self, demand: &facts::Demand) -> facts::Facts;
 }
 
-/// Facts that were saved, whatever is asked for.
+/// A source that returns saved facts for every demand.
 pub struct SavedFacts(pub facts::Facts);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Facts as the rules ask for them: the parts of the network that the demand names.
+//! Lookups in the facts for the rules: the parts of the network that the demand names.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use crate::facts::{
 };
 use crate::rule::{Skipped, applies, known};
 
-/// All packets to IPv4 addresses that no other route is for.
+/// Destination of the default route for IPv4.
 pub(crate) const DEFAULT_ROUTE: &str = "0.0.0.0/0";
 
 impl Facts {
-    /// An answer about the network. A rule about the network says nothing while nobody names a network.
+    /// An answer about the network. Rules about the network do not apply while nothing names a network.
     pub(crate) fn of_network<'a, T>(&self, answer: &'a Answer<T>, what: &str) -> Result<&'a T, Skipped> {
         let demand = &self.demand;
         let is_named = demand.network.vpc.is_some() || !demand.subnet_ids(None).is_empty();
@@ -20,13 +20,13 @@ impl Facts {
         known(answer, what)
     }
 
-    /// The VPC. A rule about the VPC says nothing if the VPC does not exist, which is a finding of rule V1.
+    /// The VPC. If the VPC does not exist, rule V1 reports it, and the other rules about the VPC are unknown.
     pub(crate) fn the_vpc(&self) -> Result<&Vpc, Skipped> {
         let vpc = self.of_network(&self.vpc, "the VPC")?.as_ref();
         vpc.ok_or_else(|| Skipped::Unknown("the VPC does not exist: see V1".to_owned()))
     }
 
-    /// The subnets of machines with a role, or with any, that exist.
+    /// The existing subnets of machines with this role, or of all machines.
     pub(crate) fn subnets_of(&self, role: Option<RoleOfMachines>) -> Result<Vec<&Subnet>, Skipped> {
         let ids = self.demand.subnet_ids(role);
         let subnets = self.of_network(&self.subnets, "the subnets")?.iter();
@@ -72,7 +72,7 @@ impl Facts {
 }
 
 impl Demand {
-    /// Key of the tag of what belongs to the cluster.
+    /// Key of the tag on resources that belong to the cluster.
     pub(crate) fn cluster_tag_key(&self) -> String {
         format!("kubernetes.io/cluster/{}", self.cluster_tag)
     }

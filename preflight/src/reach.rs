@@ -11,7 +11,7 @@ use crate::facts::{AclEntry, NetworkAcl, SecurityGroup, SecurityGroupRule};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Traffic {
-    /// Name as security groups have it: `tcp`, `udp`, `icmp`, or the number of another IP protocol.
+    /// Protocol name in security groups: `tcp`, `udp`, `icmp`, or the number of another IP protocol.
     pub protocol: &'static str,
     /// First and last port, or type for ICMP; absent for protocols without ports.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ impl Traffic {
         }
     }
 
-    /// The number of the protocol, as network ACLs have it.
+    /// The number of the protocol, which network ACLs use.
     fn number(&self) -> &'static str {
         match self.protocol {
             "tcp" => "6",
@@ -73,7 +73,7 @@ impl Traffic {
     }
 }
 
-/// The other side of a connection: every member of the groups, which lies in the ranges.
+/// The other side of a connection: the members of the groups, whose addresses lie in the ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer<'a> {
     pub(crate) group_ids: BTreeSet<&'a str>,
@@ -88,7 +88,7 @@ pub(crate) fn allow<'a>(
 ) -> bool {
     let fitting: Vec<_> = rules.into_iter().filter(|rule| covers(rule, traffic)).collect();
     let names_group = fitting.iter().any(|rule| {
-        // The ranges of a prefix list are not looked up: the rule is believed.
+        // The ranges of a prefix list are not looked up, so a rule with a prefix list counts as fitting.
         !rule.prefix_list_ids.is_empty() || rule.group_ids.iter().any(|id| peer.group_ids.contains(id.as_str()))
     });
     let has_range = |range: &&str| {
@@ -122,7 +122,7 @@ fn covers(rule: &SecurityGroupRule, traffic: Traffic) -> bool {
         }
 }
 
-/// Whether a network ACL lets the traffic with a range pass: the first entry that meets it decides.
+/// Whether a network ACL lets the traffic with a range pass. The first matching entry decides.
 pub(crate) fn acl_allows(acl: &NetworkAcl, is_egress: bool, traffic: Traffic, range: &str) -> bool {
     let mut entries: Vec<&AclEntry> = acl
         .entries
@@ -138,7 +138,7 @@ pub(crate) fn acl_allows(acl: &NetworkAcl, is_egress: bool, traffic: Traffic, ra
         };
         protocol && ports && overlaps(&entry.cidr_block, range)
     };
-    // A part of the packets may meet an entry first that denies them.
+    // An earlier entry may deny a part of the packets.
     for entry in entries.iter().filter(meets) {
         if !entry.allows {
             return false;

@@ -10,8 +10,8 @@ const PREFIXES: [&str; 17] = [
     "tgw-", "vpc-", "vpce-",
 ];
 
-/// The same document, in which every id of a resource, every account and the names in ARNs and of load balancers are
-/// replaced. The same id gets the same replacement everywhere, so that rules find the same.
+/// The same document with replacements for resource ids, account ids and the hexadecimal ids of load balancers and
+/// target groups. An id gets the same replacement everywhere, so that rules have the same findings.
 pub fn redact(mut document: Value) -> Value {
     let mut names = HashMap::new();
     replace(&mut document, &mut names);
@@ -51,14 +51,14 @@ fn redacted(text: &str, names: &mut HashMap<String, String>) -> String {
     result
 }
 
-/// Another word in place of an id or an account.
+/// The replacement of an id or an account; any other word is unchanged.
 fn replacement(word: &str, names: &mut HashMap<String, String>) -> String {
     let is_account = word.len() == 12 && word.chars().all(|c| c.is_ascii_digit());
     let prefix = PREFIXES.iter().find(|prefix| {
         let rest = word.strip_prefix(**prefix).unwrap_or_default();
         rest.len() >= 8 && rest.chars().all(|c| c.is_ascii_hexdigit())
     });
-    // Names of load balancers and target groups end in such a number in an ARN and in a DNS name.
+    // The ARNs of load balancers and target groups end with such a number.
     let is_hexadecimal = word.len() == 16 && word.chars().all(|c| c.is_ascii_hexdigit());
     if !is_account && prefix.is_none() && !is_hexadecimal {
         return word.to_owned();

@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::rule::{Category, Problem, Rule, Skipped};
 use crate::rules::rules;
 
-/// Which rules run.
+/// Selects the rules that run.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Ids of the only rules that run, or letters of categories; empty: all.
@@ -37,16 +37,16 @@ pub struct Report<F: 'static = Facts> {
 pub struct RuleAnswer<F: 'static = Facts> {
     /// The rule.
     pub rule: &'static Rule<F>,
-    /// What it says.
+    /// The outcome of the rule.
     pub outcome: Outcome,
 }
 
-/// What a rule says about facts.
+/// The outcome of a rule for given facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing breaks the rule.
     Passed,
-    /// Nothing that the rule is about is asked for.
+    /// The demand contains nothing that the rule is about.
     NotApplicable,
     /// A fact is missing. The text names it.
     Unknown(String),
@@ -70,9 +70,9 @@ pub struct Finding {
     pub object: String,
     /// What is wrong.
     pub message: String,
-    /// What to do.
+    /// What the user has to do.
     pub fix: String,
-    /// The command of the AWS CLI or of kubectl that does so, or that shows the object.
+    /// The command of the AWS CLI or kubectl that applies the fix or shows the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
@@ -82,7 +82,7 @@ pub fn check(facts: &Facts, selection: &Selection) -> Report {
     apply(rules(), facts, selection)
 }
 
-/// Applies the selected ones of these rules to facts.
+/// Applies those of these rules that are selected to facts.
 pub fn apply<F>(rules: impl IntoIterator<Item = &'static Rule<F>>, facts: &F, selection: &Selection) -> Report<F> {
     let selected = rules.into_iter().filter(|rule| selection.includes(rule));
     let answers = selected.map(|rule| RuleAnswer {
@@ -114,7 +114,7 @@ fn outcome<F>(rule: &'static Rule<F>, facts: &F) -> Outcome {
     Outcome::Failed(findings.collect())
 }
 
-/// The problems, with those of one object joined: a finding is known by its rule and object.
+/// The problems, with those of one object joined, because a rule and an object identify a finding.
 fn joined(problems: Vec<Problem>) -> Vec<Problem> {
     let mut joined: Vec<Problem> = Vec::new();
     for problem in problems {
@@ -131,7 +131,7 @@ fn joined(problems: Vec<Problem>) -> Vec<Problem> {
                 text.push_str(more);
             }
         }
-        // Without a severity of its own a problem has that of the rule.
+        // A problem without its own severity has the severity of the rule.
         earlier.severity = earlier
             .severity
             .zip(problem.severity)

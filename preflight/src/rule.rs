@@ -1,4 +1,4 @@
-//! What a rule is, and what it says about facts.
+//! Rules and their answers.
 
 use capa_api::cluster::status::FindingSeverity;
 use serde::Serialize;
@@ -6,25 +6,25 @@ use strum::{Display, EnumIter};
 
 use crate::facts::{Answer, Facts};
 
-/// A rule about infrastructure, or about something else that facts `F` are gathered of: a pure function over the facts.
+/// A rule about infrastructure, or about the subject of other facts `F`. A rule is a pure function over the facts.
 pub struct Rule<F: 'static = Facts> {
     /// Id: the letter of the category and a number, for example `G8`. An id is never used for another rule.
     pub id: &'static str,
     /// What the rule is about.
     pub category: Category,
-    /// Severity of its findings, unless a finding has another one.
+    /// Severity of its findings, unless a finding has its own severity.
     pub severity: FindingSeverity,
     /// What must be true, as a sentence.
     pub title: &'static str,
-    /// What breaks if it is not.
+    /// What breaks if the title is not true.
     pub breaks: &'static str,
     /// The facts that the findings in the documentation's examples come from.
     pub shown_by: ShownBy,
-    /// Finds what breaks the rule.
+    /// Finds the problems that break the rule.
     pub check: fn(&F) -> Checked,
 }
 
-/// What a group of rules is about, in the order of reports.
+/// The subject of a group of rules, in the order of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Category {
@@ -46,25 +46,25 @@ pub enum Category {
     /// Load balancers and target groups.
     #[strum(serialize = "load balancers")]
     LoadBalancers,
-    /// Images, instance types and what else machines name.
+    /// Images, instance types and other resources that machines name.
     #[strum(serialize = "machines")]
     Machines,
-    /// Sources of networks in the management cluster.
+    /// Network sources in the management cluster.
     #[strum(serialize = "management cluster")]
     Kubernetes,
     /// The API server of a cluster.
     #[strum(serialize = "API server")]
     ApiServer,
-    /// What a member of a Karmada needs.
+    /// Requirements of Karmada for its members.
     #[strum(serialize = "member of a Karmada")]
     KarmadaMember,
-    /// What Cluster API needs in a workload cluster.
+    /// Requirements of Cluster API for a workload cluster.
     #[strum(serialize = "workload cluster")]
     WorkloadCluster,
 }
 
 impl Category {
-    /// The letter with which the ids of the rules begin.
+    /// The first letter of the ids of the rules.
     pub const fn letter(self) -> char {
         match self {
             Self::Identity => 'I',
@@ -85,7 +85,7 @@ impl Category {
 /// The facts with which tests show a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum ShownBy {
-    /// The AWS API, as moto serves it.
+    /// The AWS API of moto.
     #[strum(serialize = "moto")]
     Moto,
     /// A real kube-apiserver.
@@ -96,30 +96,30 @@ pub enum ShownBy {
     Recorded,
 }
 
-/// The answer of a rule: what breaks it, or why it says nothing.
+/// The answer of a rule: its problems, or why the rule was skipped.
 pub type Checked = Result<Vec<Problem>, Skipped>;
 
-/// Why a rule says nothing.
+/// Why a rule was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skipped {
-    /// Nothing that the rule is about is asked for.
+    /// The demand contains nothing that the rule is about.
     NotApplicable,
     /// A fact is missing, because a call failed or was not made. The text names it.
     Unknown(String),
 }
 
-/// What breaks a rule.
+/// A problem that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Id or name of the object.
     pub object: String,
-    /// What is wrong, in a text that stays the same while it is wrong.
+    /// What is wrong. The text does not change while the problem persists.
     pub message: String,
-    /// What to do.
+    /// What the user has to do.
     pub fix: String,
-    /// The command of the AWS CLI that does so, if one does.
+    /// The AWS CLI command that applies the fix, if there is one.
     pub command: Option<String>,
-    /// Severity, where it differs from the rule's.
+    /// Severity, if it differs from the rule's.
     pub severity: Option<FindingSeverity>,
 }
 
@@ -135,7 +135,7 @@ impl Problem {
         }
     }
 
-    /// The same problem, which the command mends.
+    /// The same problem with the command that fixes it.
     #[must_use]
     pub fn mended_by(self, command: impl Into<String>) -> Self {
         let command = Some(command.into());
@@ -150,7 +150,7 @@ impl Problem {
     }
 }
 
-/// The value of an answer, or why the rule says nothing.
+/// The value of an answer, or the reason to skip the rule.
 pub(crate) fn known<'a, T>(answer: &'a Answer<T>, what: &str) -> Result<&'a T, Skipped> {
     match answer {
         Answer::Found(value) => Ok(value),
@@ -162,12 +162,12 @@ pub(crate) fn known<'a, T>(answer: &'a Answer<T>, what: &str) -> Result<&'a T, S
     }
 }
 
-/// Fails unless the rule is about something that is asked for.
+/// Skips the rule if it does not apply.
 pub(crate) const fn applies(applies: bool) -> Result<(), Skipped> {
     if applies { Ok(()) } else { Err(Skipped::NotApplicable) }
 }
 
-/// The problems of several objects. What is unknown of one object hides no problem of another.
+/// The problems of several objects. An unknown fact about one object does not hide the problem of another.
 pub(crate) fn of_each(objects: impl IntoIterator<Item = Result<Option<Problem>, Skipped>>) -> Checked {
     let mut problems = Vec::new();
     let mut unknown = None;

@@ -1,5 +1,5 @@
-//! The admission policies that a manager relies on: the log names those that are missing, because without a policy
-//! nothing else shows that the API server accepts what the policy refuses.
+//! Reports missing admission policies that a manager relies on in the log. Otherwise, nothing would show that the API
+//! server accepts what the missing policy would refuse.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use crate::repeated_failure::RepeatedFailure;
 
-/// Looks for these policies and the bindings of the same names until `stop`, once a `period`.
+/// Looks for these policies and the bindings of the same names once per `period`, until `stop`.
 pub async fn look_for_policies(
     client: Client,
     names: &'static [&'static str],
@@ -37,9 +37,10 @@ pub async fn look_for_policies(
     Ok(())
 }
 
-/// Looks for these policies once, and logs which are `missing` and were not before, or are not any more.
+/// Looks for these policies once. Logs policies that have become `missing`, and policies that are no longer missing.
 ///
-/// The first error ends the look: the API server names the policy, so that the error of the next one would be another.
+/// The first error ends the search. The API server's error names the policy, so the error of the next policy would be a
+/// different failure.
 async fn look(
     policies: &Api<ValidatingAdmissionPolicy>,
     bindings: &Api<ValidatingAdmissionPolicyBinding>,

@@ -1,8 +1,9 @@
 //! Exponential back-off per object.
 //!
 //! The delay applies only *if nothing else happens to the object*: a change of its spec or metadata, or a trigger from
-//! another object, still reconciles it at once. A status-only change does not: the controllers' own stream filters
-//! those ([`crate::predicate`]), so that writing the condition of a failure cannot defeat the back-off of that failure.
+//! another object, still reconciles it at once. A change of the status alone does not, because the controllers' own
+//! streams filter such changes ([`crate::predicate`]). Otherwise, writing the condition of a failure would defeat the
+//! back-off of that failure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Without any failure counted yet.
+    /// A back-off without any failure.
     pub fn new(settings: BackoffSettings) -> Self {
         Self {
             settings,
@@ -43,10 +44,10 @@ impl Backoff {
         }
     }
 
-    /// Counts one more failure of the object and returns the delay before its next try.
+    /// Counts one more failure of the object and returns the delay before its next attempt.
     ///
-    /// Delays are shortened at random by up to a quarter, so that objects that failed together (an AWS throttle, a
-    /// broken identity) do not come back together.
+    /// Delays are shortened randomly by up to a quarter, so that objects that failed together (because of AWS
+    /// throttling or a broken identity) are not retried together.
     pub fn failed(&self, uid: &str) -> Duration {
         let mut failures = self.failures();
         let count = failures.entry(uid.to_owned()).or_default();
@@ -61,7 +62,7 @@ impl Backoff {
         self.failures().remove(uid);
     }
 
-    /// How many objects have failed last.
+    /// The number of objects whose last reconcile failed.
     pub fn entries(&self) -> usize {
         self.failures().len()
     }

@@ -1,9 +1,8 @@
 //! One cache for each kind, filled by one watch, and the stream of its changes.
 //!
-//! Differences from kube's reflector streams: the store is written before subscribers are told of a change; each
-//! subscriber filters the changes for itself ([`ObjectCache::changes`]) while the store has every version; a deletion
-//! that the watch missed is still reported, because the next list is compared with the store; a malformed object is
-//! skipped.
+//! Differences from kube's reflector streams: the store has a change before subscribers receive it; each subscriber
+//! filters the changes for itself ([`ObjectCache::changes`]) while the store has every version; a deletion that the
+//! watch missed is still reported, because the next list is compared with the store; a malformed object is skipped.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -33,7 +32,7 @@ use crate::repeated_failure::RepeatedFailure;
 use crate::tally::Tally;
 use crate::tasks::Tasks;
 
-/// The code of a watch whose server has not kept the events since the watched version: normal after a pause.
+/// The status code if the server no longer has the events since the watched version. It is normal after a pause.
 const EXPIRED: u16 = 410;
 
 /// A watch ended before it was asked to.
@@ -43,7 +42,7 @@ pub struct WatchEnded {
     kind: String,
 }
 
-/// The objects of one kind as last seen. Cloning gives another handle to the same cache.
+/// The last known objects of one kind. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct ObjectCache<K: CachedKind> {
     store: Store<K>,
@@ -51,14 +50,14 @@ pub struct ObjectCache<K: CachedKind> {
     followers: Followers<K>,
 }
 
-/// What follows every change before the subscribers are told of it.
+/// The followers that receive every change before the subscribers.
 type Followers<K> = Arc<Mutex<Vec<Box<dyn Follower<K>>>>>;
 
 /// `None` once the watch has ended.
 type Subscribers<K> = Arc<Mutex<Option<Vec<UnboundedSender<Change<K>>>>>>;
 
 impl<K: CachedKind> ObjectCache<K> {
-    /// Starts the watch as one of `tasks` and adds a gate of readiness that opens when the cache is filled.
+    /// Starts the watch as one of `tasks`, and adds a readiness gate that opens when the cache is filled.
     pub fn start(runtime: &Runtime, tasks: &mut Tasks, api: Api<Guarded<K>>, config: watcher::Config) -> Self {
         let (cache, filler) = Self::new(runtime);
         let events = watcher(api, config).default_backoff();
@@ -93,16 +92,16 @@ impl<K: CachedKind> ObjectCache<K> {
         &self.store
     }
 
-    /// An index of the objects by what `keys_of` gives for each, which costs a lookup in a map and no walk over all of
-    /// them.
+    /// An index of the objects by the keys that `keys_of` returns. Reading it needs a lookup in a map instead of a walk
+    /// over all objects.
     pub fn index(&self, keys_of: fn(&K) -> Vec<String>) -> CacheIndex<K> {
         let index = CacheIndex::new(self.store.clone(), keys_of);
         self.let_follow(Box::new(index.clone()));
         index
     }
 
-    /// Counts the objects by what `keys_of` gives for each. The counts follow the changes, so that reading them costs
-    /// no walk over the objects.
+    /// Counts the objects by the keys that `keys_of` returns. The counts are updated for every change, so reading them
+    /// needs no walk over the objects.
     pub fn tally<T>(&self, keys_of: fn(&K) -> Vec<T>) -> Tally<K, T>
     where
         T: Copy + Debug + Eq + Hash + Send + Sync + 'static,
@@ -113,7 +112,7 @@ impl<K: CachedKind> ObjectCache<K> {
     }
 
     fn let_follow(&self, follower: Box<dyn Follower<K>>) {
-        // The lock keeps the store and its followers in step.
+        // The lock keeps the store and its followers consistent.
         let _in_step = self.subscribers.lock();
         for object in self.store.state() {
             follower.follow(&Change::Applied(object));
@@ -121,7 +120,7 @@ impl<K: CachedKind> ObjectCache<K> {
         self.followers.lock().push(follower);
     }
 
-    /// The changes from now on whose `predicate` hash differs from the last one of the object, and every deletion. The
+    /// The changes from now on whose `predicate` hash differs from the object's last one, and every deletion. The
     /// stream begins with all objects that are in the cache now, and ends with the watch. Unread changes stay in
     /// memory: read the stream, or drop it.
     pub fn changes<P>(&self, predicate: P) -> impl Stream<Item = Change<K>> + Send + use<K, P>
@@ -129,7 +128,7 @@ impl<K: CachedKind> ObjectCache<K> {
         P: Predicate<K> + Send + 'static,
     {
         let (sender, receiver) = unbounded();
-        // The lock keeps the store and the subscribers in step, so that no change is sent twice or lost.
+        // The lock keeps the store and the subscribers consistent, so that no change is sent twice or lost.
         let mut subscribers = self.subscribers.lock();
         for object in self.store.state() {
             // The receiver exists until this function returns it.
@@ -153,7 +152,7 @@ pub(crate) struct CacheFiller<K: CachedKind> {
 }
 
 impl<K: CachedKind> CacheFiller<K> {
-    /// Reads `events` until `stop`. The stream must back off by itself after errors.
+    /// Reads `events` until `stop`. The stream itself must back off after errors.
     pub(crate) async fn run(
         mut self,
         events: impl Stream<Item = watcher::Result<Event<Guarded<K>>>>,
@@ -164,7 +163,7 @@ impl<K: CachedKind> CacheFiller<K> {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    // A list is about to be asked for then.
+                    // This event precedes the list request, so it does not show that a request has succeeded.
                     if !matches!(event, Event::Init) {
                         failure.succeeded();
                     }
@@ -185,7 +184,7 @@ impl<K: CachedKind> CacheFiller<K> {
         }
     }
 
-    /// Applies an event to the store and to its followers, and tells the subscribers.
+    /// Applies an event to the store and to its followers, and sends the changes to the subscribers.
     pub(crate) fn apply(&mut self, event: Event<Guarded<K>>) {
         let subscribers = Arc::clone(&self.subscribers);
         let mut subscribers = subscribers.lock();
@@ -246,7 +245,7 @@ impl<K: CachedKind> CacheFiller<K> {
             .into_iter()
             .map(|object| (ObjectRef::from_obj(&*object), object))
             .collect();
-        // The same name with another UID is another object.
+        // An object with the same name and another UID is another object.
         let remains = |object: &K| {
             now.get(&ObjectRef::from_obj(object))
                 .is_some_and(|current| current.meta().uid == object.meta().uid)

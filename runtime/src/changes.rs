@@ -20,7 +20,7 @@ pub enum Change<K> {
 }
 
 impl<K> Change<K> {
-    /// The object concerned.
+    /// The changed object.
     pub fn object(&self) -> &Arc<K> {
         let (Self::Applied(object) | Self::Deleted(object)) = self;
         object
@@ -36,10 +36,10 @@ impl<K> Clone for Change<K> {
     }
 }
 
-/// Passes on the changes of an object's `predicate` hash, and every deletion.
+/// Passes on every change of an object's `predicate` hash, and every deletion.
 ///
 /// kube's own filter does not see deletions, so it forgets hashes after a time and then passes on an unchanged object
-/// once. This filter sees deletions, so the number of hashes is that of the existing objects.
+/// once. This filter sees deletions, so it keeps one hash for each existing object.
 pub(crate) fn changes<K: CachedKind, P: Predicate<K>>(
     all: impl Stream<Item = Change<K>>,
     predicate: P,

@@ -1,7 +1,7 @@
-//! Conditions in the log: those that turn bad, and those that recover.
+//! Logs conditions that turn bad, and conditions that recover.
 //!
-//! A status is written only over the version that it was computed from, so each change of a condition is logged once:
-//! by the process whose write the API server took.
+//! A status is written only over the version that it was computed from. So each change of a condition is logged once,
+//! by the process whose write the API server accepted.
 
 use capa_api::conditions::{ConditionType, Reason};
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl<'status> Shown<'status> {
         self.status == "True"
     }
 
-    /// Whether the condition shows the end of what was bad. `Paused` is the only condition that is good while False.
+    /// Whether the condition is good. `Paused` is the only condition that is good while it is False.
     fn is_good(&self) -> bool {
         self.is_true() || self.reason == Reason::NotPaused.as_str()
     }
@@ -40,10 +40,10 @@ impl<'status> Shown<'status> {
         self.condition == ConditionType::Ready.as_str()
     }
 
-    /// Whether the condition shows more than a normal stage of the object's life.
+    /// Whether the condition is bad, not only a normal stage of the object's life.
     fn is_bad(&self) -> bool {
         let is_expected = self.reason.parse().is_ok_and(Reason::is_expected);
-        // The condition is not known until another one is True, which has its own line.
+        // The condition is unknown until another condition is True, which has its own line.
         let waits = self.status == "Unknown" && self.reason == Reason::NotReady.as_str();
         !self.is_true() && !is_expected && !waits
     }
@@ -52,14 +52,14 @@ impl<'status> Shown<'status> {
 /// A change of a condition.
 #[derive(Debug, PartialEq, Eq)]
 enum Change<'status> {
-    /// The condition is bad, and was not or had another reason.
+    /// The condition is bad, and it was not bad before or had another reason.
     Bad(Shown<'status>),
-    /// The condition was bad and is good now, or is absent from an object that is Ready; `now` is absent then.
+    /// The condition was bad and is good now. `now` is absent if an object that is Ready no longer has the condition.
     Recovered {
         was: Shown<'status>,
         now: Option<Shown<'status>>,
     },
-    /// `Ready` has become True. Another reason of a `Ready` that stays True is another change.
+    /// `Ready` has become True. A new reason of a `Ready` that stays True is not this change.
     Ready { was: Option<Shown<'status>> },
     /// Any other change.
     Other(Shown<'status>),
@@ -104,7 +104,7 @@ pub(crate) fn log(before: &Value, after: &Value) {
     }
 }
 
-/// What the conditions say about the whole object: `Ready`, or the only condition of a kind that has no `Ready`.
+/// The summary of the conditions: `Ready`, or the only condition of a kind that has no `Ready`.
 pub(crate) fn summary(status: &Value) -> Option<String> {
     let all = shown(status);
     let shown = all.iter().find(|shown| shown.is_ready()).or_else(|| all.first())?;
@@ -122,8 +122,8 @@ pub(crate) fn summary(status: &Value) -> Option<String> {
     })
 }
 
-/// The text with spaces in place of line breaks and other control characters: parts of messages come from users, and a
-/// line of the log must not look like several.
+/// The text with spaces instead of line breaks and other control characters. Parts of messages come from users, and one
+/// line of the log must not look like several lines.
 pub(crate) fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
@@ -136,13 +136,13 @@ fn shown(status: &Value) -> Vec<Shown<'_>> {
 fn changes<'status>(before: &'status Value, after: &'status Value) -> Vec<Change<'status>> {
     let (before, after) = (shown(before), shown(after));
     let of_type = |all: &[Shown<'status>], condition: &str| all.iter().find(|one| one.condition == condition).copied();
-    // The pass of an object that is not Ready may have ended before it reached the condition.
+    // If the object is not Ready, the pass may have ended before it set the condition.
     let object_is_ready = after.iter().any(|now| now.is_ready() && now.is_true());
     let gone = before
         .iter()
         .filter(|was| object_is_ready && was.is_bad() && of_type(&after, was.condition).is_none());
     let gone = gone.map(|was| Change::Recovered { was: *was, now: None });
-    // A bad `Ready` repeats the reason of another condition, which is logged by itself.
+    // A bad `Ready` repeats the reason of another condition, which has its own line.
     let repeats = |now: &Shown<'_>| {
         let mut others = after.iter().filter(|other| !other.is_ready());
         now.is_ready() && others.any(|other| other.is_bad() && other.reason == now.reason)
@@ -163,7 +163,7 @@ fn changes<'status>(before: &'status Value, after: &'status Value) -> Vec<Change
         } else if let Some(was) = bad_before.filter(|_| now.is_good()) {
             Some(Change::Recovered { was, now: Some(*now) })
         } else {
-            // A normal stage of life after a bad one may lead back to the bad one, and is no recovery.
+            // A normal stage after a bad condition is not a recovery, because it may lead back to the bad condition.
             Some(Change::Other(*now))
         }
     });

@@ -1,7 +1,7 @@
-//! Whether the CRDs and policies of the management cluster are those of this manager's release.
+//! Checks that the CRDs and policies of the management cluster belong to this manager's release.
 //!
-//! Each of them has [`meta::DEFINITION_ANNOTATION`] with a hash. Another hash is another release: such a CRD may drop
-//! what the manager writes, and such a policy may admit what the manager does not expect.
+//! Each of them has [`meta::DEFINITION_ANNOTATION`] with a hash. A different hash means a different release, whose CRDs
+//! may drop fields that the manager writes, and whose policies may admit objects that the manager does not expect.
 
 use std::fmt::{self, Debug, Display};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::repeated_failure::RepeatedFailure;
 
-/// Interval between two looks while an installation may be going on.
+/// Interval between two checks while an installation may be in progress.
 const GLANCE: Duration = Duration::from_secs(1);
 
 /// A CRD or policy of this release.
@@ -50,7 +50,7 @@ impl Display for Definition {
     }
 }
 
-/// The reasons for which the manager does not start.
+/// The reasons why the manager does not start.
 #[derive(Debug, Error)]
 pub enum DefinitionsError {
     /// Definitions of another release are installed.
@@ -75,10 +75,11 @@ pub enum DefinitionsError {
     },
 }
 
-/// Confirms that the installed definitions are these. An installation that is going on has `patience` to end.
+/// Confirms that the installed definitions are these definitions. An installation in progress has `patience` to
+/// complete.
 ///
-/// A definition that is not installed is no error: the caches wait for a kind. Neither are those that the manager may
-/// not read: the log has one line about the first.
+/// A definition that is not installed is not an error, because the caches wait for its kind. A definition that the
+/// manager may not read is not an error either; the log has one line about the first one.
 pub async fn ensure_of_this_release(
     client: &Client,
     definitions: &[Definition],
@@ -100,8 +101,9 @@ pub async fn ensure_of_this_release(
 
 /// The installed definitions that are not of this release.
 ///
-/// The API server names the definition that the manager may not read, so that each would have a `failure` of its own:
-/// only the first one counts. The others are looked at all the same: the role of an earlier release allows some.
+/// The API server's error names the definition that the manager may not read, so each definition would be a different
+/// `failure`. Therefore, only the first one is reported. The others are still read, because the role of an earlier
+/// release allows some of them.
 async fn others(
     client: &Client,
     definitions: &[Definition],
@@ -134,7 +136,7 @@ async fn others(
     Ok(others)
 }
 
-/// Whether a definition is installed that is not of this release.
+/// Whether the definition is installed in the version of another release.
 async fn is_other<K>(client: &Client, definition: &Definition) -> kube::Result<bool>
 where
     K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,

@@ -1,11 +1,12 @@
-//! Errors as the log tells them: every cause once, and without the debug forms that libraries print.
+//! Errors in the form of the log: every cause once, and without the debug output of libraries.
 
 use std::error::Error;
 
 use kube::core::Status;
 
-/// The error and its causes, outermost first. Many errors repeat their cause in their own text; it is told once. The
-/// text may name the ServiceAccount of the manager: it is for the log, and for no object that tenants read.
+/// The error and its causes, outermost first. Many errors repeat their cause in their own text; the result contains it
+/// once. The text may name the ServiceAccount of the manager, so it is for the log, and must not be written to objects
+/// that tenants can read.
 pub fn described(error: &(dyn Error + 'static)) -> String {
     let mut told = String::new();
     let mut next = Some(error);
@@ -31,7 +32,7 @@ pub(crate) fn answer<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status>
     })
 }
 
-/// The words that an error adds to those of its cause, and the cause.
+/// The text that an error adds to the text of its cause, and the cause.
 fn own_words<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {
         // kube adds the debug form of the answer.

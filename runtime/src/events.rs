@@ -19,19 +19,19 @@ use crate::repeated_failure::RepeatedFailure;
 /// The API's limit for an event's message.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// How long publishing the Events of one reconcile may delay it.
+/// How long publishing Events may delay a reconcile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The only recorder of the process. The recorder merges repeated events within some minutes into one series.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
-    /// Whether the log has that events may not be published.
+    /// Whether the log already says that events may not be published.
     told_forbidden: Arc<AtomicBool>,
 }
 
 impl Events {
-    /// Reports as `controller`, instance `POD_NAME` where that is set.
+    /// Reports events as `controller`, with the instance `POD_NAME` if it is set.
     pub fn new(client: Client, controller: &str) -> Self {
         let reporter = Reporter {
             controller: controller.to_owned(),
@@ -43,12 +43,13 @@ impl Events {
         }
     }
 
-    /// Publishes events about `object`. Failures are logged and never returned: no reconcile fails for an Event.
+    /// Publishes events about `object`. Failures are logged and never returned, so a reconcile never fails because of
+    /// an Event.
     pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, drafts: Vec<EventDraft>) {
         self.publish_about(&object.object_ref(&()), drafts).await;
     }
 
-    /// Publishes events about an object of which only the reference is known.
+    /// Publishes events about an object that is known only by its reference.
     pub(crate) async fn publish_about(&self, reference: &ObjectReference, drafts: Vec<EventDraft>) {
         let publish = async {
             for draft in drafts {
@@ -82,7 +83,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
     status.is_forbidden() && !causes.any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// Logs what events tell of; those of conditions have their line elsewhere ([`EventDraft::of_condition`]).
+/// Logs events, except those about conditions, which are logged elsewhere ([`EventDraft::of_condition`]).
 pub fn log(drafts: &[EventDraft]) {
     for draft in drafts.iter().filter(|draft| !draft.of_condition) {
         let (event, message) = (draft.reason.as_str(), one_line(&draft.message));
@@ -96,8 +97,8 @@ pub fn log(drafts: &[EventDraft]) {
 
 fn event(draft: EventDraft) -> Event {
     let note = truncate(draft.message);
-    // kube's recorder takes events that differ only in their note for repeats and goes on showing the first note. The
-    // action, which kubectl does not show, keeps them apart.
+    // kube's recorder treats events that differ only in their note as repeats and keeps the first note. The action,
+    // which kubectl does not show, distinguishes them.
     let mut hasher = DefaultHasher::new();
     note.hash(&mut hasher);
     Event {

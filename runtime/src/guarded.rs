@@ -30,8 +30,8 @@ impl<K> Guarded<K> {
     }
 }
 
-/// The known properties of an object that cannot be read. The text names the field and the type or value that the schema
-/// expects.
+/// The known properties of an object that cannot be read. The text names the field and the type or value that the
+/// schema expects.
 #[derive(Clone, Debug, Error)]
 #[error("{problem}")]
 pub struct Malformed {

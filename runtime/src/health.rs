@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server;
 
-/// The gates that have to open before the manager is ready. Cloning gives another handle to the same gates.
+/// The gates that have to open before the manager is ready. Clones share the gates.
 ///
-/// A standby that waits for the Lease is ready like the leader: its caches are filled.
+/// A standby that waits for the Lease is ready like the leader, because its caches are filled.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     gates: Arc<watch::Sender<BTreeMap<String, bool>>>,
@@ -38,7 +38,7 @@ impl Readiness {
     /// Waits until every gate is open.
     pub async fn all_open(&self) {
         let mut gates = self.gates.subscribe();
-        // The wait fails only when the sender is gone, and `self` holds it.
+        // The wait fails only if the sender is dropped, and `self` holds the sender.
         let _ = gates.wait_for(|gates| gates.values().all(|open| *open)).await;
     }
 
@@ -60,7 +60,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Opens the gate for good.
+    /// Opens the gate permanently.
     pub fn open(&self) {
         self.readiness
             .gates

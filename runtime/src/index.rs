@@ -1,4 +1,4 @@
-//! The objects of a cache by keys of their own, for instance by an id that their spec names.
+//! An index of the objects of a cache by keys, for example by an id that their spec names.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -10,14 +10,14 @@ use parking_lot::RwLock;
 use crate::changes::Change;
 use crate::kinds::CachedKind;
 
-/// Follows the changes of a cache that the store already shows.
+/// Receives the changes of a cache after the store has them.
 pub(crate) trait Follower<K>: Debug + Send + Sync {
     /// Follows one change.
     fn follow(&self, change: &Change<K>);
 }
 
-/// An index of a cache, made by [`crate::cache::ObjectCache::index`]. It follows every change of the cache before the
-/// subscribers are told of it. Cloning gives another handle to the same index.
+/// An index of a cache, made by [`crate::cache::ObjectCache::index`]. It is updated for every change of the cache
+/// before the subscribers receive the change. Clones share the index.
 #[derive(Clone, Debug)]
 pub struct CacheIndex<K: CachedKind> {
     store: Store<K>,
@@ -32,7 +32,7 @@ struct Entries<K: CachedKind> {
 }
 
 impl<K: CachedKind> CacheIndex<K> {
-    /// An index of this store that has nothing in it yet.
+    /// An empty index of this store.
     pub(crate) fn new(store: Store<K>, keys_of: fn(&K) -> Vec<String>) -> Self {
         let entries = Entries {
             by_key: HashMap::new(),

@@ -5,12 +5,12 @@
 //!
 //! 1. [`version::ensure_supported`], [`definitions::ensure_of_this_release`], [`logging::init`],
 //!    [`shutdown::on_signals`];
-//! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] a kind (these run
-//!    on standbys too);
-//! 3. under [`lease::LeaderElection::lead`], second [`tasks::Tasks`] with one [`controller::Controller`] a kind, and
+//! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] per kind (these also
+//!    run on standbys);
+//! 3. under [`lease::LeaderElection::lead`], a second [`tasks::Tasks`] with one [`controller::Controller`] per kind, and
 //!    [`malformed::MalformedObjects::publish_events`].
 //!
-//! The process ends when any of these parts ends without being asked to.
+//! The process exits when any of these parts ends unexpectedly.
 
 pub mod admission;
 pub mod backoff;
@@ -50,7 +50,7 @@ pub mod writes;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-/// The state that the caches and controllers of one manager share. Cloning gives another handle to the same state.
+/// The state that the caches and controllers of one manager share. Clones share the state.
 #[derive(Clone)]
 pub struct Runtime {
     /// Client of the management cluster.
@@ -68,8 +68,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime whose metrics are registered in `registry`, those of its own with `metric_prefix`. `controller` is the
-    /// reporter of Events.
+    /// A runtime whose metrics are registered in `registry`. Metrics that controller-runtime does not have get the
+    /// prefix `metric_prefix`. `controller` is the reporter of Events.
     pub fn new(client: Client, controller: &str, metric_prefix: &str, registry: &mut Registry) -> Self {
         Self {
             readiness: health::Readiness::default(),

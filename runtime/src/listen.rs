@@ -5,7 +5,7 @@ use std::io;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-/// The reasons for which a server cannot listen.
+/// The reasons why a server cannot listen.
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// Not `host:port` or `:port`.

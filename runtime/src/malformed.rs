@@ -15,7 +15,7 @@ use crate::guarded::Malformed;
 use crate::kinds::ObjectName;
 use crate::reconcile::EventDraft;
 
-/// The event about a malformed object; equal for all versions of the object with the same problem.
+/// The event about a malformed object. All versions of the object with the same problem have the same event.
 #[derive(Clone, Debug, PartialEq)]
 struct Report {
     reference: ObjectReference,
@@ -36,13 +36,13 @@ impl Report {
     }
 }
 
-/// The malformed objects of all kinds. Cloning gives another handle to the same objects.
+/// The malformed objects of all kinds. Clones share the objects.
 #[derive(Clone, Debug, Default)]
 pub struct MalformedObjects(watch::Sender<BTreeMap<String, Report>>);
 
 impl MalformedObjects {
     /// Publishes a warning event about each malformed object until `stop`, once for each of its problems. Only the
-    /// leader calls this function: the caches of all managers see the same objects.
+    /// leader calls this function, because the caches of all managers see the same objects.
     pub async fn publish_events(self, events: Events, reason: &str, stop: CancellationToken) -> Result<(), Infallible> {
         let mut changes = self.0.subscribe();
         let mut published = BTreeMap::new();
@@ -78,7 +78,7 @@ impl MalformedObjects {
     }
 }
 
-/// The malformed objects of one kind, as its watch shows them. Each version of each object is logged once.
+/// The malformed objects that the watch of one kind shows. Each version of each object is logged once.
 pub(crate) struct MalformedOfKind {
     /// Resource version by name.
     known: HashMap<ObjectName, String>,

@@ -1,4 +1,4 @@
-//! The runtime's metrics, under the names of controller-runtime.
+//! The runtime's metrics, with the names of controller-runtime.
 //!
 //! `prometheus-client` appends `_total` to the names of counters, so they are registered without it.
 
@@ -30,7 +30,7 @@ struct ControllerLabels {
     controller: &'static str,
 }
 
-/// The labels of a work queue: controller-runtime names it as its controller.
+/// The labels of a work queue. In controller-runtime, a queue has the name of its controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabels {
     controller: &'static str,
@@ -84,7 +84,7 @@ impl ReconcileResult {
     }
 }
 
-/// The runtime's metrics. Cloning gives another handle to the same series.
+/// The runtime's metrics. Clones share the series.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     reconciles: Family<ResultLabels, Counter>,
@@ -102,7 +102,7 @@ pub struct Metrics {
 
 type Depth = Box<dyn Fn() -> usize + Send + Sync>;
 
-/// The depth of each controller's work queue, asked for when the metrics are scraped.
+/// The depth of each controller's work queue, computed at each scrape.
 #[derive(Clone, Default)]
 struct QueueDepths(Arc<Mutex<Vec<(&'static str, Depth)>>>);
 
@@ -124,8 +124,8 @@ impl Collector for QueueDepths {
 }
 
 impl Metrics {
-    /// Creates the metrics and registers them in `registry`, which other crates share. `prefix` begins the names of the
-    /// metrics that controller-runtime does not have.
+    /// Creates the metrics and registers them in `registry`, which other crates share. The names of metrics that
+    /// controller-runtime does not have start with `prefix`.
     pub fn register(prefix: &str, registry: &mut Registry) -> Self {
         let seconds = || Histogram::new(RECONCILE_SECONDS);
         let metrics = Self {
@@ -217,7 +217,7 @@ impl Metrics {
         }
     }
 
-    /// The work queue of a controller, with the number of its objects whose reconcile is due.
+    /// Adds the work queue of a controller. `depth` is the number of its objects whose reconcile is due.
     pub(crate) fn queue(&self, controller: &'static str, depth: impl Fn() -> usize + Send + Sync + 'static) {
         self.depths.0.lock().push((controller, Box::new(depth)));
     }
@@ -228,7 +228,7 @@ impl Metrics {
             .get_or_create_owned(&LeaseLabels { name: lease.to_owned() })
     }
 
-    /// How many objects of a kind cannot be read at present.
+    /// The number of objects of a kind that cannot be read.
     pub(crate) fn malformed(&self, kind: &str) -> Gauge {
         self.malformed
             .get_or_create_owned(&KindLabels { kind: kind.to_owned() })
@@ -270,7 +270,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// An object has waited in the queue for this time; `None` where nobody knows.
+    /// Records that an object has waited in the queue for this time; `None` if the time is unknown.
     pub(crate) fn dequeued(&self, waited: Option<Duration>) {
         if let Some(waited) = waited {
             self.queue_seconds.observe(waited.as_secs_f64());

@@ -5,16 +5,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
-/// The annotation by which a provider delays `clusterctl move`. This manager sets and removes the annotation within a
+/// The annotation by which a provider delays `clusterctl move`. This manager sets and removes the annotation within one
 /// pass.
 const BLOCK_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/block-move";
 
 /// The predicate of every controller for its own kind: a hash of all fields of an object except the status.
 ///
-/// The generation covers the spec. The other hashed fields are metadata that a Cluster API controller must react to and
-/// that do not change the generation: the pause annotation, labels, the owner reference that core sets, finalizers that
-/// other controllers removed, and the deletion timestamp. The annotation `block-move` is left out: a pass that sets and
-/// removes it would trigger itself and defeat its own back-off.
+/// The generation covers the spec. The other hashed fields are metadata that do not change the generation, but to which
+/// a Cluster API controller must react: the pause annotation, labels, the owner reference that core sets, finalizers
+/// that other controllers removed, and the deletion timestamp. The annotation `block-move` is left out, because a pass
+/// that sets and removes it would trigger itself and defeat its own back-off.
 ///
 /// The result is always `Some`: `None` would mean that the predicate cannot tell, and every change would pass.
 pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {

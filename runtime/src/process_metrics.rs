@@ -1,5 +1,5 @@
-//! The metrics of the process under the names that Prometheus's client libraries give them, read from Linux's `/proc`
-//! when they are scraped. Elsewhere there are none.
+//! The metrics of the process, with the names of Prometheus's client libraries. They are read from Linux's `/proc` at
+//! each scrape. Other systems have none of these metrics.
 
 use std::fmt;
 use std::fs;
@@ -64,7 +64,7 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// What the numbers of `/proc` count.
+/// The units of the numbers in `/proc`.
 struct Units {
     ticks_per_second: f64,
     page_bytes: f64,
@@ -73,7 +73,7 @@ struct Units {
 }
 
 impl Units {
-    /// The units of this computer, whose `/proc/stat` is this.
+    /// The units of this computer. `stat` is the text of its `/proc/stat`.
     fn of_this_computer(stat: &str) -> Self {
         let booted_at = stat
             .lines()
@@ -95,8 +95,8 @@ struct Usage {
 }
 
 impl Usage {
-    /// Reads `/proc/self/stat` (`man 5 proc_pid_stat`). The second of its fields, the name, may contain spaces; the
-    /// third is the first one here.
+    /// Reads `/proc/self/stat` (`man 5 proc_pid_stat`). The second field, the name, may contain spaces, so the fields
+    /// here start with the third one.
     fn parse(stat: &str, units: &Units) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -110,13 +110,13 @@ impl Usage {
     }
 }
 
-/// The number of open file descriptors, without the one that reads them.
+/// The number of open file descriptors, except the descriptor with which this function reads them.
 fn open_files() -> Option<f64> {
     let open = fs::read_dir("/proc/self/fd").ok()?.count();
     Some(float(open.saturating_sub(1).try_into().ok()?))
 }
 
-/// Numbers above 2^53 are rounded, which no metric minds.
+/// Numbers above 2^53 are rounded, which does not matter for metrics.
 #[expect(clippy::cast_precision_loss, reason = "rounded numbers are precise enough")]
 fn float(number: u64) -> f64 {
     number as f64

@@ -1,15 +1,15 @@
-//! The proxy between this process and API servers that kubeconfigs lead to.
+//! The proxy between this process and the API servers of kubeconfigs.
 
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 
-/// Variables with the URL of the proxy, the first that is set. Source: kube.
+/// Variables with the URL of the proxy. The first one that is set applies. Source: kube.
 const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 
-/// The configuration of a kubeconfig, with the proxy that the environment names for its server: that of `HTTPS_PROXY`,
-/// unless `NO_PROXY` has the server. A `proxy-url` of the kubeconfig comes first. kube compares `NO_PROXY` with the
-/// address of the proxy, and not with that of the server.
+/// The configuration of a kubeconfig with the proxy for its server: the `proxy-url` of the kubeconfig, or else the
+/// proxy in `HTTPS_PROXY` unless `NO_PROXY` matches the server. This function is needed because kube compares
+/// `NO_PROXY` with the address of the proxy instead of the address of the server.
 #[must_use]
 pub fn of_environment(mut config: Config) -> Config {
     let set = VARIABLES

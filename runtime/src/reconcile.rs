@@ -15,34 +15,35 @@ use crate::errors::described;
 use crate::kinds::{ObjectName, ReconciledKind};
 use crate::status::StatusError;
 
-/// A reconciler of one kind, which brings objects closer to their spec. One value serves all objects of the kind, many
-/// at a time, but never reconciles one object twice at once.
+/// A reconciler of one kind, which brings objects closer to their spec. One value reconciles all objects of the kind.
+/// It reconciles several objects concurrently, but never the same object.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
-    /// The kind reconciled.
+    /// The reconciled kind.
     type Kind: ReconciledKind;
 
     /// The controller's name in logs and metrics: lower case, for example `awsmachine`.
     fn name() -> &'static str;
 
-    /// One pass over `object`, which is at least as new as the last write recorded in [`crate::writes::WriteTracker`].
+    /// Runs one pass over `object`, which is at least as new as the last write recorded in
+    /// [`crate::writes::WriteTracker`].
     ///
     /// The pass may be cancelled at any `await` (time-out, loss of the lease) and must be repeatable from there.
     async fn reconcile(&self, object: Self::Kind) -> Result<Outcome<Self::Kind>, ReconcileError>;
 
     /// The groups of an object whose passes may wait for the same resource, such as an AWS account. Passes of one group
-    /// never occupy all workers. A group has a name that no other group has. Default: the objects of one Cluster, or of
-    /// one namespace without a Cluster.
+    /// never occupy all workers. The names of groups are unique. Default: the objects of one Cluster, or of one
+    /// namespace without a Cluster.
     fn groups(&self, object: &Self::Kind) -> Vec<String> {
         vec![cluster_group(object.meta())]
     }
 
-    /// Called when `object` is deleted, and again after a pass that ran meanwhile: drops the reconciler's state about
-    /// the object. Default: no state.
+    /// Drops the reconciler's state about `object`. Called when `object` is deleted, and again after a pass that was
+    /// running at that time. Default: no state.
     fn forget(&self, _object: &Self::Kind) {}
 }
 
-/// The group of all objects of one Cluster, for [`Reconciler::groups`]. Objects without a Cluster are a group by
+/// The group of all objects of one Cluster, for [`Reconciler::groups`]. Objects without a Cluster form one group per
 /// namespace, so that each object has a group.
 pub fn cluster_group(metadata: &ObjectMeta) -> String {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -56,16 +57,16 @@ pub fn cluster_group(metadata: &ObjectMeta) -> String {
 /// The result of one pass.
 #[derive(Clone, Debug)]
 pub struct Outcome<K: HasStatus> {
-    /// The object as the server last answered it: as passed in, or the answer to the last write in between.
+    /// The latest version of the object: the version passed in, or the server's answer to the last write of the pass.
     pub object: K,
-    /// The status the object shall have, written whole if it differs from `object`'s. `None`: the status is not
-    /// touched.
+    /// The desired status, which is written completely if it differs from the status of `object`. `None`: the status is
+    /// not changed.
     pub status: Option<K::Status>,
     /// The time of the next reconcile.
     pub next: Next,
     /// Events to publish about the object.
     pub events: Vec<EventDraft>,
-    /// Why the pass ended as it did, for the log, where the conditions of the status do not say it.
+    /// The reason of the result for the log, if the conditions of the status do not contain it.
     pub why: Option<&'static str>,
 }
 
@@ -81,7 +82,7 @@ impl<K: HasStatus> Outcome<K> {
         }
     }
 
-    /// Says why the pass ended as it did.
+    /// Sets the reason of the result.
     #[must_use]
     pub fn because(mut self, why: &'static str) -> Self {
         self.why = Some(why);
@@ -115,11 +116,11 @@ impl<K: HasStatus> Outcome<K> {
 pub enum Next {
     /// Reconciled after the next change or trigger.
     AwaitChange,
-    /// Reconciled after this time. Counts as success: the object's back-off starts anew.
+    /// Reconciled after this time. Counts as success, so the object's back-off starts again.
     Requeue(Duration),
-    /// Reconciled after this time, because a call was put off: until a rate limit allows it, or until an answer comes
-    /// that wakes the object before. Counts neither as success nor as failure: if the back-off were reset, an object
-    /// whose call always fails after such a wait would never slow down.
+    /// Reconciled after this time, because a call was deferred until a rate limit allows it, or until an answer
+    /// arrives, which may wake the object earlier. Counts neither as success nor as failure: if it reset the back-off,
+    /// an object whose call always fails after such a wait would never slow down.
     Deferred(Duration),
     /// Reconciled after the object's own exponential back-off with jitter, because a step failed that may succeed
     /// later.
@@ -135,10 +136,10 @@ pub struct EventDraft {
     pub reason: String,
     /// A sentence for people, cut to 1 kB.
     pub message: String,
-    /// Whether the event tells of a condition that turned False. The log has its line when the status is written.
+    /// Whether the event is about a condition that turned False. The condition is logged when the status is written.
     pub of_condition: bool,
-    /// Whether what the event tells of is stored already, so that no later pass tells of it. All other events follow
-    /// from the stored status: a pass that is repeated tells of them again.
+    /// Whether the subject of the event is already stored, so that no later pass repeats the event. All other events
+    /// follow from the stored status, so a repeated pass repeats them.
     pub is_recorded: bool,
 }
 
@@ -165,7 +166,7 @@ impl EventDraft {
         }
     }
 
-    /// The warning of a condition that turned False, with its reason and message.
+    /// The warning about a condition that turned False, with its reason and message.
     pub fn of_condition(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             of_condition: true,
@@ -173,7 +174,7 @@ impl EventDraft {
         }
     }
 
-    /// The event of something that is stored already.
+    /// Marks the subject of the event as already stored.
     #[must_use]
     pub fn recorded(mut self) -> Self {
         self.is_recorded = true;
@@ -187,20 +188,20 @@ pub enum ReconcileErrorKind {
     /// The object has changed since it was read. It is reconciled again once the cache shows the change, without
     /// back-off.
     Conflict,
-    /// The object does not exist any more.
+    /// The object no longer exists.
     Gone,
     /// Any other error: it is logged and counted, and the object is reconciled again after its back-off.
     Failed,
 }
 
-/// A write other than the status's was refused because the object has changed since it was read. Report the object to
-/// [`crate::writes::WriteTracker::conflicted`], so that the repeated pass waits for the newer one.
+/// A write of something other than the status was refused because the object has changed since it was read. Report the
+/// object to [`crate::writes::WriteTracker::conflicted`], so that the repeated pass waits for the newer one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0} has changed since it was read")]
 pub struct WriteConflict(pub ObjectName);
 
-/// A pass that ended without an outcome. `?` converts any error into this type; like `anyhow::Error`, the type
-/// therefore does not implement `Error` itself.
+/// The error of a pass that ended without an outcome. `?` converts any error into this type. Therefore, like
+/// `anyhow::Error`, the type does not implement `Error` itself.
 pub struct ReconcileError {
     reason: &'static str,
     source: Box<dyn StdError + Send + Sync>,
@@ -217,8 +218,8 @@ impl ReconcileError {
         }
     }
 
-    /// Adds the events of the pass until it failed. Only those that are recorded are kept: the pass that is repeated
-    /// tells of the others.
+    /// Adds the events of the pass before its failure. Only recorded events are kept, because the repeated pass
+    /// publishes the others.
     #[must_use]
     pub fn with_events(mut self, events: impl IntoIterator<Item = EventDraft>) -> Self {
         self.events.extend(events.into_iter().filter(|event| event.is_recorded));

@@ -1,4 +1,4 @@
-//! A request that is repeated until it succeeds: the log has its failure once, and its end.
+//! The log lines about a request that is repeated until it succeeds: one for its failure, and one for its success.
 
 use std::error::Error;
 
@@ -6,11 +6,11 @@ use tracing::{debug, info, warn};
 
 use crate::errors::{answer, described};
 
-/// What somebody does about a request that the API server forbids.
+/// The advice for a request that the API server forbids.
 const PERMISSION_HINT: &str =
     "the ServiceAccount of the manager lacks this permission: apply the RBAC manifests of the release";
 
-/// The last failure of a request that is repeated.
+/// The last failure of a repeated request.
 #[derive(Debug)]
 pub struct RepeatedFailure {
     attempted: String,
@@ -18,7 +18,7 @@ pub struct RepeatedFailure {
 }
 
 impl RepeatedFailure {
-    /// Of a request that has not failed yet. `attempted` is a phrase with a verb: `watch AWSMachine`.
+    /// A request that has not failed yet. `attempted` is a phrase with a verb: `watch AWSMachine`.
     pub fn new(attempted: impl Into<String>) -> Self {
         Self {
             attempted: attempted.into(),
@@ -26,7 +26,7 @@ impl RepeatedFailure {
         }
     }
 
-    /// The request has failed. A warning is logged unless the last failure was the same.
+    /// Records a failure of the request, and logs a warning unless the last failure was the same.
     pub fn failed(&mut self, error: &(dyn Error + 'static)) {
         let hint = answer(error)
             .filter(|status| status.is_forbidden())
@@ -34,7 +34,7 @@ impl RepeatedFailure {
         self.log(described(error), hint);
     }
 
-    /// The request has got no answer in time.
+    /// Records that the request got no answer in time.
     pub fn timed_out(&mut self) {
         self.log("no answer in time".to_owned(), None);
     }
@@ -49,7 +49,7 @@ impl RepeatedFailure {
         self.last = Some(error);
     }
 
-    /// The request has succeeded. That is logged if it had failed before.
+    /// Records the success of the request, and logs it if the request had failed before.
     pub fn succeeded(&mut self) {
         if self.last.take().is_some() {
             info!("it is possible again to {}", self.attempted);

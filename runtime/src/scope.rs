@@ -18,7 +18,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Takes the flags as given; an empty value means no restriction.
+    /// Takes the values of the flags; an empty value means no restriction.
     pub fn new(namespace: Option<String>, watch_filter: Option<String>) -> Self {
         let given = |value: Option<String>| value.filter(|value| !value.is_empty());
         Self {

@@ -1,6 +1,6 @@
-//! The HTTP servers of the process. Anybody who reaches their ports may connect, and no number of clients that stay and
-//! say nothing keeps a probe or a scrape out: connections are few, each has time limits, and a new one takes the place
-//! of the one that has been idle for longest.
+//! The HTTP servers of the process. Everybody who reaches their ports may connect. Idle clients cannot block probes and
+//! scrapes: the number of connections is limited, each connection has time limits, and a new connection replaces the
+//! one that has been idle longest.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -23,25 +23,25 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-/// Connections at once.
+/// Maximum number of concurrent connections.
 pub(crate) const CONNECTIONS: usize = 64;
 
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a client may take to send the head of a request, the wait for its first byte included.
+/// How long a client may take to send the head of a request, including the wait for its first byte.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection may last. A client that does not read its response is not waited for any longer.
+/// How long a connection may last, even if the client has not read its response.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// How long a response that has begun may take at the end of a connection or of the process.
+/// How long a response that has started may take at the end of a connection or of the process.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Bytes that are kept of a request or of a response that is not sent yet.
+/// Buffer for a request, and for a response that is not sent yet, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// Serves a router until `stop`; over TLS where there is an acceptor.
+/// Serves a router until `stop`, over TLS if there is an acceptor.
 pub(crate) async fn serve(
     mut listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -64,7 +64,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Since when a connection waits for its client; `None` while a request is worked on.
+/// The time since which a connection waits for its client; `None` while a request is processed.
 #[derive(Clone)]
 struct Activity(Arc<Mutex<Option<Instant>>>);
 
@@ -92,7 +92,7 @@ struct Connections {
 }
 
 impl Connections {
-    /// Waits for the end of a connection; for ever while there is none.
+    /// Waits for the end of a connection; never returns while there are no connections.
     async fn one_ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,
@@ -102,8 +102,8 @@ impl Connections {
         self.open.remove(&id);
     }
 
-    /// Starts a connection. Where there are too many, the one that has been idle for longest ends; where all are at
-    /// work, the new one does.
+    /// Starts a connection. If there are too many, the connection that has been idle longest is closed. If none is
+    /// idle, the new connection is closed.
     fn add(&mut self, activity: Activity, connection: impl Future<Output = ()> + Send + 'static) {
         if self.open.len() >= CONNECTIONS {
             let idle = self
@@ -122,7 +122,7 @@ impl Connections {
         self.open.insert(task.id(), (activity, task));
     }
 
-    /// Waits until the responses that have begun are sent.
+    /// Waits until the responses that have started are sent.
     async fn end(mut self) {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         // The remaining connections are dropped.
@@ -187,10 +187,10 @@ mod tests {
     use super::*;
     use crate::testing::{eventually, http_get};
 
-    /// More than the buffers of a connection hold.
+    /// More bytes than the buffers of a connection hold.
     const LARGE: usize = 64 * 1024 * 1024;
 
-    /// Answers `/` at once and `/large` with much.
+    /// Answers `/` immediately, and `/large` with a large body.
     fn router() -> Router {
         Router::new()
             .route("/", get(async || "ok"))
@@ -205,7 +205,7 @@ mod tests {
         client
     }
 
-    /// A server that answers `/` at once, and `/slow` when it is told to.
+    /// A server that answers `/` immediately, and `/slow` when the test releases it.
     struct Scene {
         address: SocketAddr,
         go_on: Arc<Notify>,
@@ -259,7 +259,7 @@ mod tests {
         let mut open: Vec<_> = connections.open.keys().copied().collect();
         open.sort_unstable();
         assert_eq!(open, ids[CONNECTIONS..]);
-        // While all are at work, a new one does not begin.
+        // While all connections are busy, a new one does not start.
         for (activity, _) in connections.open.values() {
             activity.set_idle(false);
         }

@@ -1,4 +1,4 @@
-//! Writes an object's status whole, with the object's resource version as the precondition.
+//! Writes the complete status of an object, with the object's resource version as the precondition.
 //!
 //! A PUT on the status subresource removes the fields that the new status lacks, whichever client wrote them. The
 //! server refuses a write that is based on a stale object. The server takes only the status from the body, so the spec
@@ -15,34 +15,34 @@ use crate::guarded::{Guarded, Malformed};
 use crate::kinds::{CachedKind, ObjectName, ReconciledKind};
 use crate::writes::WriteTracker;
 
-/// The reasons for which a status was not written.
+/// The reasons why a status was not written.
 #[derive(Debug, Error)]
 pub enum StatusError {
     /// The object has changed since the version that the write was based on. The reconcile is repeated once the cache
     /// shows the change.
     #[error("the status of {object} was not written: the object has changed since resource version {version}")]
     Conflict {
-        /// The object concerned.
+        /// The object.
         object: ObjectName,
-        /// The resource version the write was based on.
+        /// The resource version that the write was based on.
         version: String,
     },
-    /// The object does not exist any more.
+    /// The object no longer exists.
     #[error("the status of {object} was not written: the object is gone")]
     Gone {
-        /// The object concerned.
+        /// The object.
         object: ObjectName,
     },
     /// The object did not come from the server.
     #[error("the status of {object} was not written: it has no resource version to base the write on")]
     NoResourceVersion {
-        /// The object concerned.
+        /// The object.
         object: ObjectName,
     },
     /// The status cannot be written as JSON.
     #[error("failed to encode the status of {object}")]
     Encode {
-        /// The object concerned.
+        /// The object.
         object: ObjectName,
         /// The error of the encoder.
         source: serde_json::Error,
@@ -50,7 +50,7 @@ pub enum StatusError {
     /// The request cannot be built, for example because of the object's name.
     #[error("failed to build the request that writes the status of {object}")]
     Request {
-        /// The object concerned.
+        /// The object.
         object: ObjectName,
         /// The error of the request builder.
         source: request::Error,
@@ -58,7 +58,7 @@ pub enum StatusError {
     /// The server refused the write or did not answer.
     #[error("failed to write the status of {object}")]
     Write {
-        /// The object concerned.
+        /// The object.
         object: ObjectName,
         /// The error of the client.
         source: kube::Error,
@@ -66,14 +66,14 @@ pub enum StatusError {
     /// The write took effect, but the object that the server returned cannot be read.
     #[error("wrote the status of {object}, but the answer cannot be read")]
     Answer {
-        /// The object concerned.
+        /// The object.
         object: ObjectName,
         /// The field that cannot be read.
         source: Box<Malformed>,
     },
 }
 
-/// Writes statuses and records the versions written. Reconcilers use it for a status that must be stored before they
+/// Writes statuses and records the written versions. Reconcilers use it for a status that must be stored before they
 /// continue.
 #[derive(Clone)]
 pub struct StatusWriter {
@@ -87,8 +87,8 @@ impl StatusWriter {
         Self { client, writes }
     }
 
-    /// Makes `status` the status of `object` and returns the object as the server has it then. A status equal to the
-    /// object's is not sent.
+    /// Makes `status` the status of `object` and returns the object from the server's answer. A status that equals the
+    /// object's status is not sent.
     pub async fn write<K: ReconciledKind>(&self, object: &K, status: &K::Status) -> Result<K, StatusError> {
         let encode = |status| {
             serde_json::to_value(status).map_err(|source| StatusError::Encode {

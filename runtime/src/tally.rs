@@ -1,4 +1,4 @@
-//! Counts of a cache's objects by keys of their own, for instance by the conditions that they show.
+//! Counts of a cache's objects by keys, for example by their conditions.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -12,8 +12,8 @@ use crate::changes::Change;
 use crate::index::Follower;
 use crate::kinds::CachedKind;
 
-/// Counts of objects by key, made by [`crate::cache::ObjectCache::tally`]. They follow every change of the cache.
-/// Cloning gives another handle to the same counts.
+/// Counts of objects by key, made by [`crate::cache::ObjectCache::tally`]. They are updated for every change of the
+/// cache. Clones share the counts.
 #[derive(Debug)]
 pub struct Tally<K: CachedKind, T> {
     keys_of: fn(&K) -> Vec<T>,
@@ -36,7 +36,7 @@ impl<K: CachedKind, T> Clone for Tally<K, T> {
 }
 
 impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
-    /// Counts of no object yet.
+    /// Counts without any object.
     pub fn new(keys_of: fn(&K) -> Vec<T>) -> Self {
         let entries = Entries {
             counts: HashMap::new(),
@@ -48,7 +48,7 @@ impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
         }
     }
 
-    /// The number of objects of each key that an object has, in no particular order.
+    /// The number of objects for each key that at least one object has, in no particular order.
     pub fn counts(&self) -> Vec<(T, u32)> {
         let entries = self.entries.lock();
         entries.counts.iter().map(|(key, count)| (*key, *count)).collect()
@@ -60,7 +60,7 @@ impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
         self.entries.lock().set(ObjectRef::from_obj(object), keys);
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets a deleted object.
     pub fn forget(&self, object: &K) {
         self.entries.lock().set(ObjectRef::from_obj(object), Vec::new());
     }

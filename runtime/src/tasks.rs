@@ -1,4 +1,4 @@
-//! The tasks of a process. The process ends with the first task that ends unexpectedly.
+//! The tasks of a process. The process exits when the first task ends unexpectedly.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -14,7 +14,7 @@ use tracing::debug;
 /// The error of a task of [`Tasks`].
 pub type TaskFailure = Box<dyn Error + Send + Sync>;
 
-/// The reasons for which [`Tasks::run`] ends early. The process then ends with a non-zero exit code.
+/// The reasons why [`Tasks::run`] ends early. The process then exits with a non-zero exit code.
 #[derive(Debug, Error)]
 pub enum TaskError {
     /// A task ended before it was asked to.
@@ -58,7 +58,8 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// A set of tasks that end within `grace` once `stop` is cancelled. A set inside another needs the shorter grace.
+    /// A set of tasks that end within `grace` after `stop` is cancelled. A nested set needs a shorter grace than the
+    /// outer set.
     pub fn new(stop: CancellationToken, grace: Duration) -> Self {
         Self {
             set: JoinSet::new(),
@@ -73,7 +74,7 @@ impl Tasks {
         self.stop.clone()
     }
 
-    /// Starts a task. Before `stop` it must not end.
+    /// Starts a task, which must not end before `stop`.
     pub fn spawn<E: Into<TaskFailure>>(
         &mut self,
         name: impl Into<String>,
@@ -83,8 +84,8 @@ impl Tasks {
         self.names.insert(handle.id(), name.into());
     }
 
-    /// Runs until `stop` was cancelled and all tasks have ended, or until the first one fails or ends early; the others
-    /// are aborted then.
+    /// Runs until `stop` is cancelled and all tasks have ended, or until the first task fails or ends early. In the
+    /// second case, the other tasks are aborted.
     pub async fn run(mut self) -> Result<(), TaskError> {
         let stop = self.stop.clone();
         let result = tokio::select! {
@@ -135,7 +136,7 @@ impl Tasks {
         })
     }
 
-    /// The name of a task that ended well, or the error of one that did not.
+    /// The name of a task that ended as expected, or the error of a task that did not.
     fn judge(&mut self, joined: Result<(Id, Result<(), TaskFailure>), JoinError>) -> Result<String, TaskError> {
         let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let name = self.names.remove(&id).unwrap_or_default();

@@ -77,7 +77,7 @@ pub(crate) fn scrape(registry: &Registry) -> String {
     text
 }
 
-/// What this thread logs while the value exists.
+/// The log lines of this thread while the value exists.
 pub(crate) struct Log {
     file: tempfile::NamedTempFile,
     _logs: tracing::dispatcher::DefaultGuard,
@@ -85,7 +85,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// With the verbosity of the flag `-v`.
+    /// Starts logging with the verbosity of the flag `-v`.
     pub(crate) fn start(format: LogFormat, verbosity: u8) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
         let writer = Mutex::new(file.reopen().unwrap());
@@ -127,7 +127,7 @@ pub(crate) fn logged(format: LogFormat, verbosity: u8, act: impl FnOnce()) -> Ve
     log.lines()
 }
 
-/// Waits for a condition, at most a minute; under a paused clock the wait takes no real time.
+/// Waits at most a minute for a condition. Under a paused clock, the wait takes no real time.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
@@ -226,7 +226,8 @@ impl FakeServer {
         state.version["minor"] = minor.into();
     }
 
-    /// Fails requests from now on, or no longer: those of a method (`GET`), or of a method and a path (`GET /path`).
+    /// Makes requests fail from now on, or stops doing so. `requests` is a method (`GET`), or a method and a path (`GET
+    /// /path`).
     pub(crate) fn set_fault(&self, requests: &str, fault: Option<Fault>) {
         let faults = &mut self.state.lock().unwrap().faults;
         match fault {
@@ -244,8 +245,8 @@ impl FakeServer {
         }
     }
 
-    /// Ends all watches with the error 410, as a server does that no longer has the events after the watched versions.
-    /// The events that were held back are lost.
+    /// Ends all watches with the error 410, like a server that no longer has the events after the watched versions.
+    /// Events that were held back are lost.
     pub(crate) fn expire_watches(&self) {
         let mut state = self.state.lock().unwrap();
         state.held = None;
@@ -257,7 +258,7 @@ impl FakeServer {
         }
     }
 
-    /// Every request but reads.
+    /// All requests except reads.
     pub(crate) fn writes(&self) -> Vec<Recorded> {
         let state = self.state.lock().unwrap();
         state
@@ -268,7 +269,7 @@ impl FakeServer {
             .collect()
     }
 
-    /// Reads of single objects.
+    /// The number of reads of a single object.
     pub(crate) fn gets(&self, path: &str) -> usize {
         let state = self.state.lock().unwrap();
         state

@@ -1,4 +1,4 @@
-//! The oldest Kubernetes this manager runs on.
+//! The oldest version of Kubernetes that this manager supports.
 
 use std::fmt::{self, Display};
 
@@ -24,7 +24,7 @@ impl Display for KubernetesVersion {
     }
 }
 
-/// The reasons for which the manager does not start.
+/// The reasons why the manager does not start.
 #[derive(Debug, Error)]
 pub enum VersionError {
     /// The server is too old.
@@ -36,7 +36,7 @@ pub enum VersionError {
     /// The server's answer is not a version.
     #[error("the management cluster gives its version as {text:?}, which is no Kubernetes version")]
     Malformed {
-        /// `major.minor` as answered.
+        /// `major.minor` in the answer.
         text: String,
     },
     /// The server did not answer.
@@ -54,7 +54,7 @@ pub async fn ensure_supported(client: &Client) -> Result<KubernetesVersion, Vers
 }
 
 fn parse(info: &Info) -> Result<KubernetesVersion, VersionError> {
-    // Vendors add a sign: "31+".
+    // Vendors add a plus sign: "31+".
     let number = |text: &str| {
         text.trim_end_matches(|character: char| !character.is_ascii_digit())
             .parse()

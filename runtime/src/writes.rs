@@ -1,8 +1,8 @@
 //! Tracks the writes of this process, so that no reconcile uses a cached object that is older than the last write to
 //! it.
 //!
-//! A cache is behind the server by milliseconds, under load by seconds. A reconcile that does not see its own last
-//! status would, for example, not find the launch that the status records.
+//! A cache lags behind the server by milliseconds, or by seconds under load. For example, a reconcile that does not see
+//! its own last status would not find the launch that the status records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kube::Resource;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-/// The versions that the caches still have to show, by object UID. Cloning gives another handle to the same memory.
+/// The versions that the caches still have to show, by object UID. Clones share the versions.
 #[derive(Clone, Debug, Default)]
 pub struct WriteTracker {
     awaited: Arc<Mutex<HashMap<String, Awaited>>>,
@@ -33,8 +33,8 @@ struct Awaited {
     since: Instant,
 }
 
-/// Kubernetes (since 1.35 by its documentation, before that by its implementation) uses integers that grow as resource
-/// versions. Versions of a server that are not integers can only be compared for equality.
+/// Kubernetes uses increasing integers as resource versions (documented since 1.35, implemented before). Versions of a
+/// server that are not integers can only be compared for equality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Version {
     AtLeast(u128),
@@ -74,7 +74,7 @@ impl WriteTracker {
         });
     }
 
-    /// Compares a cached object with the recorded writes; a version that the cache has shown is forgotten.
+    /// Compares a cached object with the recorded writes, and forgets a version that the cache has shown.
     pub fn freshness<K: Resource>(&self, cached: &K) -> Freshness {
         let metadata = cached.meta();
         let (Some(uid), Some(version)) = (&metadata.uid, &metadata.resource_version) else {
@@ -91,12 +91,12 @@ impl WriteTracker {
         Freshness::Stale(awaited.since.elapsed())
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets a deleted object.
     pub fn forget(&self, uid: &str) {
         self.awaited().remove(uid);
     }
 
-    /// How many objects have a write that the caches have not shown yet.
+    /// The number of objects with a write that the caches have not shown yet.
     pub fn entries(&self) -> usize {
         self.awaited().len()
     }

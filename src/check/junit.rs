@@ -1,4 +1,4 @@
-//! The report of a check for CI systems: each rule is a test.
+//! The report of a check for CI systems, in which each rule is a test case.
 
 use anyhow::Result;
 use capa_preflight::{Category, Finding, Outcome, Report, RuleAnswer};

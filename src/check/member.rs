@@ -1,5 +1,5 @@
-//! What is read from an API server that is to be a member of a fleet engine. Nothing is changed: what would be written
-//! is a dry run.
+//! Reads the facts about an API server that is to be a member of a fleet engine. All writes are dry runs, which change
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,15 +22,15 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
 
-/// How long the API server may take to accept a connection, or with one answer.
+/// How long the API server may take to accept a connection or to answer a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a watch may take to its first event.
+/// How long a watch may take to deliver its first event.
 const WATCH_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests whose time is measured.
 const REQUESTS: usize = 20;
 /// The namespace of Karmada in its members.
 const KARMADA_NAMESPACE: &str = "karmada-cluster";
-/// What a join does: verb, group, resource.
+/// The permissions that a join needs: verb, group, resource.
 const RIGHTS: [(&str, &str, &str); 6] = [
     ("create", "", "namespaces"),
     ("create", "", "serviceaccounts"),
@@ -40,7 +40,8 @@ const RIGHTS: [(&str, &str, &str); 6] = [
     ("*", "*", "*"),
 ];
 
-/// What Cluster API does in a workload cluster: verb, group, resource. Source: its remote client.
+/// The permissions that Cluster API needs in a workload cluster: verb, group, resource. Source: Cluster API's remote
+/// client.
 const WORKLOAD_RIGHTS: [(&str, &str, &str); 9] = [
     ("list", "", "nodes"),
     ("watch", "", "nodes"),
@@ -58,7 +59,7 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The facts about the API server of a kubeconfig.
 ///
 /// # Errors
-/// The kubeconfig cannot be used at all.
+/// The kubeconfig cannot be used.
 pub(super) fn facts(file: &Path, context: Option<&str>) -> Result<MemberFacts> {
     let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot use {}", file.display()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -107,7 +108,7 @@ async fn read(client: &Client, server: String, unusable_field: Option<String>) -
     }
 }
 
-/// Nothing more can be read.
+/// The facts about an API server that cannot be reached.
 fn unreachable(server: String, unusable_field: Option<String>, why: &str) -> MemberFacts {
     let unknown = || why.to_owned();
     MemberFacts {
@@ -131,7 +132,7 @@ fn unreachable(server: String, unusable_field: Option<String>, why: &str) -> Mem
     }
 }
 
-/// An error as the report has it.
+/// The answer with its error in the form of the report.
 fn told<T>(answer: kube::Result<T>) -> Result<T, String> {
     answer.map_err(|error| described(&error))
 }
@@ -164,7 +165,7 @@ async fn user(client: &Client) -> Result<User, String> {
     })
 }
 
-/// What is served, and the groups that cannot say what they serve.
+/// The resources that the API server serves, and the groups whose discovery fails.
 async fn resources(client: &Client) -> (Result<BTreeSet<Resource>, String>, Vec<String>) {
     let mut resources = BTreeSet::new();
     let mut stale = Vec::new();
@@ -227,7 +228,7 @@ async fn watch(client: &Client) -> Result<(), String> {
     }
 }
 
-/// The slowest but one of twenty requests over one connection.
+/// The second slowest of twenty requests over one connection.
 async fn latency(client: &Client) -> Result<u64, String> {
     let mut times = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {
@@ -292,7 +293,7 @@ async fn missing_rights(client: &Client, rights: &[(&str, &str, &str)]) -> kube:
     Ok(missing)
 }
 
-/// A token for some ServiceAccount, as a dry run; `None` where there is no ServiceAccount.
+/// Requests a token for any ServiceAccount as a dry run; `None` if there is no ServiceAccount.
 async fn token(client: &Client) -> Option<Result<(), String>> {
     let accounts: Api<ServiceAccount> = Api::all(client.clone());
     let first = match told(accounts.list_metadata(&ListParams::default().limit(1)).await) {

@@ -1,4 +1,4 @@
-//! `capa-rs check`: finds what is wrong with infrastructure before machines depend on it.
+//! `capa-rs check`: finds problems of infrastructure before machines depend on it.
 
 mod junit;
 mod member;
@@ -29,7 +29,7 @@ pub(crate) struct Flags {
 
 #[derive(Debug, Subcommand)]
 enum Subject {
-    /// Check the infrastructure that the objects in a file ask for. Needs AWS credentials and no management cluster.
+    /// Check the infrastructure that the objects in a file require. Needs AWS credentials and no management cluster.
     #[command(
         after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
                       capa-rs check network -f cluster.yaml\n  \
@@ -44,7 +44,7 @@ enum Subject {
                       capa-rs check cluster prod -n team-a"
     )]
     Cluster(ClusterFlags),
-    /// Check whether the API server of a kubeconfig can be a member of a fleet engine. Changes nothing there.
+    /// Check whether the API server of a kubeconfig can be a member of a fleet engine. Changes nothing in the cluster.
     #[command(
         after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
                       capa-rs check member workload.kubeconfig\n  \
@@ -60,7 +60,7 @@ struct NetworkFlags {
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["facts", "explain"])]
     file: Option<PathBuf>,
 
-    /// Check facts that an earlier check has saved, without a call to AWS.
+    /// Check facts that an earlier check has saved, instead of calling AWS.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     facts: Option<PathBuf>,
 
@@ -115,11 +115,11 @@ struct OutputFlags {
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     skip: Vec<String>,
 
-    /// Explain a rule instead of checking.
+    /// Explain a rule instead of running a check.
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
 
-    /// Show rules that are kept, and rules about things that are not asked for, each on a line of its own.
+    /// Also show the rules that do not apply.
     #[arg(short, long)]
     verbose: bool,
 
@@ -160,7 +160,7 @@ enum When {
     Never,
 }
 
-/// Checks, prints the report, and says with the exit code whether there are findings.
+/// Checks and prints the report. The exit code tells whether there are findings.
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     match &flags.subject {
         Subject::Network(flags) => check_infrastructure(&flags.output, &flags.saving, || network_facts(flags)),
@@ -184,7 +184,7 @@ fn check_infrastructure(
     }
     let report = check(&facts, &selection);
     print_report(&report, output)?;
-    // Without valid credentials AWS answers nothing, and nothing is checked.
+    // Without valid credentials, AWS refuses all calls, and nothing is checked.
     if facts.account_id.found().is_none() {
         return Ok(ExitCode::from(crate::NOT_CHECKED));
     }

@@ -6,12 +6,12 @@ use capa_api::cluster::status::FindingSeverity;
 use capa_preflight::{Category, Finding, Outcome, Report, Rule, RuleAnswer};
 use strum::IntoEnumIterator as _;
 
-/// Whether a text has colours.
+/// Whether a text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// With ANSI colours.
     Coloured,
-    /// Without.
+    /// Without colours.
     Plain,
 }
 
@@ -82,7 +82,7 @@ fn line<F: 'static>(answer: &RuleAnswer<F>, style: Style) -> String {
     }
 }
 
-/// What is wrong with each object. What the findings have in common is told once.
+/// The problem of each object. A line that consecutive findings share appears once.
 fn details(findings: &[Finding], style: Style) -> String {
     let mut text = String::new();
     let mut told_fix = "";
@@ -126,7 +126,7 @@ fn summary<F: 'static>(report: &Report<F>, style: Style) -> String {
     format!("{sign} {blocking} blocking, {warnings} warnings, {passed} rules kept, {unknown} not checked\n")
 }
 
-/// What a rule is about, without a check.
+/// The explanation of a rule.
 pub(super) fn explanation<F: 'static>(rule: &Rule<F>) -> String {
     format!(
         "{} {}\n\nCategory: {}\nSeverity: {}\nBreaks:   {}\nSee:      docs/preflight.md#{}\n",

@@ -1,4 +1,4 @@
-//! What one cluster uses of AWS: the least policy for it allows nothing else. Pure.
+//! The AWS resources and actions that one cluster uses. The minimal policy for the cluster allows nothing else. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use capa_api::network::NetworkBootstrapBucket;
 use capa_aws::iam_actions::Action;
 use capa_preflight::facts::Demand;
 
-/// Actions that are called for one purpose only, and whether the cluster has that purpose.
+/// Actions that are called for a single purpose, and whether the cluster has that purpose.
 type Purposes = BTreeMap<&'static str, bool>;
 
-/// What one cluster uses of AWS.
+/// The AWS resources and actions that one cluster uses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterUse {
     region: String,
-    /// Ids or names of resources by the type in their ARN. A type that is absent may be any: the objects do not name
-    /// its resources.
+    /// Ids or names of resources by the type in their ARN. If a type is absent, the cluster may use any resource of the
+    /// type, because the objects name none.
     named: BTreeMap<&'static str, BTreeSet<String>>,
     purposes: Purposes,
     has_targets: bool,
@@ -26,8 +26,8 @@ pub(super) struct ClusterUse {
 }
 
 impl ClusterUse {
-    /// What the objects of a cluster use. `spec` is that of the AWSCluster, empty without one, and `demand` has what
-    /// the objects name.
+    /// What the objects of a cluster use. `spec` is the spec of the AWSCluster, or empty if there is none. `demand`
+    /// contains what the objects name.
     pub(super) fn new(spec: &AWSClusterSpec, demand: &Demand) -> Self {
         let machines = || demand.machines.iter().map(|machines| &machines.spec);
         let any = |uses: fn(&AWSMachineSpec) -> bool| machines().any(uses);
@@ -89,7 +89,7 @@ impl ClusterUse {
             of_machines(|spec| spec.capacity_reservation_id.as_ref()),
         );
         let allocates_hosts = !are_known || any(|spec| spec.dynamic_host_allocation.is_some());
-        // An allocated host has an id that nobody knows before.
+        // The id of a host is not known before its allocation.
         name("dedicated-host/*", are_known && !allocates_hosts, BTreeSet::new());
         name(
             "dedicated-host/h-*",
@@ -121,7 +121,7 @@ impl ClusterUse {
             let delivery = BootstrapDelivery::Secrets(backend);
             unknown || machines().any(|spec| spec.ignition.is_none() && spec.effective_bootstrap_delivery() == delivery)
         };
-        // What a source of machines publishes is not known here.
+        // What the network sources of machines publish is not known here.
         let bucket_for_data = demand.network.bootstrap_bucket();
         let keeps_objects = sources || (bucket_for_data.is_some() && (unknown || any(AWSMachineSpec::may_use_bucket)));
         let presigns = bucket_for_data.is_none_or(|bucket| bucket.presigned_url_duration.is_some());
@@ -207,7 +207,8 @@ impl ClusterUse {
         self.purposes.get(name).copied().unwrap_or(true)
     }
 
-    /// The resources that the cluster uses, of those of an ARN without its partition: `ec2:*:*:subnet/*`.
+    /// The resources that the cluster uses among those that match an ARN without its partition, such as
+    /// `ec2:*:*:subnet/*`.
     pub(super) fn narrowed(&self, arn: &str) -> Vec<String> {
         if let (Some(place), Some(keys)) = (&self.objects, arn.strip_prefix("s3:::*/")) {
             return vec![format!("s3:::{place}/{keys}")];

@@ -23,7 +23,7 @@ pub(super) fn parts() -> Result<[(&'static str, String); 6]> {
     ])
 }
 
-/// The statements in which the policy for one cluster differs from the one for all.
+/// The statements in which the policy for one cluster differs from the policy for all clusters.
 fn of_one_cluster(policy: &Policy) -> Policy {
     let given = Given {
         clusters: vec!["team-a/dev".to_owned()],
@@ -80,12 +80,12 @@ const fn access(access: AccessLevel) -> &'static str {
     }
 }
 
-/// The resources of a grant that an action is allowed on. A grant may be for several services.
+/// The resources of a grant on which an action is allowed. A grant may cover several services.
 fn allowed_on(action: &Action, grant: &Grant) -> String {
     let on = match grant.resources {
         Resources::All => "everything".to_owned(),
         Resources::Arns(arns) => {
-            // The ARNs of buckets have no kind.
+            // The ARNs of buckets contain no resource type.
             let kind = |arn: &&'static str| arn.rsplit(':').next().filter(|kind| *kind != "*").unwrap_or(arn);
             let of_service = arns.iter().filter(|arn| arn.split(':').next() == Some(action.service));
             let kinds: Vec<_> = of_service.map(kind).collect();

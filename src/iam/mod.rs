@@ -48,13 +48,14 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ARN")]
     kms_key: Vec<String>,
 
-    /// Cluster as NAMESPACE/NAME that the policy is for; may be given several times, `*` stands for anything. Targets
-    /// may then be changed and instances terminated by their tags only: those of other clusters may not.
+    /// Cluster as NAMESPACE/NAME that the policy is for; may be given several times; `*` is a wildcard. The policy then
+    /// allows changes only of targets that are tagged for these clusters, and termination only of instances that are
+    /// tagged for the namespaces of these clusters.
     #[arg(long, value_name = "CLUSTER")]
     cluster: Vec<String>,
 
-    /// File with the Cluster, its templates and the objects that describe its network, such as an unmanaged AWSCluster:
-    /// the policy of the controller then allows what this cluster uses, and nothing else. `-` for standard input.
+    /// File with the Cluster, its templates and the objects that describe its network, such as an unmanaged AWSCluster;
+    /// `-` for standard input. The policy of the controller then allows only what this cluster uses.
     #[arg(short, long, value_name = "FILE", conflicts_with = "cluster")]
     file: Option<PathBuf>,
 
@@ -70,9 +71,9 @@ pub(crate) struct Flags {
 /// The subject of a policy.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Subject {
-    /// The manager, and roles that it assumes.
+    /// The manager, and the roles that it assumes.
     Controller,
-    /// The same, for the networks of managed clusters: beside the policy for `controller`.
+    /// The manager, for the networks of managed clusters; needed in addition to the policy for `controller`.
     Managed,
     /// Instance profile of control plane nodes.
     ControlPlane,
@@ -160,8 +161,8 @@ fn given(flags: &Flags) -> Result<Given> {
     })
 }
 
-/// What the policy for managed clusters is for. The key of the tag by which a cluster owns a resource has the name of
-/// the cluster.
+/// The values for the policy for managed clusters. The key of the tag that marks a resource as owned by a cluster
+/// contains the name of the cluster.
 fn given_of_network(flags: &Flags) -> Result<Given> {
     let given = given(flags)?;
     ensure!(
@@ -173,11 +174,11 @@ fn given_of_network(flags: &Flags) -> Result<Given> {
         name.is_none_or(|(_, name)| !name.contains('*')),
         "--cluster: a policy for managed clusters needs the name of the cluster, without `*`"
     );
-    // The resources of the cluster are yet to be made, so that no file names them.
+    // The resources of the cluster do not exist yet, so no file names them.
     Ok(Given { only: None, ..given })
 }
 
-/// Namespace and name of the cluster whose objects are in a file, and what it uses.
+/// Namespace and name of the cluster whose objects are in a file, and what the cluster uses.
 fn of_cluster(described: Described) -> (String, ClusterUse) {
     let demand = described.as_written();
     let (cluster, namespace, spec) = match described {

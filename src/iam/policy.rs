@@ -12,11 +12,11 @@ use serde::Serialize;
 
 use super::cluster_use::ClusterUse;
 
-/// The actions that create what has the tags of machines.
+/// The actions that create resources with the tags of machines.
 const CREATING: [&str; 3] = ["RunInstances", "AllocateHosts", "AllocateAddress"];
 
-/// The values of the role tag of what belongs to machines, as patterns: instances, and what is launched with them, have
-/// the role of the machine, and an Elastic IP names its instance.
+/// Patterns of the values of the role tag on resources that belong to machines. For instances and the resources
+/// launched with them, the value is the role of the machine; for an Elastic IP, it names the instance.
 const MARKS: [&str; 3] = [CONTROL_PLANE_ROLE_TAG_VALUE, NODE_ROLE_TAG_VALUE, "ec2-i-*"];
 
 /// An AWS partition.
@@ -61,9 +61,9 @@ pub(super) struct Given {
     pub(super) machine_roles: Vec<String>,
     pub(super) identity_roles: Vec<String>,
     pub(super) encryption_keys: Vec<String>,
-    /// Clusters that the policy is for, as `<namespace>/<name>`, where `*` stands for anything; empty for no condition.
+    /// Clusters that the policy is for, as `<namespace>/<name>`, where `*` is a wildcard; empty for no condition.
     pub(super) clusters: Vec<String>,
-    /// What the only cluster uses that the policy is for; absent: a policy for all clusters.
+    /// What the cluster uses, if the policy is for one cluster only; absent for a policy for all clusters.
     pub(super) only: Option<ClusterUse>,
 }
 
@@ -80,7 +80,8 @@ impl Given {
         }
     }
 
-    /// The tags of Machines of the clusters: they name the namespace, and no cluster.
+    /// Patterns of the machine name tags of the clusters. The tag contains the namespace of a Machine but not its
+    /// cluster.
     fn machines(&self) -> Vec<String> {
         let namespaces = self.clusters.iter().filter_map(|cluster| cluster.split_once('/'));
         let namespaces: BTreeSet<&str> = namespaces.map(|(namespace, _)| namespace).collect();
@@ -106,7 +107,7 @@ impl Given {
         }
     }
 
-    /// The actions that create what has the tags of machines.
+    /// The actions that create resources with the tags of machines.
     fn creating(&self) -> Vec<String> {
         let only = self.only.as_ref();
         let used = CREATING
@@ -135,7 +136,7 @@ impl Given {
                 ];
                 tags_other_than(own, self.condition(Condition::Marked))
             }
-            // The policy names the targets themselves, which need no tag then.
+            // The policy names the targets, so they need no tag.
             Condition::GivenToCluster if self.only.as_ref().is_some_and(ClusterUse::names_targets) => Conditions::new(),
             Condition::GivenToCluster => tagged_like(CONTROL_PLANE_TARGET_TAG, self.clusters.clone()),
             Condition::WithinLaunch => when("StringEquals", "ec2:CreateAction", self.creating()),
@@ -155,7 +156,7 @@ impl Given {
         }
     }
 
-    /// The tags of what a managed network consists of, under these keys of conditions.
+    /// The conditions on the tags of the resources of a managed network, under these condition keys.
     fn of_network(&self, tags: &str) -> Conditions {
         let mut conditions = when("Null", &format!("{tags}/{ROLE_TAG}"), ["false".to_owned()]);
         let names = self.clusters.iter().filter_map(|cluster| cluster.split_once('/'));
@@ -167,7 +168,7 @@ impl Given {
     }
 }
 
-/// Besides the other conditions, the request names tags, and none of those with such a key.
+/// The given conditions, and the condition that the request names tags and none of them has one of these keys.
 fn tags_other_than<const N: usize>(keys: [String; N], mut conditions: Conditions) -> Conditions {
     // Without keys, DeleteTags removes all tags.
     let names_any = when("Null", "aws:TagKeys", ["false".to_owned()]);
@@ -186,7 +187,7 @@ pub(super) fn when(operator: &str, key: &str, values: impl Into<Vec<String>>) ->
     BTreeMap::from([(operator.to_owned(), BTreeMap::from([(key.to_owned(), values.into())]))])
 }
 
-/// What is changed has this tag, with one of these values, in which `*` stands for anything. Without values there is no
+/// The changed resource has this tag with one of these values, in which `*` is a wildcard. Without values, there is no
 /// condition.
 fn tagged_like(key: &str, values: Vec<String>) -> Conditions {
     if values.is_empty() {
@@ -229,7 +230,7 @@ impl Statement {
 }
 
 impl Statement {
-    /// Drops the resources of services that no action is of, where there are resources of several services.
+    /// If there are resources of several services, drops those of services to which no action belongs.
     fn drop_other_services(&mut self) {
         let service_of = |arn: &String| arn.split(':').nth(2).map(str::to_owned);
         let of_resources: BTreeSet<_> = self.resource.iter().map(service_of).collect();
@@ -254,13 +255,14 @@ impl Policy {
         Self::of(ACTIONS, given)
     }
 
-    /// What the controller needs beside that policy for managed clusters. `given` has at most one cluster: its name is
-    /// in the keys of tags, which have no wildcards, and all keys of a condition have to match.
+    /// The permissions that the controller needs for managed clusters in addition to its policy. `given` has at most
+    /// one cluster, because the name of the cluster is part of tag keys, keys have no wildcards, and all keys of a
+    /// condition have to match.
     pub(super) fn of_managed(given: &Given) -> Self {
         Self::of(MANAGED_ACTIONS, given)
     }
 
-    /// One statement for each grant of a table with at least one resource.
+    /// One statement for each grant of a table that has at least one resource.
     fn of(table: &[Action], given: &Given) -> Self {
         let mut statements: Vec<Statement> = Vec::new();
         let used = table.iter().filter(|action| {
@@ -484,7 +486,7 @@ mod tests {
                 .iter()
                 .all(|action| action.as_str().is_some_and(|name| name.contains(":Describe")))
         );
-        // The request with the tags of a subnet is no reason to create it in a foreign VPC.
+        // The tags of a subnet in a request do not allow its creation in somebody else's VPC.
         assert_eq!(
             statement(&everybody, "CreateInNetworks")["Resource"],
             json!(

@@ -19,13 +19,13 @@ use tracing::{debug, info};
 /// this identity.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
-/// Annotation on the manager's Lease: the identity was there once. Whoever deletes it does not want every namespace to
-/// use the manager's credentials, and would not notice that a restart of the manager has let them again.
+/// Annotation on the manager's Lease: the identity has existed. A user who deletes the identity does not want every
+/// namespace to use the manager's credentials, so a restart of the manager must not create it again.
 const WAS_THERE: &str = "infrastructure.cluster.x-k8s.io/controller-identity-was-there";
 
-/// Creates AWSClusterControllerIdentity/default for all namespaces if it was never there, as CAPA does behind the same
-/// feature gate, and then waits for `stop`. A refused request is repeated until it succeeds. Without a `memory` the
-/// identity is created wherever it is not there when the manager starts.
+/// Creates AWSClusterControllerIdentity/default for all namespaces if it has never existed, as CAPA does behind the
+/// same feature gate, and then waits for `stop`. A refused request is repeated until it succeeds. Without a `memory`,
+/// the manager creates the identity at each start if it does not exist.
 pub(super) async fn create(
     runtime: Runtime,
     memory: Option<LeaseMemory>,
@@ -62,8 +62,8 @@ pub(super) async fn create(
     Ok(())
 }
 
-/// Creates the identity unless it is remembered, and then remembers it: a process that dies in between leaves the
-/// identity to be found.
+/// Creates the identity unless the memory has it, and then records it. If the process ends in between, the next one
+/// finds the identity in the API server.
 async fn create_once<T, W, C, R>(was_there: impl Fn() -> W, create: impl Fn() -> C, remember: impl Fn() -> R)
 where
     W: Future<Output = kube::Result<bool>>,
@@ -90,7 +90,7 @@ where
     until_done("annotate the Lease", remember).await;
 }
 
-/// Repeats something until it succeeds.
+/// Repeats an attempt until it succeeds.
 async fn until_done<T, F>(attempted: &str, attempt: impl Fn() -> F) -> T
 where
     F: Future<Output = kube::Result<T>>,
@@ -130,7 +130,7 @@ mod tests {
         ))
     }
 
-    /// A Lease that remembers, or not, and what creations answer.
+    /// A fake Lease with or without the annotation, and the answers to creations.
     struct World {
         was_there: Mutex<bool>,
         answers: Mutex<VecDeque<kube::Result<()>>>,
@@ -172,7 +172,7 @@ mod tests {
         answers.push(Ok(()));
         let (tries, elapsed) = World::new(false, answers).start_manager().await;
         assert_eq!(tries, 11);
-        // 1, 2, 4, 8, 16 and 32 s, then a minute each; every delay may be shorter by a quarter.
+        // The delays are 1, 2, 4, 8, 16 and 32 s, then a minute each. Each delay may be shorter by a quarter.
         assert!(
             elapsed > Duration::from_secs(220) && elapsed < Duration::from_secs(305),
             "{elapsed:?}"
@@ -190,7 +190,7 @@ mod tests {
         for first in [Ok(()), refused(409, "AlreadyExists")] {
             let world = World::new(false, vec![first]);
             assert_eq!(world.start_manager().await.0, 1);
-            // A user deletes it, and the manager restarts.
+            // A user deletes the identity, and the manager restarts.
             assert_eq!(world.start_manager().await.0, 0);
         }
     }

@@ -110,7 +110,8 @@ impl Wiring {
         tasks.spawn("controller of AWSNetworkMapping", mappings.run(tasks.stop()));
     }
 
-    /// The memory that outlives this process; `None` without leader election, because then there is no Lease.
+    /// The memory that outlives this process, in the Lease; `None` without leader election, because then there is no
+    /// Lease.
     fn lease_memory(&self) -> Option<LeaseMemory> {
         let client = self.runtime.client.clone();
         let name = &self.flags.leader_elect_resource_name;
@@ -118,7 +119,8 @@ impl Wiring {
         self.flags.process.leader_elect.then(memory)
     }
 
-    /// Starts the tasks that tell of identities which turn bad, and gives the static identities whose Secrets change.
+    /// Starts the tasks that warn about deleted identities and Secrets. Returns the static identities whose Secrets
+    /// change.
     fn follow_identities(
         &self,
         kubernetes: &KubernetesClient,
@@ -228,7 +230,7 @@ impl Wiring {
         };
         let settings = ControllerSettings {
             concurrency: self.flags.awsmachine_concurrency,
-            // Secrets and foreign kinds are not watched.
+            // Secrets and kinds of other providers are not watched.
             backoff: self.source_backoff(),
             ..ControllerSettings::default()
         };
@@ -294,7 +296,7 @@ impl Wiring {
         };
         let settings = ControllerSettings {
             concurrency: self.flags.awscluster_concurrency,
-            // Identities and foreign kinds are not watched for templates.
+            // Identities and kinds of other providers are not watched for templates.
             backoff: self.source_backoff(),
             ..ControllerSettings::default()
         };
@@ -339,7 +341,7 @@ impl Wiring {
         )
     }
 
-    /// The AWSClusters of a namespace, whose labels decide which identities they may use.
+    /// The AWSClusters of a namespace. The labels of the namespace decide which identities they may use.
     fn clusters_of_namespace(&self) -> impl Fn(&Namespace) -> Vec<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.aws_clusters.store().clone();
         move |namespace| {
@@ -348,20 +350,20 @@ impl Wiring {
         }
     }
 
-    /// The AWSCluster of an AWSMachine, if the AWSMachine may name what the AWSCluster lacks.
+    /// The AWSCluster of an AWSMachine, if the AWSCluster may be waiting for its machines.
     fn cluster_of_machine(&self) -> impl Fn(&AWSMachine) -> Option<ObjectRef<AWSCluster>> + Send + 'static {
         let of_cluster = self.waiting_cluster();
         move |machine| of_cluster(&machine.metadata, meta::cluster_name_label(&machine.metadata)?)
     }
 
-    /// The same of an AWSMachineTemplate.
+    /// The AWSCluster of an AWSMachineTemplate, if the AWSCluster may be waiting for its machines.
     fn cluster_of_template(&self) -> impl Fn(&AWSMachineTemplate) -> Option<ObjectRef<AWSCluster>> + Send + 'static {
         let of_cluster = self.waiting_cluster();
         move |template| of_cluster(&template.metadata, meta::owner_cluster_name(&template.metadata)?)
     }
 
-    /// The AWSCluster of the Cluster with this name in the namespace of an object, if it may wait for machines. An
-    /// AWSCluster that outlives its Cluster waits for the last machine.
+    /// The AWSCluster of the Cluster with this name in the namespace of an object, if the AWSCluster may be waiting for
+    /// its machines. An AWSCluster that outlives its Cluster waits for the last machine.
     fn waiting_cluster(&self) -> impl Fn(&ObjectMeta, &str) -> Option<ObjectRef<AWSCluster>> + Send + 'static {
         let clusters = self.caches.clusters.store().clone();
         let aws_clusters = self.caches.aws_clusters.store().clone();
@@ -388,7 +390,7 @@ impl Wiring {
     }
 }
 
-/// The objects of a kind whose source has been read, for which they waited.
+/// The objects of a kind that waited for their source, which has now been read.
 fn readers<K: CachedKind>(
     kubernetes: &KubernetesClient,
     kind: NetworkReaderKind,
@@ -399,8 +401,8 @@ fn readers<K: CachedKind>(
     of_kind.map(|reader| ObjectRef::new(&reader.name).within(&reader.namespace))
 }
 
-/// The AWSClusters that use an identity which has changed or is gone: their conditions must say so before a machine is
-/// launched or deleted.
+/// The AWSClusters that use a changed or deleted identity. Their conditions must report it before a machine is launched
+/// or deleted.
 fn clusters_with<K: IdentityObject>(
     kubernetes: &KubernetesClient,
 ) -> impl Fn(&K) -> Vec<ObjectRef<AWSCluster>> + Send + use<K> {
@@ -413,7 +415,7 @@ fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     condition.is_some_and(|condition| condition.status == "False")
 }
 
-/// The AWSCluster that a Cluster owns which is gone, or which names none.
+/// The AWSCluster whose owner is this Cluster. The Cluster itself is deleted or names no AWSCluster.
 fn orphan_of(aws_clusters: &Store<AWSCluster>, namespace: &str, owner: &str) -> Option<ObjectRef<AWSCluster>> {
     let orphan = aws_clusters.find(|cluster| {
         cluster.metadata.namespace.as_deref() == Some(namespace)

@@ -1,4 +1,5 @@
-//! The CRDs and policies of this release, by which the manager recognises those of another one.
+//! The CRDs and policies of this release. The manager compares them with the installed ones to recognise another
+//! release.
 
 use anyhow::{Context, Result};
 use capa_api::meta;
@@ -15,8 +16,8 @@ const POLICIES: [&str; meta::ADMISSION_POLICIES.len()] = [
     include_str!("../../config/policy/template_immutable.yaml"),
 ];
 
-/// The files of `config/crd`. Making the CRDs from their types would need many times the memory that the manager has in
-/// use otherwise, and the allocator would keep it.
+/// The files of `config/crd`. Generating the CRDs from their types would need many times the memory that the manager
+/// otherwise uses, and the allocator would not return this memory.
 const CRDS: [&str; 8] = [
     include_str!("../../config/crd/infrastructure.cluster.x-k8s.io_awsclustercontrolleridentities.yaml"),
     include_str!("../../config/crd/infrastructure.cluster.x-k8s.io_awsclusterroleidentities.yaml"),
@@ -41,7 +42,7 @@ pub(super) fn of_this_release() -> Result<Vec<Definition>> {
     crds.chain(policies).collect()
 }
 
-/// The definition in a file, of which the first document counts: a policy's binding follows it.
+/// The definition in the first document of a file. In the file of a policy, the binding is the second document.
 fn definition(kind: DefinitionKind, file: &str) -> Result<Definition> {
     // The spec of a CRD has thousands of lines.
     let (head, _) = file.split_once("\nspec:\n").context("a definition without a spec")?;

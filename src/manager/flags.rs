@@ -1,4 +1,4 @@
-//! Flags of `capa-rs manager`, named as Cluster API and CAPA name them.
+//! Flags of `capa-rs manager`. They have the names of the flags of Cluster API and CAPA.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -48,8 +48,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
     pub(crate) instance_poll_interval: GoDuration,
 
-    /// Maximum time for which the termination of a control plane instance waits until it has left its load balancers;
-    /// at least 1s. The default is the time that kube-apiserver gives a request; watches never end by themselves.
+    /// Maximum time that the termination of a control plane instance waits for its deregistration from load balancers
+    /// to complete; at least 1s. The default is the request timeout of kube-apiserver, which does not end watches.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = period)]
     pub(crate) target_drain_timeout: GoDuration,
 
@@ -59,7 +59,7 @@ pub(crate) struct Flags {
     pub(crate) aws_rate_share: Share,
 
     /// Share of AWS's published request rates of RunInstances and TerminateInstances that the manager uses, 0.001 to 1;
-    /// less than 1 where several managers launch machines in one account.
+    /// set less than 1 if several managers launch machines in one account.
     #[arg(long, value_name = "SHARE", default_value = "1")]
     pub(crate) aws_launch_rate_share: Share,
 
@@ -71,17 +71,17 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ENDPOINTS", default_value = "")]
     pub(crate) service_endpoints: ServiceEndpoints,
 
-    /// Which target groups and classic load balancers control planes may name: Any that no other cluster owns or uses,
-    /// or Tagged ones, whose tag infrastructure.cluster.x-k8s.io/control-plane is `<namespace>/<cluster>`.
+    /// Target groups and classic load balancers that control planes may name. Any: those that no other cluster owns or
+    /// uses. Tagged: those whose tag infrastructure.cluster.x-k8s.io/control-plane is `<namespace>/<cluster>`.
     #[arg(long, value_name = "POLICY", default_value = "Any")]
     pub(crate) control_plane_targets: TargetPolicy,
 
     /// Feature gates. AutoControllerIdentityCreator creates AWSClusterControllerIdentity/default for all namespaces if
-    /// it was never there; other gates are ignored with a warning.
+    /// it has never existed; other gates are ignored with a warning.
     #[arg(long, value_name = "GATES", default_value = "AutoControllerIdentityCreator=true")]
     pub(crate) feature_gates: FeatureGates,
 
-    /// CAPA's webhook flags: accepted, without effect, because there are no webhooks.
+    /// A webhook flag of CAPA, which is accepted but has no effect, because this provider has no webhooks.
     #[arg(long, value_name = "PORT", hide = true)]
     pub(crate) webhook_port: Option<String>,
 
@@ -97,7 +97,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) webhook_key_name: Option<String>,
 
-    /// Divisor of every period of AWS access, but of no safety age, for tests with real servers.
+    /// Factor by which every period of AWS access is divided, for tests with real servers. Safety ages are not divided.
     #[arg(long, value_name = "FACTOR", default_value_t = 1, hide = true)]
     pub(crate) timing_divisor: u32,
 }
@@ -163,8 +163,8 @@ impl Flags {
 
 const AUTO_CONTROLLER_IDENTITY: &str = "AutoControllerIdentityCreator";
 
-/// Feature gates by name, in the syntax of Go's flags: `One=true,Other=false`. Of several values of one gate the last
-/// value applies.
+/// Feature gates by name, in the syntax of Go's flags: `One=true,Other=false`. If a gate has several values, the last
+/// one applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FeatureGates(BTreeMap<String, bool>);
 

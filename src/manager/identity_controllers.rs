@@ -46,7 +46,7 @@ pub(super) fn start(wiring: &Wiring, kubernetes: &KubernetesClient, tasks: &mut 
     tasks.spawn("controller of AWSClusterStaticIdentity", keys.run(tasks.stop()));
 }
 
-/// The controller of a kind of identities, which what the users of an identity report triggers as well.
+/// The controller of a kind of identity. Reports from the users of an identity also trigger it.
 fn controller<K: IdentityObject>(
     wiring: &Wiring,
     kubernetes: &KubernetesClient,
@@ -79,7 +79,7 @@ fn of_kind<K: IdentityObject>(reference: Option<&IdentityReference>) -> Option<O
     of_kind.map(|reference| ObjectRef::new(&reference.name))
 }
 
-/// The roles whose chain passes through a changed identity.
+/// The role identities whose chain contains a changed identity.
 fn roles_through<I: IdentityObject>(
     wiring: &Wiring,
     kubernetes: &KubernetesClient,
@@ -89,7 +89,7 @@ fn roles_through<I: IdentityObject>(
     move |changed| {
         let changed = identity_reference(changed);
         let find = |reference: &IdentityReference| kubernetes.identity(reference);
-        // The whole list first, because each look at a chain reads the same store.
+        // The list is copied first, because each lookup of a chain reads the same store.
         let mut concerned = roles.state();
         concerned.retain(|role| leads_to(&role.spec.effective_source(), &changed, &find));
         references(&concerned)

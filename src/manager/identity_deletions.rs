@@ -1,4 +1,4 @@
-//! Warns about deleted identities that Clusters use, with an event on the identity.
+//! Publishes an event on an identity that is deleted while Clusters use it.
 
 use std::convert::Infallible;
 

@@ -1,5 +1,6 @@
-//! Follows the Secrets of static identities, which are not watched: tells of the Secrets that changed or are gone, and
-//! makes the identities their owners, because `clusterctl move` also moves the objects that a moved object owns.
+//! Polls the Secrets of static identities, which are not watched. The module reports Secrets that changed or were
+//! deleted, and makes each identity the owner of its Secret, because `clusterctl move` moves an object together with
+//! the objects that it owns.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,9 +30,9 @@ pub(super) struct IdentitySecrets {
     pub(super) identities: ObjectCache<AWSClusterStaticIdentity>,
     /// Namespace of the Secrets.
     pub(super) namespace: String,
-    /// Time between two looks at a Secret.
+    /// Time between two reads of a Secret.
     pub(super) period: Duration,
-    /// Receives each identity whose Secret has changed, appeared or gone.
+    /// Receives each identity whose Secret was created, changed or deleted.
     pub(super) changed: UnboundedSender<AWSClusterStaticIdentity>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct IdentitySecrets {
 type Version = Option<(String, String)>;
 
 impl IdentitySecrets {
-    /// Looks at each Secret once a period, and at once when an identity is new, until `stop`.
+    /// Reads all Secrets once per period, and immediately when an identity is created or changed, until `stop`.
     pub(super) async fn follow(self, stop: CancellationToken) -> Result<(), Infallible> {
         let secrets: Api<Secret> = Api::namespaced(self.runtime.client.clone(), &self.namespace);
         let work = async {
@@ -66,7 +67,8 @@ impl IdentitySecrets {
                     }
                 }
                 tokio::select! {
-                    // The changes begin with every identity there is: one look at the Secrets serves all that are due.
+                    // The stream starts with all existing identities. One read of the Secrets handles all pending
+                    // changes.
                     Some(_) = changes.next() => while let Some(Some(_)) = changes.next().now_or_never() {},
                     () = tokio::time::sleep(self.period) => {}
                 }
@@ -78,7 +80,7 @@ impl IdentitySecrets {
 
     /// Triggers the clusters of an identity whose Secret has changed, and warns if it is gone.
     async fn tell(&self, identity: &AWSClusterStaticIdentity, gone: bool) {
-        // The receiver is gone when the controllers stop.
+        // The receiver is dropped when the controllers stop.
         let _ = self.changed.unbounded_send(identity.clone());
         if !gone {
             return;
@@ -102,15 +104,15 @@ fn failure_of(identity: &AWSClusterStaticIdentity) -> RepeatedFailure {
     ))
 }
 
-/// The version of the identity's Secret, which is owned by the identity from now on. `None` if the Secret cannot be
-/// read.
+/// Makes the identity an owner of its Secret and returns the version of the Secret; `None` if the Secret cannot be read
+/// or updated.
 async fn look(
     secrets: &Api<Secret>,
     identity: &AWSClusterStaticIdentity,
     failure: &mut RepeatedFailure,
 ) -> Option<Version> {
     let (name, identity_name) = (&identity.spec.secret_ref, identity.name_any());
-    // No Secret has such a name, and the path of a request with it could lead to another object.
+    // No Secret can have such a name, and a request path with this name could lead to another object.
     if !is_dns_subdomain(name) {
         return Some(None);
     }
@@ -141,7 +143,7 @@ async fn look(
             failure.succeeded();
             Some(version)
         }
-        // Somebody has changed the Secret meanwhile.
+        // Another client changed the Secret in the meantime.
         Err(kube::Error::Api(status)) if status.is_conflict() => None,
         Err(error) => {
             failure.failed(&error);
@@ -155,11 +157,12 @@ fn version(metadata: &ObjectMeta) -> (String, String) {
     (text(&metadata.uid), text(&metadata.resource_version))
 }
 
-/// The Secret with the identity added as an owner; `None` if it already is one, or if either object is being deleted.
+/// The Secret with the identity added as an owner; `None` if the identity is an owner already, or if either object is
+/// being deleted.
 fn owned_by(mut secret: Secret, identity: &AWSClusterStaticIdentity) -> Option<Secret> {
     let owner = missing_owner(&secret.metadata, identity)?;
     let owners = secret.metadata.owner_references.get_or_insert_default();
-    // A reference to a deleted identity of the same name would have the Secret garbage-collected.
+    // With a reference to a deleted identity of the same name, the Secret would be garbage-collected.
     owners.retain(|known| (&known.kind, &known.name) != (&owner.kind, &owner.name));
     owners.push(owner);
     Some(secret)

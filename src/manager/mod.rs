@@ -1,4 +1,4 @@
-//! `capa-rs manager`: the controllers in one process.
+//! `capa-rs manager`: runs the controllers in one process.
 
 mod controller_identity;
 mod controllers;
@@ -28,7 +28,7 @@ use wiring::Wiring;
 use crate::build_info;
 use crate::process::{self, PROCESS_GRACE};
 
-/// How long the installation of the definitions of this release may take beside the start of its manager.
+/// How long the definitions of this release may take to be installed after the manager has started.
 const INSTALLATION_PATIENCE: Duration = Duration::from_secs(10);
 /// Runs until SIGTERM or SIGINT, or until a task ends unexpectedly.
 pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
@@ -39,8 +39,8 @@ pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
 
 /// Runs until `stop`, or until a task ends unexpectedly. Needs a rustls provider and a tokio runtime.
 ///
-/// `controller_key` stands in for the credentials that the SDK would find in the environment: a process that runs
-/// several managers for several accounts has only one environment.
+/// `controller_key` replaces the credentials that the SDK would find in the environment, because a process that runs
+/// managers for several accounts has only one environment.
 pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: CancellationToken) -> Result<()> {
     let client = flags.process.client().await?;
     let server = version::ensure_supported(&client).await?;

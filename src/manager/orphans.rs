@@ -36,7 +36,7 @@ impl OrphanCounts {
     }
 }
 
-/// Scans once each interval, until `stop`.
+/// Scans once per interval, until `stop`.
 pub(super) async fn scan_periodically(
     clouds: SessionPool,
     kubernetes: KubernetesClient,
@@ -49,7 +49,7 @@ pub(super) async fn scan_periodically(
     let mut ticks = tokio::time::interval(interval);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let findings = scanner.scan(clouds.informers(), &kubernetes);
-        // A region without machines is not listed any more, so that its last count is out of date.
+        // A region without machines is no longer listed, so its last count is out of date.
         counts.0.clear();
         for (region, count) in findings.without_machine {
             counts.0.get_or_create(&RegionLabel { region }).set(i64::from(count));

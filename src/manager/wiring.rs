@@ -22,7 +22,7 @@ pub(super) struct Wiring {
 }
 
 impl Wiring {
-    /// Objects that are not watched are read again after this delay, so that a correction by the user takes effect
+    /// Objects that are not watched are read again after at most the cap, so that a user's correction takes effect
     /// soon.
     pub(super) fn source_backoff(&self) -> BackoffSettings {
         BackoffSettings {

@@ -5,10 +5,10 @@ use capa_cloud::{CapacitySource, CloudError};
 use super::Ec2Calls;
 
 impl Ec2Calls {
-    /// The zone of capacity that a machine names.
+    /// The zone of the capacity that a machine names.
     ///
     /// # Errors
-    /// Of class `NotFound`: AWS does not show it, or not yet.
+    /// The class is `NotFound` if AWS does not show the capacity, or does not show it yet.
     pub(crate) async fn capacity_zone(&self, source: CapacitySource) -> Result<String, CloudError> {
         let (action, zone) = match &source {
             CapacitySource::Reservation(id) => {

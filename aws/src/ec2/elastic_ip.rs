@@ -78,7 +78,7 @@ impl Ec2Calls {
         Ok(ElasticIpAnswer::Done)
     }
 
-    /// Allocates one address. The SDK does not retry this call: a second one allocates a second address.
+    /// Allocates one address. The SDK does not retry this call, because a second call would allocate a second address.
     pub(super) async fn allocate_address(
         &self,
         permit: Permit,

@@ -8,7 +8,7 @@ use super::updates::sdk_tags;
 use super::{Ec2Calls, PAGE_SIZE, filters, once, some_text, tags, text};
 use crate::sdk::pages::Page;
 
-/// DescribeHosts answers at most this many a page.
+/// DescribeHosts returns at most this many hosts per page.
 const HOSTS_PAGE_SIZE: i32 = PAGE_SIZE / 2;
 
 impl Ec2Calls {
@@ -29,7 +29,7 @@ impl Ec2Calls {
             .await
     }
 
-    /// Allocates one host. The SDK does not retry this call: after an attempt whose answer was lost, a refusal of the
+    /// Allocates one host. The SDK does not retry this call: if the answer of an attempt is lost, a refusal of the
     /// retry would look as if no attempt had allocated a host.
     pub(crate) async fn allocate_host(
         &self,
@@ -75,7 +75,7 @@ impl Ec2Calls {
     }
 }
 
-/// The codes in such lists begin with the side at fault: `Client.InvalidHost.Occupied`.
+/// Removes the prefix that names the side at fault from a code in such a list: `Client.InvalidHost.Occupied`.
 fn without_side(code: &str) -> &str {
     let client = code.strip_prefix("Client.");
     client.or_else(|| code.strip_prefix("Server.")).unwrap_or(code)

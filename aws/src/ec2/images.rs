@@ -9,7 +9,8 @@ use crate::sdk::pages::Page;
 impl Ec2Calls {
     /// The images of a query that the account may use.
     pub(crate) async fn images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
-        // A search returns current images only; an image named by its id may be launched as long as it exists.
+        // A search returns only images that are not deprecated. An image that is named by its id may be launched as
+        // long as it exists.
         let by_id = query.filters.iter().any(|(name, _)| name == "image-id");
         self.runner
             .describe("DescribeImages", query, |permit, token| async move {
@@ -38,7 +39,7 @@ fn image(image: &types::Image) -> Image {
         boot_mode: some_text(image.boot_mode().map(types::BootModeValues::as_str)),
         has_ena: image.ena_support() == Some(true),
         imds_support: some_text(image.imds_support().map(types::ImdsSupportValues::as_str)),
-        // EC2 answers `windows`; the SDK spells its own value differently.
+        // EC2 returns `windows`; the SDK's own value is spelled differently.
         windows: image
             .platform()
             .is_some_and(|platform| platform.as_str().eq_ignore_ascii_case("windows")),

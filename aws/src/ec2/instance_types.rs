@@ -9,7 +9,7 @@ use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// An instance type by its name. Filters accept wildcards, so an answer may contain other types too.
+    /// An instance type by its name. Filters accept wildcards, so an answer may also contain other types.
     pub(crate) async fn instance_type(&self, name: &str) -> Result<InstanceType, CloudError> {
         let shown = self.instance_types(vec![name.to_owned()]).await?;
         let shown = shown.into_iter().find(|instance_type| instance_type.name == name);

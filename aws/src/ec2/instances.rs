@@ -28,7 +28,7 @@ impl Ec2Calls {
             .await
     }
 
-    /// Looks instances up for several machines, once the turn of the call has come.
+    /// Looks instances up for several machines, after waiting for the turn of the call.
     pub(crate) async fn shared_lookup(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let request = CallRequest::lookup(self.runner.flow(), query);
         let permit = self.runner.limiter().wait(&request).await;
@@ -36,7 +36,7 @@ impl Ec2Calls {
         self.runner.pages(permit, &request, fetch).await
     }
 
-    /// Lists instances without hurry: at most one page in `pause`, because other callers share the account's limits.
+    /// Lists instances slowly: at most one page per `pause`, because other callers share the account's limits.
     pub(crate) async fn list_instances(&self, query: &Query, pause: Duration) -> Result<Vec<Instance>, CloudError> {
         let request = CallRequest::describe(DESCRIBE_INSTANCES, self.runner.flow(), query, Priority::Describe);
         let fetch = |permit, token| self.instances_page(permit, query, token);
@@ -63,8 +63,7 @@ impl Ec2Calls {
         })
     }
 
-    /// Terminates instances once their turn has come and the process leads. Returns the new states that the answer
-    /// shows.
+    /// Terminates instances after waiting for their turn and for leadership. Returns the new states from the answer.
     pub(crate) async fn terminate(&self, batch: &TerminationBatch) -> Result<Vec<(String, InstanceState)>, CloudError> {
         let permit = self.runner.limiter().wait(&batch.rate_request()).await;
         self.runner.wait_until_leading().await;
@@ -80,8 +79,8 @@ impl Ec2Calls {
     }
 }
 
-/// Converts an instance. An instance whose id or state cannot be read is an error and is never left out: an instance
-/// that a listing lacks would count as gone.
+/// Converts an instance. An instance whose id or state cannot be read is an error and is never left out, because an
+/// instance that is missing from a listing counts as gone.
 pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> Result<Instance, CloudError> {
     let id = instance.instance_id().filter(|id| !id.is_empty());
     let state = instance.state().and_then(|state| state.name()).and_then(state_name);
@@ -148,7 +147,7 @@ fn primary_interface(first: &types::InstanceNetworkInterface) -> Option<PrimaryI
     })
 }
 
-/// The options of the metadata service, unless EC2 changes them at the moment.
+/// The options of the metadata service; `None` while EC2 is changing them.
 fn metadata_options(options: &types::InstanceMetadataOptionsResponse) -> Option<MetadataOptions> {
     let is_settled = options.state() == Some(&types::InstanceMetadataOptionsState::Applied);
     let tags = options.instance_metadata_tags();
@@ -170,7 +169,7 @@ fn volume_ids(devices: &[types::InstanceBlockDeviceMapping]) -> Vec<String> {
     ids
 }
 
-/// The names and addresses of the interfaces, in the order of their devices and as Cluster API lists them.
+/// The names and addresses of the interfaces in the form of Cluster API, in the order of their devices.
 fn addresses(interfaces: &[types::InstanceNetworkInterface]) -> Vec<MachineAddress> {
     ordered(interfaces).into_iter().flat_map(interface_addresses).collect()
 }

@@ -21,9 +21,8 @@ impl Ec2Calls {
         self.runner.limiter().reserve(&turn)
     }
 
-    /// Launches one instance. The SDK does not retry this call: after an attempt whose answer was lost, a refusal of
-    /// the retry would look as if no attempt had launched an instance. The holder of the launch record retries the
-    /// call.
+    /// Launches one instance. The SDK does not retry this call: if the answer of an attempt is lost, a refusal of the
+    /// retry would look as if no attempt had launched an instance. The holder of the launch record retries the call.
     pub(crate) async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let input = run_instances(self.client.run_instances(), request)?;
         let turn = CallRequest::launch(self.runner.flow(), machine);
@@ -37,7 +36,7 @@ impl Ec2Calls {
     }
 }
 
-/// Fills RunInstances for exactly one instance. Fails, before any call, on numbers that EC2's API cannot carry.
+/// Fills RunInstances for exactly one instance. Fails before any call if a number is too large for EC2's API.
 fn run_instances(
     input: RunInstancesFluentBuilder,
     request: &LaunchRequest,
@@ -63,7 +62,7 @@ fn run_instances(
         .set_user_data((!user_data.is_empty()).then(|| STANDARD.encode(user_data))))
 }
 
-/// Volumes are deleted with their instance: by default EC2 would keep data volumes.
+/// Volumes are deleted with their instance. By default, EC2 would keep data volumes.
 fn block_device(volume: &LaunchVolume) -> Result<BlockDeviceMapping, CloudError> {
     let disk = EbsBlockDevice::builder()
         .delete_on_termination(true)
@@ -106,8 +105,8 @@ fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest
         .build()
 }
 
-/// The same tags for the instance, its volumes and its new interface. EC2 refuses a specification without tags, and one
-/// for interfaces where it creates none.
+/// The same tags for the instance, its volumes and its new interface. EC2 refuses a specification without tags, and a
+/// specification for interfaces if the launch creates none.
 fn tag_specifications(request: &LaunchRequest) -> Option<Vec<TagSpecification>> {
     let tags: Vec<_> = request
         .tags

@@ -12,7 +12,7 @@ use capa_api::machine::{
 };
 use capa_cloud::LaunchRequest;
 
-/// Adds the options to a call. What an option leaves to EC2 is not sent.
+/// Adds the options to a call. Options without a value are not sent, so EC2's default applies.
 pub(super) fn with_options(input: RunInstancesFluentBuilder, options: &LaunchOptions) -> RunInstancesFluentBuilder {
     let reservation = options.capacity_reservation.as_ref();
     input
@@ -23,8 +23,8 @@ pub(super) fn with_options(input: RunInstancesFluentBuilder, options: &LaunchOpt
         .set_private_dns_name_options(options.private_dns_name.as_ref().map(private_dns_name))
 }
 
-/// An interrupted Spot instance is terminated and not replaced by EC2, because a machine has one instance, and a lack
-/// of capacity is an answer and no open request.
+/// EC2 terminates an interrupted Spot instance and does not replace it, because a machine has one instance. Without
+/// capacity, the call fails instead of leaving an open request.
 fn market(options: &LaunchOptions) -> Option<InstanceMarketOptionsRequest> {
     let request = InstanceMarketOptionsRequest::builder();
     Some(match options.market_type? {
@@ -98,7 +98,7 @@ fn private_dns_name(name: &PrivateDnsName) -> PrivateDnsNameOptionsRequest {
         .build()
 }
 
-/// The interfaces of an instance: the existing ones that the machine names, else a new one.
+/// The interfaces of an instance: the existing interfaces that the machine names, or else a new one.
 pub(super) fn interfaces(request: &LaunchRequest) -> Vec<InstanceNetworkInterfaceSpecification> {
     let options = &request.options;
     if options.network_interfaces.is_empty() {
@@ -115,7 +115,7 @@ pub(super) fn interfaces(request: &LaunchRequest) -> Vec<InstanceNetworkInterfac
         .collect()
 }
 
-/// The subnet, the groups and the public address all belong to the interface as soon as one of them is set there.
+/// If one of subnet, groups and public address is set on the interface, all of them have to be set there.
 fn new_interface(request: &LaunchRequest) -> InstanceNetworkInterfaceSpecification {
     let options = &request.options;
     InstanceNetworkInterfaceSpecification::builder()

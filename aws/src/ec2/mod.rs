@@ -32,7 +32,7 @@ pub(crate) use managed::{is_owned, only_vpc};
 
 /// Items in a page. AWS limits calls without pagination more strictly.
 const PAGE_SIZE: i32 = 1000;
-/// DescribeRouteTables and DescribeInstanceTypes answer at most this many a page.
+/// DescribeRouteTables and DescribeInstanceTypes return at most this many items per page.
 const SMALL_PAGE_SIZE: i32 = 100;
 
 /// EC2 with one identity in one region.
@@ -53,7 +53,7 @@ impl Ec2Calls {
     }
 }
 
-/// The filters of a query; none at all where it has none.
+/// The filters of a query; `None` if it has no filters.
 fn filters(query: &Query) -> Option<Vec<types::Filter>> {
     let filters = query.filters.iter().map(|(name, values)| {
         types::Filter::builder()
@@ -85,7 +85,7 @@ fn some_text(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// The same time; `None` for one outside the range of timestamps.
+/// The same time as a timestamp; `None` if it is outside the range of timestamps.
 fn timestamp(time: &aws_smithy_types::DateTime) -> Option<Timestamp> {
     let nanoseconds = i32::try_from(time.subsec_nanos()).ok()?;
     Timestamp::new(time.secs(), nanoseconds).ok()

@@ -11,7 +11,7 @@ impl Ec2Calls {
         self.route_tables_as(query, route_table).await
     }
 
-    /// The same route tables in the form that `convert` gives them.
+    /// The route tables of a query, converted by `convert`.
     pub(super) async fn route_tables_as<T>(
         &self,
         query: &Query,

@@ -11,7 +11,7 @@ impl Ec2Calls {
         self.security_groups_as(query, security_group).await
     }
 
-    /// The same security groups in the form that `convert` gives them.
+    /// The security groups of a query, converted by `convert`.
     pub(super) async fn security_groups_as<T>(
         &self,
         query: &Query,

@@ -11,7 +11,7 @@ impl Ec2Calls {
         self.subnets_as(query, subnet).await
     }
 
-    /// The same subnets in the form that `convert` gives them.
+    /// The subnets of a query, converted by `convert`.
     pub(super) async fn subnets_as<T>(
         &self,
         query: &Query,

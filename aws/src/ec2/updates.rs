@@ -24,7 +24,7 @@ impl Ec2Calls {
         Ok(())
     }
 
-    /// Removes tags of resources of one instance. EC2 leaves a tag alone that has another value by now.
+    /// Removes tags of resources of one instance. EC2 does not remove a tag whose value has changed in the meantime.
     pub(crate) async fn delete_tags(
         &self,
         machine: &MachineKey,
@@ -95,8 +95,8 @@ impl Ec2Calls {
         Ok(())
     }
 
-    /// The permit of a change. A process that has been replaced would undo what its successor has done: only the leader
-    /// makes the call.
+    /// The permit of a change. Only the leader makes the call, because a process that has lost leadership would undo
+    /// the changes of its successor.
     async fn update_permit(&self, action: &'static str, machine: &MachineKey) -> Result<Permit, CloudError> {
         let turn = CallRequest::update(action, self.runner.flow(), machine);
         self.runner.write_permit(&turn).await

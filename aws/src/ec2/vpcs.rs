@@ -41,7 +41,7 @@ impl Ec2Calls {
         Ok(values.await?.into_iter().any(|value| value == Some(true)))
     }
 
-    /// The same VPCs in the form that `convert` gives them.
+    /// The VPCs of a query, converted by `convert`.
     pub(super) async fn vpcs_as<T>(&self, query: &Query, convert: fn(&types::Vpc) -> T) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeVpcs", query, |permit, token| async move {

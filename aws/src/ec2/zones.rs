@@ -6,7 +6,7 @@ use capa_cloud::{CloudError, Query};
 use super::{Ec2Calls, filters, text};
 use crate::sdk::pages::Page;
 
-/// The type of zones that are neither local zones nor zones of a carrier.
+/// The type of zones that are neither Local Zones nor Wavelength Zones.
 const AVAILABILITY_ZONE: &str = "availability-zone";
 
 impl Ec2Calls {
@@ -21,7 +21,7 @@ impl Ec2Calls {
         Ok(names)
     }
 
-    /// The zones of a query in the form that `convert` gives them.
+    /// The zones of a query, converted by `convert`.
     pub(super) async fn zones_as<T>(
         &self,
         query: &Query,
@@ -38,7 +38,7 @@ impl Ec2Calls {
     }
 }
 
-/// Whether the answer says nothing against a zone.
+/// Whether nothing in the answer makes a zone unusable.
 fn is_usable(zone: &types::AvailabilityZone) -> bool {
     let (state, opt_in) = (zone.state(), zone.opt_in_status());
     state.is_none_or(|state| *state == AvailabilityZoneState::Available)

@@ -11,8 +11,7 @@ use capa_cloud::{CloudError, ErrorClass};
 
 use super::{ElbCalls, USUAL_DELAY};
 
-/// The description of a draining instance of a classic load balancer; the instance's state is that of an instance in
-/// service.
+/// The description of a draining instance of a classic load balancer, whose state is still `InService`.
 const CLASSIC_DRAINING: &str = "deregistration currently in progress";
 
 impl ElbCalls {
@@ -80,7 +79,7 @@ impl ElbCalls {
         Ok(tags.collect())
     }
 
-    /// Whether there is a classic load balancer of each of these names.
+    /// Whether a classic load balancer exists for each of these names.
     pub(crate) async fn classic_load_balancers(&self, names: &[String]) -> Result<bool, CloudError> {
         let turn = CallRequest::load_balancer(self.runner.flow(), &names.join(" "));
         let permit = self.runner.permit(&turn).await?;

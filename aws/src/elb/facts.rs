@@ -12,7 +12,7 @@ use crate::ec2::failure;
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
-    /// A target group with its attributes: two calls. `None` where it does not exist.
+    /// A target group with its attributes, read by two calls. `None` if it does not exist.
     pub(crate) async fn target_group_facts(&self, arn: &str) -> Result<Option<TargetGroup>, CloudError> {
         let request = self.client.describe_target_groups().target_group_arns(arn);
         let Some(answer) = self.runner.find("DescribeTargetGroups", arn, request.send()).await? else {
@@ -26,7 +26,7 @@ impl ElbCalls {
         Ok(Some(group))
     }
 
-    /// A load balancer with its attributes and listeners: three calls. `None` where it does not exist.
+    /// A load balancer with its attributes and listeners, read by three calls. `None` if it does not exist.
     pub(crate) async fn load_balancer_facts(&self, arn: &str) -> Result<Option<LoadBalancer>, CloudError> {
         let request = self.client.describe_load_balancers().load_balancer_arns(arn);
         let Some(answer) = self.runner.find("DescribeLoadBalancers", arn, request.send()).await? else {

@@ -8,7 +8,7 @@ use super::ElbCalls;
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
-    /// Looks up a load balancer of the second generation by its name; `None` where no such load balancer exists.
+    /// Looks up a load balancer of the second generation by its name; `None` if it does not exist.
     pub(crate) async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         let client = &self.client;
         let turn = CallRequest::load_balancer(self.runner.flow(), name);
@@ -32,7 +32,7 @@ impl ElbCalls {
         }))
     }
 
-    /// The target groups behind each listener of a load balancer, by its port.
+    /// The target groups behind each listener of a load balancer, by the port of the listener.
     async fn listeners(
         &self,
         name: &str,

@@ -13,7 +13,7 @@ use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest};
 
 use crate::sdk::call_runner::CallRunner;
 
-/// The deregistration delay of a group whose attributes do not contain one.
+/// The deregistration delay of a target group whose attributes do not contain one.
 const USUAL_DELAY: Duration = Duration::from_secs(300);
 
 /// Elastic Load Balancing with one identity in one region.
@@ -37,8 +37,8 @@ impl ElbCalls {
         }
     }
 
-    /// Makes a call about targets after waiting for its turn. The SDK does not retry writes, because a later attempt
-    /// may be wrong: an address may belong to another instance by then. The session repeats writes.
+    /// Makes a call about targets after waiting for its turn. The SDK does not retry writes, because an address may
+    /// belong to another instance by the time of a later attempt. The session repeats writes.
     pub(crate) async fn group_call(&self, call: &GroupCall) -> Result<GroupAnswer, CloudError> {
         let permit = self.runner.limiter().wait(&call.rate_request(self.runner.flow())).await;
         if matches!(call.request, GroupRequest::Register(_) | GroupRequest::Deregister(_)) {

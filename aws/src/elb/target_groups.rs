@@ -14,7 +14,7 @@ use capa_cloud::{CloudError, ErrorClass, MOST_TAGGED};
 use super::{ElbCalls, USUAL_DELAY};
 use crate::sdk::pages::Page;
 
-/// Target groups in a page: the most that DescribeTargetGroups answers.
+/// Target groups in a page: the maximum of DescribeTargetGroups.
 const PAGE_SIZE: i32 = 400;
 const DELAY_ATTRIBUTE: &str = "deregistration_delay.timeout_seconds";
 
@@ -63,7 +63,7 @@ impl ElbCalls {
         })
     }
 
-    /// The kinds of the targets of target groups, by ARN; `None` where one of the groups does not exist.
+    /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist.
     pub(crate) async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
         let turn = CallRequest::target_groups(self.runner.flow(), arns);
         let permit = self.runner.permit(&turn).await?;
@@ -101,7 +101,7 @@ impl ElbCalls {
     }
 
     /// The tags of target groups, or of load balancers and listeners of the second generation, by ARN. Each call for
-    /// [`MOST_TAGGED`] of them counts as a page, with the number of the ARNs before it as its token.
+    /// [`MOST_TAGGED`] of them counts as a page, whose token is the number of the ARNs before it.
     pub(crate) async fn tags_by_arn(
         &self,
         arns: &[String],
@@ -207,7 +207,7 @@ fn descriptions(targets: &[Target]) -> Vec<elb::types::TargetDescription> {
 
 fn state(state: &TargetHealthStateEnum) -> TargetState {
     match state {
-        // A target without health checks is `unavailable` and receives traffic all the same.
+        // A target without health checks is `unavailable` and still receives traffic.
         TargetHealthStateEnum::Healthy | TargetHealthStateEnum::Unavailable => TargetState::Healthy,
         TargetHealthStateEnum::Initial => TargetState::Initial,
         TargetHealthStateEnum::Draining => TargetState::Draining,

@@ -8,8 +8,8 @@ pub(super) const READ: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// Instance profiles, the settings of buckets without what is in them, and the parameters that AWS publishes. The ARNs
-/// of the last two have no account.
+/// Reads of instance profiles, of the settings of buckets but not their objects, and of the parameters that AWS
+/// publishes. The ARNs of buckets and of these parameters contain no account.
 pub(super) const READ_SETTINGS: Grant = Grant {
     name: "ReadSettings",
     resources: Resources::Arns(&[
@@ -32,7 +32,7 @@ pub(super) const READ_SPOT_ROLE: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// Not through EC2 alone: the checks of infrastructure look at keys, too.
+/// Not restricted to calls through EC2, because the checks of infrastructure also read keys.
 pub(super) const READ_KEYS: Grant = Grant {
     name: "ReadEncryptionKeys",
     resources: Resources::Named(Named::EncryptionKeys),
@@ -42,7 +42,7 @@ pub(super) const READ_KEYS: Grant = Grant {
 /// The resources that a launch creates.
 const CREATED: Resources = Resources::Arns(&["ec2:*:*:instance/*", "ec2:*:*:volume/*", "ec2:*:*:network-interface/*"]);
 
-/// The same, and the host and the address that are allocated for an instance.
+/// The resources that a launch creates, and the host and the address that are allocated for an instance.
 const CREATED_FOR_MACHINES: Resources = Resources::Arns(&[
     "ec2:*:*:instance/*",
     "ec2:*:*:volume/*",
@@ -51,23 +51,23 @@ const CREATED_FOR_MACHINES: Resources = Resources::Arns(&[
     "ec2:*:*:elastic-ip/*",
 ]);
 
-/// Resources without the provider's tag are tagged within the call that creates them only: `CreateTags` by itself could
-/// put that tag on foreign resources.
+/// Resources without the provider's tag may be tagged only within the call that creates them. Otherwise, `CreateTags`
+/// could put that tag on somebody else's resources.
 pub(super) const TAG_AT_LAUNCH: Grant = Grant {
     name: "TagWhatIsLaunched",
     resources: CREATED_FOR_MACHINES,
     condition: Condition::WithinLaunch,
 };
 
-/// Tags of running machines, but for those that say whose a resource is.
+/// Changes of tags of running machines, except for the tags that identify the owner of a resource.
 pub(super) const CHANGE_TAGS: Grant = Grant {
     name: "ChangeOtherTags",
     resources: CREATED,
     condition: Condition::MarkedForOtherTags,
 };
 
-/// Changes of what belongs to machines, and their ends: one statement, because IAM limits the length of a policy. Each
-/// action applies to one type of resource.
+/// Changes and deletions of resources that belong to machines. They share one statement, because IAM limits the length
+/// of a policy. Each action applies to one type of resource.
 pub(super) const CHANGE_MARKED: Grant = Grant {
     name: "ChangeMarked",
     resources: Resources::Arns(&[
@@ -79,7 +79,7 @@ pub(super) const CHANGE_MARKED: Grant = Grant {
     condition: Condition::Marked,
 };
 
-/// The groups that an interface gets.
+/// The security groups that an interface gets.
 pub(super) const USE_GROUPS: Grant = Grant {
     name: "UseSecurityGroups",
     resources: Resources::Arns(&["ec2:*:*:security-group/*"]),
@@ -104,9 +104,9 @@ pub(super) const LAUNCH: [Grant; 2] = [
             "ec2:*:*:key-pair/*",
             "ec2:*:*:placement-group/*",
             "ec2:*:*:capacity-reservation/*",
-            // A host that is allocated has no id yet, so that this pattern means existing ones only.
+            // A host that is being allocated has no id yet, so this pattern matches only existing hosts.
             "ec2:*:*:dedicated-host/h-*",
-            // An interface that the launch creates has no id yet, so that this pattern means existing ones only.
+            // An interface that the launch creates has no id yet, so this pattern matches only existing interfaces.
             "ec2:*:*:network-interface/eni-*",
             "ec2:*:*:ipv4pool-ec2/*",
         ]),
@@ -114,8 +114,8 @@ pub(super) const LAUNCH: [Grant; 2] = [
     },
 ];
 
-/// Targets of the control plane, in one statement, because policies have a limited size: each action applies to one
-/// type of resource.
+/// Targets of the control plane. They share one statement, because IAM limits the length of a policy. Each action
+/// applies to one type of resource.
 pub(super) const CHANGE_TARGETS: Grant = Grant {
     name: "ChangeTargets",
     resources: Resources::Arns(&[
@@ -149,9 +149,9 @@ pub(super) const ASSUME_ROLE: Grant = Grant {
     condition: Condition::Always,
 };
 
-/// Bootstrap data in Secrets Manager, Parameter Store and S3, in one statement, because policies have a limited size:
-/// an action has no effect on the resources of another service. The names are within those that CAPA's policies allow.
-/// The bucket and the prefix of its keys may be any. A presigned URL gives what whoever signed it may get.
+/// Bootstrap data in Secrets Manager, Parameter Store and S3. It shares one statement, because IAM limits the length of
+/// a policy, and an action has no effect on the resources of another service. CAPA's policies allow the same names. The
+/// bucket and the prefix of its keys may be any. A presigned URL has the permissions of its signer.
 pub(super) const BOOTSTRAP_DATA: Grant = Grant {
     name: "KeepBootstrapData",
     resources: Resources::Arns(&[

@@ -1,5 +1,5 @@
-//! The rows of the table for the networks and load balancers of managed clusters, with their grants: a document of its
-//! own, because IAM limits the length of a policy.
+//! The rows of the table for the networks and load balancers of managed clusters, with their grants. They form a
+//! separate policy, because IAM limits the length of a policy.
 
 use super::grants::READ;
 use super::table::{change, describe, load_balancing};
@@ -16,7 +16,7 @@ const CREATING: &[&str] = &[
     "CreateSecurityGroup",
 ];
 
-/// What networks consist of.
+/// The resources of networks.
 const NETWORKS: Resources = Resources::Arns(&[
     "ec2:*:*:vpc/*",
     "ec2:*:*:subnet/*",
@@ -33,8 +33,9 @@ const CREATE_VPCS: Grant = Grant {
     condition: Condition::NetworkAtCreation,
 };
 
-/// Without VPCs: nothing says that AWS leaves the tags of the request out when it judges the VPC of a new subnet. And
-/// without listeners: AWS judges the creation of one by the load balancer, which has to be the cluster's.
+/// VPCs are not included, because AWS does not document that it ignores the tags of the request when it checks the
+/// permission on the VPC of a new subnet. Listeners are not included, because AWS checks their creation against the
+/// load balancer, which has to belong to the cluster.
 const CREATE: Grant = Grant {
     name: "CreateInNetworks",
     resources: Resources::Arns(&[
@@ -49,23 +50,24 @@ const CREATE: Grant = Grant {
     condition: Condition::NetworkAtCreation,
 };
 
-/// A grant of its own: the tags of the request are no reason to use a foreign subnet or address.
+/// A separate grant, because the tags of the request must not allow the use of somebody else's subnet or address.
 const CREATE_NAT_GATEWAYS: Grant = Grant {
     name: "CreateNatGateways",
     resources: Resources::Arns(&["ec2:*:*:natgateway/*"]),
     condition: Condition::NetworkAtCreation,
 };
 
-/// The VPC in which a subnet, a route table or a security group is created, and what a NAT gateway is created with, for
-/// which AWS's reference names the VPC as well. One grant for all of them: the length of the policy is limited.
+/// The VPC in which a subnet, a route table or a security group is created, and the subnet and the address of a NAT
+/// gateway, for which AWS's reference also names the VPC. They share one grant, because IAM limits the length of a
+/// policy.
 const CREATE_IN: Grant = Grant {
     name: "CreateInVpcs",
     resources: Resources::Arns(&["ec2:*:*:vpc/*", "ec2:*:*:subnet/*", "ec2:*:*:elastic-ip/*"]),
     condition: Condition::Network,
 };
 
-/// What has no tags yet is tagged within the call that creates it only: `CreateTags` by itself could make foreign
-/// resources those of a cluster.
+/// Resources without tags may be tagged only within the call that creates them. Otherwise, `CreateTags` could mark
+/// somebody else's resources as owned by a cluster.
 const TAG: Grant = Grant {
     name: "TagWhatIsCreated",
     resources: NETWORKS,
@@ -78,7 +80,7 @@ const TAG: Grant = Grant {
 /// The actions that create a resource of Elastic Load Balancing with its tags.
 const CREATING_BALANCERS: &[&str] = &["CreateLoadBalancer", "CreateTargetGroup", "CreateListener"];
 
-/// What has no tags yet is tagged within the call that creates it only, as in [`TAG`]: on what may be created.
+/// Resources without tags may be tagged only within the call that creates them, as in [`TAG`].
 const TAG_BALANCERS: Grant = Grant {
     name: "TagLoadBalancers",
     resources: Resources::Arns(&["elasticloadbalancing:*:*:*"]),
@@ -88,7 +90,7 @@ const TAG_BALANCERS: Grant = Grant {
     },
 };
 
-/// Networks, and whatever belongs to load balancers.
+/// The resources of networks and load balancers.
 const OWNED: Resources = Resources::Arns(&[
     "ec2:*:*:vpc/*",
     "ec2:*:*:subnet/*",
@@ -100,26 +102,27 @@ const OWNED: Resources = Resources::Arns(&[
     "elasticloadbalancing:*:*:*",
 ]);
 
-/// One statement for both services, because IAM limits the length of a policy. Each action applies to one or two types
-/// of resources, all of which need the tag. The actions of associations apply to the subnet and to the route table,
-/// those of routes to the table alone, and those of rules to the security group that has the rules: not to a group that
-/// is the source of one.
+/// Both services share one statement, because IAM limits the length of a policy. Each action applies to one or two
+/// types of resources, all of which need the tag. Actions on associations apply to the subnet and the route table,
+/// actions on routes to the route table only, and actions on rules to the security group that has the rules, not to a
+/// group that is the source of a rule.
 const CHANGE: Grant = Grant {
     name: "ChangeOwned",
     resources: OWNED,
     condition: Condition::Network,
 };
 
-/// Tags of networks and load balancers, but for those that say whose a resource is.
+/// Changes of tags of networks and load balancers, except for the tags that identify the owner of a resource.
 const CHANGE_TAGS: Grant = Grant {
     name: "ChangeTagsOfOwned",
     resources: OWNED,
     condition: Condition::NetworkForOtherTags,
 };
 
-/// What the cluster uses of the account. The role is the one with which Elastic Load Balancing works: AWS gives it this
-/// name in each account, and makes it with the first load balancer. Addresses come from public IPv4 pools of the user.
-/// One statement for both, because IAM limits the length of a policy; each action applies to one of the two.
+/// Resources of the account that the cluster uses: the service-linked role of Elastic Load Balancing, which has this
+/// name in each account and which AWS creates with the first load balancer, and the public IPv4 pools of the user, from
+/// which addresses come. Both share one statement, because IAM limits the length of a policy. Each action applies to
+/// one of the two.
 const USE_OF_ACCOUNT: Grant = Grant {
     name: "UseOfAccount",
     resources: Resources::Arns(&[
@@ -134,13 +137,13 @@ const fn describe_balancers(name: &'static str, why: &'static str) -> Action {
     load_balancing(name, AccessLevel::Read, &[READ], why)
 }
 
-/// An action of Elastic Load Balancing that changes or ends what the cluster owns.
+/// An action of Elastic Load Balancing that changes or deletes resources that the cluster owns.
 const fn change_balancers(name: &'static str, why: &'static str) -> Action {
     load_balancing(name, AccessLevel::Write, &[CHANGE], why)
 }
 
-/// The permissions for the networks and load balancers of managed clusters, beside [`ACTIONS`](super::ACTIONS). Some of
-/// them are in both tables, because a policy for one cluster may lack them.
+/// The permissions for the networks and load balancers of managed clusters, in addition to [`ACTIONS`](super::ACTIONS).
+/// Some permissions are in both tables, because a policy for one cluster may lack them.
 pub const MANAGED_ACTIONS: &[Action] = &[
     describe("DescribeAvailabilityZones", "chooses the zones of subnets"),
     describe(

@@ -1,6 +1,6 @@
-//! Every AWS permission that the provider needs, with its purpose: the one table that policies and their documentation
-//! are generated from. A test compares all of it with the calls, and end-to-end tests fail on a call that the table
-//! lacks. The rows for managed clusters are in a part of their own.
+//! Every AWS permission that the provider needs, with its purpose. Policies and their documentation are generated from
+//! this table. A test compares the whole table with the calls, and end-to-end tests fail on a call that the table
+//! lacks. The rows for managed clusters are in a separate part.
 
 mod grants;
 mod managed;
@@ -20,7 +20,7 @@ pub struct Action {
     pub access: AccessLevel,
     /// The way in which AWS checks the permission.
     pub asked: Asked,
-    /// The resources and conditions of the permission; empty where AWS allows the action to every caller.
+    /// The resources and conditions of the permission; empty if AWS allows the action to every caller.
     pub grants: &'static [Grant],
     /// The purpose of the permission.
     pub why: &'static str,
@@ -46,10 +46,10 @@ pub enum AccessLevel {
 pub enum Asked {
     /// The provider calls the action.
     Called,
-    /// AWS checks the permission within these other actions. They are of the same service, except where AWS makes a
-    /// role for another one.
+    /// AWS checks the permission within these other actions. They belong to the same service, except where AWS creates
+    /// a role for another service.
     Within(&'static [&'static str]),
-    /// AWS checks the permission within RunInstances, where the request has this property.
+    /// AWS checks the permission within RunInstances if the request has this property.
     AtLaunch(AtLaunch),
     /// AWS checks the permission when somebody uses a URL that the provider has signed.
     ByUrl,
@@ -60,7 +60,7 @@ pub enum Asked {
 pub enum AtLaunch {
     /// An instance profile.
     InstanceProfile,
-    /// A volume with an encryption key of the user's.
+    /// A volume with an encryption key of the user.
     EncryptionKey,
 }
 
@@ -78,7 +78,7 @@ pub struct Grant {
 /// The resources of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resources {
-    /// All resources: the action does not support single resources.
+    /// All resources, because the action does not support single resources.
     All,
     /// ARNs without `arn:<partition>:`.
     Arns(&'static [&'static str]),
@@ -105,20 +105,21 @@ pub enum Condition {
     /// The created resource gets the tag that marks machines of the provider, or the addresses of their instances.
     MarkedAtLaunch,
     /// The changed resource has that tag. In a policy for single clusters, the resource also has the tag of a Machine
-    /// of these clusters.
+    /// in the namespaces of these clusters.
     Marked,
-    /// The same, and the request names none of the tags that say whose a resource is.
+    /// Like `Marked`, and the request names none of the tags that identify the owner of a resource.
     MarkedForOtherTags,
-    /// None. In a policy for single clusters, the changed resource has the tag that gives it to one of the clusters.
+    /// No condition in a policy for all clusters. In a policy for single clusters, the changed resource has the tag
+    /// that assigns it to one of the clusters.
     GivenToCluster,
     /// The call is part of one that launches an instance, or allocates a host or an address.
     WithinLaunch,
-    /// The created resource gets the tag that marks what the provider makes for a cluster. In a policy for a single
-    /// cluster, it also gets the tag by which this cluster owns it.
+    /// The created resource gets the tag that marks resources that the provider creates for a cluster. In a policy for
+    /// a single cluster, it also gets the tag that marks this cluster as its owner.
     NetworkAtCreation,
-    /// The same tags are on the changed resource.
+    /// The changed resource has the same tags.
     Network,
-    /// The same, and the request names none of the tags that say whose a resource is, and what for.
+    /// Like `Network`, and the request names none of the tags that identify the owner and the role of a resource.
     NetworkForOtherTags,
     /// The call is part of a call of one of these actions of the service.
     Within {
@@ -131,13 +132,13 @@ pub enum Condition {
     PassedToInstance,
     /// EC2 makes the call on behalf of the provider.
     ThroughEc2,
-    /// The grant of the key is for an AWS service.
+    /// The grant of the key is given to an AWS service.
     GrantedToAws,
 }
 
 /// The row of an action that the provider calls. `service` is the service of the request's signature, which for the
-/// services of this provider equals the IAM prefix. `name` is that of the permission, which differs from the name in
-/// the API for one action: `GetPublicAccessBlock` of S3 is `GetBucketPublicAccessBlock`.
+/// services of this provider equals the IAM prefix. `name` is the name of the permission, which differs from the name
+/// in the API for one action: the permission for `GetPublicAccessBlock` of S3 is `GetBucketPublicAccessBlock`.
 pub fn called(service: &str, name: &str) -> Option<&'static Action> {
     ACTIONS
         .iter()

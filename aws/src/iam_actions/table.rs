@@ -36,7 +36,7 @@ pub(super) const fn describe(name: &'static str, why: &'static str) -> Action {
     }
 }
 
-/// An action of EC2 that creates, changes or ends resources.
+/// An action of EC2 that creates, changes or deletes resources.
 pub(super) const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
     Action {
         service: "ec2",
@@ -95,7 +95,7 @@ const fn key(name: &'static str, access: AccessLevel, grants: &'static [Grant], 
     }
 }
 
-/// All permissions but those for managed clusters alone, in the order of the documentation.
+/// All permissions except those that only managed clusters need, in the order of the documentation.
 pub const ACTIONS: &[Action] = &[
     describe("DescribeImages", "finds the image and its root device"),
     describe(

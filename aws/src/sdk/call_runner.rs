@@ -20,26 +20,26 @@ use super::limits::CallLimiter;
 use super::metrics::CONTROLLER;
 use super::pages::{Page, all_pages};
 
-/// The most pages of an answer that a reconcile waits for: twenty thousand items.
+/// Maximum number of pages of an answer that a reconcile waits for: twenty thousand items.
 const MOST_PAGES: usize = 20;
-/// The most pages of a listing in the background: half a million instances.
+/// Maximum number of pages of a listing in the background: half a million instances.
 const MOST_LISTED_PAGES: usize = 500;
-/// How long a reconcile waits for the permit of each further page. After that the reconcile is requeued at the time of
-/// the next permit, and begins with the first page again. The time is not for all pages together, because an answer of
-/// more pages than turns within that time would never be complete. The time limit of a pass ends the wait for all
+/// How long a reconcile waits for the permit of each further page. After that, the reconcile is requeued at the time of
+/// the next permit, and starts again with the first page. The limit applies to each page, because an answer with more
+/// pages than turns within a total limit would never be complete. The time limit of a pass bounds the wait for all
 /// pages.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a caller does whose turn has not come.
+/// What a caller does if its turn has not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// It comes back, and does other work until then: a reconciler.
+    /// The caller, a reconciler, comes back later and does other work until then.
     ComesBack,
-    /// It waits for [`PATIENCE`]: a task that nothing else waits for.
+    /// The caller waits for at most [`PATIENCE`].
     Waits,
 }
 
-/// The time until which this process leads for certain.
+/// The time until which this process certainly leads.
 pub(crate) type LeadsUntil = watch::Receiver<Option<Instant>>;
 
 /// Makes calls of one identity in one region, on behalf of one controller and for one flow.
@@ -53,8 +53,8 @@ pub(crate) struct CallRunner {
 }
 
 impl CallRunner {
-    /// A runner without a controller yet, for the calls that the session of an identity makes without a request of a
-    /// controller, for `flow`. `leads_until` is absent where leader election is off.
+    /// A runner for `flow` without a controller, for the calls that the session of an identity makes on its own.
+    /// `leads_until` is absent if leader election is off.
     pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, flow: Flow) -> Self {
         Self {
             limiter,
@@ -73,7 +73,7 @@ impl CallRunner {
         }
     }
 
-    /// The same for a cluster.
+    /// The same runner for the calls for a cluster.
     pub(crate) fn for_cluster(&self, cluster: &ClusterKey) -> Self {
         Self {
             flow: Flow::Cluster(cluster.clone()),
@@ -81,7 +81,7 @@ impl CallRunner {
         }
     }
 
-    /// The same with calls that wait for their turns.
+    /// The same runner with calls that wait for their turns.
     pub(crate) fn patient(&self) -> Self {
         Self {
             turn: Turn::Waits,
@@ -89,7 +89,7 @@ impl CallRunner {
         }
     }
 
-    /// What the calls are made for.
+    /// The flow that the calls belong to.
     pub(crate) fn flow(&self) -> &Flow {
         &self.flow
     }
@@ -99,10 +99,10 @@ impl CallRunner {
         &self.limiter
     }
 
-    /// The permit for a call, after a wait for its turn of at most [`PATIENCE`] where the runner is patient.
+    /// The permit for a call. A patient runner waits at most [`PATIENCE`] for the turn.
     ///
     /// # Errors
-    /// [`CloudError::deferred`] where the turn comes later.
+    /// [`CloudError::deferred`] if the turn comes later.
     pub(crate) async fn permit(&self, request: &CallRequest) -> Result<Permit, CloudError> {
         match self.turn {
             Turn::ComesBack => self.limiter.acquire(request),
@@ -117,7 +117,7 @@ impl CallRunner {
         Ok(permit)
     }
 
-    /// Makes one call. Every call, and every page of a call, passes here.
+    /// Makes one call. Every call, and every page of a call, uses this function.
     pub(crate) async fn call<T, E>(
         &self,
         permit: Permit,
@@ -161,7 +161,7 @@ impl CallRunner {
         signed.map_err(|error| from_sdk(action, &error))
     }
 
-    /// Makes one call that reads one object and has one page, at its turn.
+    /// Makes one call that reads one object and has one page, when its turn comes.
     pub(crate) fn ask<T, E>(
         &self,
         action: &'static str,
@@ -181,7 +181,7 @@ impl CallRunner {
         }
     }
 
-    /// The same; `None` where AWS answers that there is no such object.
+    /// Makes the same call; `None` if AWS answers that the object does not exist.
     pub(crate) fn find<T, E>(
         &self,
         action: &'static str,
@@ -215,8 +215,8 @@ impl CallRunner {
         self.pages(permit, &request, fetch).await
     }
 
-    /// All pages of an answer, one after the other. Each page after the first asks for its turn by `request`, and waits
-    /// for [`PATIENCE`].
+    /// All pages of an answer, one after the other. Each page after the first waits at most [`PATIENCE`] for the turn
+    /// of `request`.
     pub(crate) async fn pages<T, F>(
         &self,
         permit: Permit,
@@ -230,7 +230,7 @@ impl CallRunner {
         all_pages(permit, MOST_PAGES, next_permit, fetch).await
     }
 
-    /// All pages of an answer that is not urgent: each page waits for its turn, and `pause` after the page before.
+    /// All pages of an answer that is not urgent. Each page after the first waits for `pause` and then for its turn.
     pub(crate) async fn paced_pages<T, F>(
         &self,
         request: &CallRequest,
@@ -248,16 +248,16 @@ impl CallRunner {
         all_pages(first, MOST_LISTED_PAGES, next_permit, fetch).await
     }
 
-    /// Waits until this process leads for certain. A process that was not suspended does not wait. Where another
-    /// process leads by now, the wait never ends, and this process exits. Only the leader begins a write that was
-    /// submitted a while ago.
+    /// Waits until this process certainly leads, so that only the leader starts a write that was submitted earlier. A
+    /// process that was not suspended does not wait. If another process leads in the meantime, the wait never ends, and
+    /// this process exits.
     pub(crate) async fn wait_until_leading(&self) {
         let Some(until) = &self.leads_until else {
             return;
         };
         let leads = |until: &Option<Instant>| until.is_some_and(|until| Instant::now() < until);
         if until.clone().wait_for(leads).await.is_err() {
-            // The task that renews the Lease is gone.
+            // The task that renews the Lease has ended.
             std::future::pending::<()>().await;
         }
     }
@@ -288,7 +288,7 @@ mod tests {
         Query::filter("tag-key", ["role"])
     }
 
-    /// The page of a token among so many, each with one item.
+    /// The page of a token among this many pages, each with one item.
     fn page(token: Option<String>, of: usize) -> std::future::Ready<Result<Page<usize>, CloudError>> {
         let page: usize = token.map_or(0, |token| token.parse().unwrap());
         std::future::ready(Ok(Page {
@@ -336,7 +336,7 @@ mod tests {
             .describe("DescribeInstances", &query(), |_, token| page(token, 15))
             .await;
         assert_eq!(pages.map(|pages| pages.len()), Ok(15));
-        // Ten are granted at once, and ten a second after that.
+        // Ten calls are granted at once, and ten per second after that.
         assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
         assert!(
             runner

@@ -1,4 +1,4 @@
-//! The SDK's clients for one identity in one region, and those of its checks. This module makes no call.
+//! The SDK's clients for one identity in one region, and the clients of its checks. This module makes no calls.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,19 +10,19 @@ use super::endpoints::ServiceEndpoints;
 use super::metrics::CallMetrics;
 use super::retries::ThrottlesAreNotRetried;
 
-/// The provider's name in the user agent of checks, which change nothing and whose failures hold nothing up.
+/// The provider's name in the user agent of checks. Checks change nothing, and their failures block nothing.
 const APP_NAME_OF_CHECKS: &str = "cluster-api-provider-aws-rs-checks";
 
-/// What the clients of an identity in a region have in common.
+/// The common settings of the clients of an identity in a region.
 #[derive(Clone)]
 pub(super) struct Basis {
-    /// With the credentials, and their cache, which all clients share.
+    /// The SDK's configuration with the credentials and their cache, which all clients share.
     pub(super) config: aws_config::SdkConfig,
     pub(super) endpoints: Arc<ServiceEndpoints>,
     pub(super) metrics: CallMetrics,
     pub(super) region: String,
-    /// Separates the retry quota of the clients from those of other identities: by default the SDK has one quota for
-    /// each service and region, whatever the account. An identity belongs to one account, so no account uses up the
+    /// Separates the retry quota of the clients from the quotas of other identities. By default, the SDK has one quota
+    /// for each service and region, whatever the account. An identity belongs to one account, so no account uses up the
     /// quota of another.
     pub(super) name: String,
 }
@@ -45,7 +45,7 @@ macro_rules! config_of {
 }
 
 impl Basis {
-    /// Whether the calls of a service go to an endpoint that the administrator gave.
+    /// Whether the calls of a service go to an endpoint that the administrator configured.
     fn has_own_endpoint(&self, service: &str) -> bool {
         self.config.endpoint_url().is_some() || self.endpoints.get(&self.region, service).is_some()
     }
@@ -53,11 +53,12 @@ impl Basis {
     /// A client of S3.
     fn s3(&self) -> aws_sdk_s3::Client {
         let config = config_of!(aws_sdk_s3, self, "s3", "s3")
-            // Its session is a further call and permission, and no bucket for bootstrap data is a directory bucket.
+            // An S3 Express session needs another call and permission, and buckets for bootstrap data are never
+            // directory buckets.
             .disable_s3_express_session_auth(true)
-            // Whoever uses a presigned URL would have to ask for the checksum as well.
+            // Otherwise, users of a presigned URL would have to send the header that requests the checksum.
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
-            // An endpoint that is not AWS's own has no name for each bucket.
+            // An endpoint that is not AWS's own has no host name for each bucket.
             .force_path_style(self.has_own_endpoint("s3"));
         aws_sdk_s3::Client::from_conf(config.build())
     }
@@ -74,12 +75,12 @@ pub(crate) struct SdkClients {
     pub(crate) sts: aws_sdk_sts::Client,
     pub(crate) classic_elb: aws_sdk_elasticloadbalancing::Client,
     pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
-    /// Made by the first machine that has secrets, or an image that a parameter names.
+    /// Created for the first machine that has secrets, or an image that a parameter names.
     pub(crate) secrets: LazySecretsClients,
     basis: Basis,
 }
 
-/// Clients of services that only checks call.
+/// Clients of the services that only checks call.
 pub(crate) struct CheckClients {
     pub(crate) iam: aws_sdk_iam::Client,
     pub(crate) kms: aws_sdk_kms::Client,
@@ -144,7 +145,7 @@ impl CheckClients {
     fn new(basis: &Basis) -> Self {
         let mut iam = config_of!(aws_sdk_iam, basis, "iam", "iam");
         if basis.has_own_endpoint("iam") {
-            // For its own endpoints of IAM, which has one for all regions, the SDK knows that region.
+            // For AWS's own endpoint of IAM, which serves all regions, the SDK knows the region.
             iam = iam.region(Region::from_static(region_of_iam(&basis.region)));
         }
         let kms = config_of!(aws_sdk_kms, basis, "kms", "kms");

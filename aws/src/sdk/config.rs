@@ -1,4 +1,4 @@
-//! The configuration of all clients of the SDK, with the credentials of identities. This module makes no call.
+//! The configuration of all clients of the SDK, with the credentials of identities. This module makes no calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use super::http::SharedConnections;
 use super::metrics::CallMetrics;
 use super::replacements::{Counted, Replacements};
 
-/// The provider's name in the user agent, and thereby in CloudTrail.
+/// The provider's name in the user agent, which CloudTrail records.
 const APP_NAME: &str = "cluster-api-provider-aws-rs";
-/// The attempts of one call inside the SDK. Few, because the reconciler's own backoff retries too. The attempts after
-/// the first bypass the provider's rate limits, so the SDK never retries after throttling.
+/// The number of attempts of one call inside the SDK. It is small, because the reconciler's own backoff also retries.
+/// Attempts after the first one bypass the provider's rate limits, so the SDK never retries after throttling.
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ impl SdkConfig {
             .operation_attempt_timeout(ATTEMPT_TIMEOUT)
             .operation_timeout(CALL_TIMEOUT)
             .build();
-        // Each client names its region; a region set here keeps the SDK from asking the metadata service.
+        // Each client sets its own region. A region in this place keeps the SDK from calling the metadata service.
         let base = aws_config::defaults(BehaviorVersion::v2026_01_12())
             .region(Region::from_static("us-east-1"))
             .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
@@ -85,8 +85,8 @@ impl SdkConfig {
         }
     }
 
-    /// The clients that sign with the credentials of `source`, and the counter of the credentials' replacements: all
-    /// clients share one credential cache, so the counter applies to all of them. `name` is that of the identity.
+    /// The clients that sign with the credentials of `source`, and the counter of the credentials' replacements. All
+    /// clients share one credential cache, so the counter applies to all of them. `name` is the name of the identity.
     pub(crate) fn clients(
         &self,
         source: &CredentialSource,

@@ -20,8 +20,8 @@ const RENEW_BEFORE: Duration = Duration::from_secs(300);
 /// The lifetime of credentials without an expiration time.
 const UNDATED: Duration = Duration::from_secs(900);
 
-/// The manager's own credentials: the SDK's default chain, set up at first use and shared by every client, so that a
-/// hundred clients ask the metadata service once.
+/// The manager's own credentials: the SDK's default chain, set up at first use. All clients share it, so that a hundred
+/// clients call the metadata service once.
 #[derive(Debug, Default)]
 pub(crate) struct ControllerCredentials {
     chain: OnceCell<SharedCredentialsProvider>,
@@ -36,7 +36,7 @@ struct Held {
 }
 
 impl Held {
-    /// An expiry is a time of AWS's clock; how long undated credentials are used is measured here.
+    /// An expiry is a time of AWS's clock. The age of credentials without an expiry is measured on this machine.
     fn is_usable(&self) -> bool {
         match self.credentials.expiry() {
             Some(expiry) => expiry
@@ -84,16 +84,16 @@ pub(crate) struct Role {
     pub(crate) policy_arns: Vec<String>,
 }
 
-/// The credentials of an assumed role. The SDK's own provider would hide STS's answer behind text, log every refusal,
-/// and make calls that the provider's metrics do not count.
+/// The credentials of an assumed role. The SDK's own credential source would return STS's answer as plain text, log
+/// every refusal, and make calls that the metrics do not count.
 pub(crate) struct RoleCredentials {
-    /// The client that signs with the credentials of the assuming identity, which are fetched for each session: a chain
-    /// of roles thereby renews itself.
+    /// The client that signs with the credentials of the assuming identity. They are fetched for each session, so a
+    /// chain of roles renews itself.
     pub(crate) sts: aws_sdk_sts::Client,
     pub(crate) role: Role,
 }
 
-/// Shows the role only: an external id is a shared secret.
+/// Shows only the role, because an external id is a shared secret.
 impl fmt::Debug for RoleCredentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

@@ -1,4 +1,4 @@
-//! Service endpoints given by the administrator, in the format of CAPA's flag.
+//! Service endpoints that the administrator configures, in the format of CAPA's flag.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// Endpoints that replace AWS's own, by region and service. Parsed from
-/// `region:service=url,service=url;region2:service=url` (flag `--service-endpoints`); an empty text is no endpoint.
-/// Services are named in lower case as in AWS's endpoints: `ec2`, `elasticloadbalancing`, `secretsmanager`, `ssm`,
+/// `region:service=url,service=url;region2:service=url` (flag `--service-endpoints`); an empty text means no endpoints.
+/// Services have the lower-case names of AWS's endpoints: `ec2`, `elasticloadbalancing`, `secretsmanager`, `ssm`,
 /// `sts`, and for the checks of infrastructure `iam`, `kms`, `s3`, `servicequotas`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceEndpoints {
     by_region: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// A text that is no list of service endpoints.
+/// The error of a text that is not a list of service endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseEndpointsError {
     /// A part between semicolons has no region.
     #[error("service endpoints: {0:?} is not of the form region:service=url,service=url")]
     Region(String),
-    /// A part between commas is no pair.
+    /// A part between commas is not a `service=url` pair.
     #[error("service endpoints of region {region}: {pair:?} is not of the form service=url")]
     Pair {
         /// The region of the part.
@@ -38,7 +38,7 @@ pub enum ParseEndpointsError {
         /// The text in place of the URL.
         url: String,
     },
-    /// One service of one region is given twice.
+    /// The same service of the same region appears twice.
     #[error("service endpoints of region {region}: {service} is given twice")]
     Twice {
         /// The region.
@@ -49,7 +49,7 @@ pub enum ParseEndpointsError {
 }
 
 impl ServiceEndpoints {
-    /// The endpoint of a service in a region, if the administrator gave one.
+    /// The endpoint of a service in a region, if the administrator configured one.
     pub fn get(&self, region: &str, service: &str) -> Option<&str> {
         self.by_region.get(region)?.get(service).map(String::as_str)
     }

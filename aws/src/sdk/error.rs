@@ -9,8 +9,7 @@ use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::{CloudError, ErrorClass, withheld_words};
 
-/// Converts an SDK error. Credentials are fetched inside a call, so their errors appear as wrapped sources of its
-/// error.
+/// Converts an SDK error. Credentials are fetched inside a call, so their errors appear as sources of the call's error.
 pub(crate) fn from_sdk<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> CloudError
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -35,7 +34,7 @@ where
     }
 }
 
-/// The error for an answer of AWS. The message of AWS goes to the log where the error withholds it.
+/// The error for an answer of AWS. If the error withholds AWS's message, the message goes to the log.
 fn answered(operation: &'static str, code: &str, words: &str) -> CloudError {
     if let Some(words) = withheld_words(code, words) {
         tracing::info!(operation, code, words, "AWS refused a call");
@@ -43,8 +42,8 @@ fn answered(operation: &'static str, code: &str, words: &str) -> CloudError {
     CloudError::answered(operation, code, words)
 }
 
-/// Converts an STS error for the caller that needs the credentials: each refusal of STS, including one of a malformed
-/// policy, leaves the caller unauthorized.
+/// Converts an STS error for the caller that needs the credentials: each refusal of STS, including the refusal of a
+/// malformed policy, leaves the caller unauthorized.
 pub(crate) fn from_sts<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> CloudError
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -90,7 +89,7 @@ fn connection_failure(error: Option<&ConnectorError>) -> String {
     }
 }
 
-/// The innermost cause: the outer errors only repeat it.
+/// The innermost cause. The outer errors only repeat it.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(String::new, ToString::to_string)
 }

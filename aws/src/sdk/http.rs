@@ -1,6 +1,6 @@
-//! Connections to AWS: one pool for all clients of the process. By default the SDK gives each client its own, with all
-//! root certificates of the system, and a session has several clients. Requests are signed one by one, so that
-//! identities can share connections.
+//! Connections to AWS: one pool for all clients of the process. By default, the SDK gives each client its own pool with
+//! all root certificates of the system, and a session has several clients. Identities can share connections, because
+//! each request is signed separately.
 
 use std::sync::OnceLock;
 
@@ -11,14 +11,14 @@ use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_runtime_api::client::http::{HttpClient, HttpConnectorSettings, SharedHttpConnector};
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 
-/// The connections, made with the settings of the first client: all clients have the same.
+/// The connections. They use the settings of the first client, because all clients have the same settings.
 #[derive(Debug, Default)]
 pub(crate) struct SharedConnections(OnceLock<SharedHttpConnector>);
 
 impl HttpClient for SharedConnections {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
         let connect = || {
-            // As the SDK's default client is made.
+            // The SDK creates its default client in the same way.
             let mut connector = Connector::builder()
                 .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
                 .connector_settings(settings.clone())

@@ -47,7 +47,7 @@ impl CallLimiter {
         &self.rates
     }
 
-    /// The time in the form that the rates take.
+    /// The time in the form that [`RateLimiter`] expects.
     pub(crate) fn now(&self) -> Duration {
         self.limits.origin.elapsed()
     }
@@ -67,7 +67,7 @@ impl CallLimiter {
         self.noted(self.rates.reserve(request, self.now()))
     }
 
-    /// Waits for a permit. Reconciles do not wait here: they are told when to come back.
+    /// Waits for a permit. Reconciles do not wait here; they get the time at which to come back.
     pub(crate) async fn wait(&self, request: &CallRequest) -> Permit {
         loop {
             match self.acquire(request) {
@@ -77,10 +77,10 @@ impl CallLimiter {
         }
     }
 
-    /// Waits for a permit until then at most.
+    /// Waits for a permit at most until the given time.
     ///
     /// # Errors
-    /// [`CloudError::deferred`] where the turn comes later.
+    /// [`CloudError::deferred`] if the turn comes later.
     pub(crate) async fn wait_until(&self, until: Instant, request: &CallRequest) -> Result<Permit, CloudError> {
         loop {
             let error = match self.acquire(request) {

@@ -37,7 +37,7 @@ tokio::task_local! {
     pub(crate) static CONTROLLER: &'static str;
 }
 
-/// The operation that launches.
+/// The operation that launches instances.
 const LAUNCH: &str = "RunInstances";
 
 /// Upper bounds in seconds.
@@ -105,7 +105,7 @@ fn launch_result(code: &str) -> &'static str {
 }
 
 impl CallMetrics {
-    /// Registers the metrics. They name the `regions`, and tell them of answers.
+    /// Registers the metrics. They label regions by `regions`, and record answers there.
     pub(crate) fn register(registry: &mut Registry, regions: AnsweringRegions) -> Self {
         let metrics = Self {
             regions,
@@ -150,7 +150,7 @@ struct ActionLabel {
     action: &'static str,
 }
 
-/// The time by which the provider's own rate limits deferred calls.
+/// The time for which the provider's own rate limits deferred calls.
 #[derive(Clone, Debug)]
 pub(crate) struct ThrottleWaits(Family<ActionLabel, Histogram, fn() -> Histogram>);
 
@@ -267,7 +267,7 @@ fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
         .unwrap_or_else(|| "internal".to_owned())
 }
 
-/// The service as in the names of AWS's command line.
+/// The service's name in the AWS CLI.
 fn service_label(service: &str) -> String {
     match service {
         "Elastic Load Balancing" => "elb".to_owned(),
@@ -278,8 +278,8 @@ fn service_label(service: &str) -> String {
     }
 }
 
-/// The code inside an operation's error. EC2's operations model no errors: the cause of each is its metadata. Each
-/// operation of the other services has a type of its own for its errors.
+/// The code inside an operation's error. EC2's operations model no errors, so the code is in the error's metadata. Each
+/// operation of the other services has its own type of error.
 pub(crate) fn code(error: &context::Error) -> Option<String> {
     if let Some(code) = MODELLED.iter().find_map(|code_of| code_of(error)) {
         return Some(code);

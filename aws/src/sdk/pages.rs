@@ -23,7 +23,7 @@ impl<T> Page<T> {
 }
 
 /// All pages of an answer, up to a maximum number. `next_permit` returns the permit of each page after the first. A
-/// repeated page is an error, because the list would be incomplete.
+/// repeated page is an error, because the list would otherwise be incomplete.
 pub(crate) async fn all_pages<T, P, F>(
     first: Permit,
     most: usize,
@@ -66,7 +66,7 @@ mod tests {
         Permit::unlimited("DescribeInstances")
     }
 
-    /// The page of this token, each with one item, up to the third. The page `fails_at` gets no answer.
+    /// The page of this token. There are three pages with one item each. The page `fails_at` gets no answer.
     fn page(token: Option<String>, fails_at: usize) -> Ready<Result<Page<usize>, CloudError>> {
         let page: usize = token.map_or(0, |token| token.parse().unwrap());
         let shown = Page {
@@ -77,7 +77,7 @@ mod tests {
         ready((page != fails_at).then_some(shown).ok_or_else(missing))
     }
 
-    /// Pages of which the one with this token fails, read up to so many.
+    /// Reads at most `most` pages. The page with this token fails.
     async fn read(most: usize, fails_at: usize) -> Result<Vec<usize>, CloudError> {
         all_pages(permit(), most, async || Ok(permit()), |_, token| page(token, fails_at)).await
     }

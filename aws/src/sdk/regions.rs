@@ -1,16 +1,16 @@
-//! The regions in which AWS has answered. Users name regions, and a name of the right form need not be a region: its
-//! endpoints have no address then, so nobody answers there.
+//! The regions in which AWS has answered. Users name regions, and a well-formed name need not be a region. The
+//! endpoints of such a name have no address, so they never answer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The most regions that are remembered. AWS has less than half as many; where one endpoint answers for every name of a
-/// region, the bound keeps users from filling the memory.
+/// Maximum number of remembered regions. AWS has less than half as many. If one endpoint answers for every region name,
+/// the limit keeps users from filling the memory.
 const MOST: usize = 100;
 
-/// The label of every region in which nobody has answered.
+/// The label of all regions in which AWS has not answered.
 pub(crate) const UNANSWERED: &str = "unanswered";
 
 /// The regions in which AWS has answered. Cheap to clone.
@@ -18,7 +18,7 @@ pub(crate) const UNANSWERED: &str = "unanswered";
 pub(crate) struct AnsweringRegions(Arc<Mutex<BTreeSet<String>>>);
 
 impl AnsweringRegions {
-    /// AWS has answered in this region, with whatever answer.
+    /// Records that AWS has answered in this region, whatever the answer is.
     pub(crate) fn answered(&self, region: &str) {
         let mut regions = self.0.lock();
         if regions.len() < MOST && !regions.contains(region) {
@@ -31,7 +31,7 @@ impl AnsweringRegions {
         self.0.lock().contains(region)
     }
 
-    /// The region as metrics name it: all those in which nobody has answered are one series.
+    /// The region's label in metrics. All regions in which AWS has not answered share one series.
     pub(crate) fn label(&self, region: &str) -> String {
         let label = if self.has_answered(region) { region } else { UNANSWERED };
         label.to_owned()

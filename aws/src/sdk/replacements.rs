@@ -5,8 +5,8 @@ use std::sync::Arc;
 use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
 use parking_lot::Mutex;
 
-/// The number of replacements of the credentials. The access key id tells credentials apart: it belongs to one account
-/// for ever.
+/// The number of replacements of the credentials. The access key id identifies credentials, because it always belongs
+/// to the same account.
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
     /// The last access key id, and the number of its changes.
@@ -24,15 +24,14 @@ impl Replacements {
         if last.as_deref() == Some(access_key_id) {
             return;
         }
-        // The first credentials replace none.
+        // The first credentials do not count as a replacement.
         if last.replace(access_key_id.to_owned()).is_some() {
             *count += 1;
         }
     }
 }
 
-/// Credentials whose replacements are counted. The counter sits below the SDK's cache, which asks it for new
-/// credentials only.
+/// Credentials whose replacements are counted. The counter sits below the SDK's cache, so it sees only new credentials.
 #[derive(Debug)]
 pub(crate) struct Counted {
     source: SharedCredentialsProvider,

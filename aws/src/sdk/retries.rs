@@ -1,4 +1,4 @@
-//! The errors that the SDK does not retry by itself.
+//! The errors that the SDK does not retry.
 
 use aws_smithy_runtime_api::client::interceptors::context::InterceptorContext;
 use aws_smithy_runtime_api::client::retries::classifiers::{ClassifyRetry, RetryAction};
@@ -6,8 +6,8 @@ use capa_cloud::{ErrorClass, classify};
 
 use super::metrics::code;
 
-/// Keeps the SDK from retrying a throttled call. Its retries would bypass the provider's own rate limits and multiply
-/// the calls at the very moment when AWS asks for fewer; the caller comes back for another turn instead.
+/// Keeps the SDK from retrying a throttled call. Its retries would bypass the provider's own rate limits, and multiply
+/// the calls exactly when AWS demands fewer. The caller waits for another turn instead.
 #[derive(Debug)]
 pub(crate) struct ThrottlesAreNotRetried;
 

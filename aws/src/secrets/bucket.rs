@@ -1,5 +1,5 @@
-//! Objects in S3, which hold the bootstrap data of one machine each. The bucket is the user's: neither the bucket nor
-//! its policy is ever written.
+//! Objects in S3. Each object holds the bootstrap data of one machine. The bucket belongs to the user; the provider
+//! never changes the bucket or its policy.
 
 use aws_sdk_s3::presigning::PresigningConfig;
 use aws_sdk_s3::primitives::ByteStream;
@@ -11,10 +11,10 @@ use crate::sdk::call_runner::CallRunner;
 
 const ACTIONS: SecretActions = SecretActions::S3;
 
-/// What whoever has a presigned URL does.
+/// The action that a presigned URL allows.
 const GET: &str = "GetObject";
 
-/// The type of Ignition configurations.
+/// The media type of Ignition configurations.
 const JSON: &str = "application/json";
 
 /// S3 with one identity in one region.
@@ -29,7 +29,8 @@ impl BucketCalls {
         Self { client, runner }
     }
 
-    /// In place of what the key holds. The encryption is the default of the bucket, and every bucket has one.
+    /// Writes the object, and replaces an existing one. The default encryption of the bucket applies; every bucket has
+    /// one.
     pub(super) async fn put(
         &self,
         machine: &MachineKey,
@@ -60,7 +61,7 @@ impl BucketCalls {
         Ok(())
     }
 
-    /// Signs with the present credentials, and sends nothing.
+    /// Signs a URL with the current credentials, and sends nothing.
     pub(super) async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
         let validity = PresigningConfig::builder()
             .start_time(request.valid_from.into())

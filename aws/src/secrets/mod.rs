@@ -1,5 +1,5 @@
-//! The AWS services that keep bootstrap data until an instance has fetched it: one file for each service. One of them,
-//! Parameter Store, also has parameters that AWS publishes.
+//! The AWS services that keep bootstrap data until an instance has fetched it, with one file for each service.
+//! Parameter Store also has the parameters that AWS publishes.
 
 mod bucket;
 mod parameter_store;
@@ -33,7 +33,7 @@ impl SecretsCalls {
         }
     }
 
-    /// Stores a secret: in a service under a name that is not taken, in a bucket in place of what the key holds.
+    /// Stores a secret. In a service, the name must be free; in a bucket, an existing object is replaced.
     pub(crate) async fn create(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
         match &secret.store {
             SecretStore::Service(SecretsBackend::SecretsManager) => self.secrets_manager.create(machine, secret).await,
@@ -60,7 +60,7 @@ impl SecretsCalls {
         self.parameter_store.public(name).await
     }
 
-    /// Deletes secrets. A name that does not exist is no error.
+    /// Deletes secrets. A name that does not exist is not an error.
     pub(crate) async fn delete(
         &self,
         machine: &MachineKey,
@@ -82,8 +82,8 @@ impl SecretsCalls {
     }
 }
 
-/// The permit of a call for a machine's bootstrap data. A process that was suspended, and that has been replaced since,
-/// would store secrets that nobody deletes: only the leader makes the call.
+/// The permit of a call for a machine's bootstrap data. Only the leader makes the call, because a process that was
+/// suspended and has lost leadership would store secrets that nobody deletes.
 async fn permit(
     runner: &CallRunner,
     action: &'static str,

@@ -11,7 +11,7 @@ use crate::sdk::call_runner::CallRunner;
 
 const ACTIONS: SecretActions = SecretActions::PARAMETER_STORE;
 
-/// DeleteParameters takes this many names
+/// Maximum number of names in a call of DeleteParameters
 /// (<https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DeleteParameters.html>).
 const MOST_DELETED: usize = 10;
 
@@ -37,7 +37,7 @@ impl ParameterStoreCalls {
         self.put(permit, self.request(secret).set_tags(Some(tags))).await
     }
 
-    /// Parameter Store takes no tags in a call that may overwrite.
+    /// Overwrites a parameter. The call has no tags, because Parameter Store accepts none in a call that may overwrite.
     pub(super) async fn replace(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
         let permit = permit(&self.runner, ACTIONS.replace, machine, Priority::Launch).await?;
         self.put(permit, self.request(secret).overwrite(true)).await
@@ -66,7 +66,7 @@ impl ParameterStoreCalls {
         value.ok_or_else(|| CloudError::no_answer(action, "the answer has no value"))
     }
 
-    /// Names that do not exist are in the answer, and no error.
+    /// Deletes parameters. Names that do not exist are not an error; the answer lists them.
     pub(super) async fn delete(&self, machine: &MachineKey, names: &[String]) -> Result<(), CloudError> {
         for names in names.chunks(MOST_DELETED) {
             let permit = permit(&self.runner, ACTIONS.delete, machine, Priority::Tag).await?;

@@ -47,7 +47,8 @@ impl SecretsManagerCalls {
         Ok(())
     }
 
-    /// Without a recovery window: the data is worth something to an attacker only, and its name shall be free again.
+    /// Deletes secrets without a recovery window, because only an attacker could still use the data, and the name has
+    /// to become free again.
     pub(super) async fn delete(&self, machine: &MachineKey, names: &[String]) -> Result<(), CloudError> {
         for name in names {
             let permit = permit(&self.runner, ACTIONS.delete, machine, Priority::Tag).await?;

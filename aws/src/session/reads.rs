@@ -1,4 +1,4 @@
-//! The reads of a session: the call of each, and for how long its answer is shared.
+//! The reads of a session: the call of each read, and how long its answer is shared.
 
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use crate::lookups::Ages;
 
 /// The age up to which the description of an instance type is reused. The properties of a type never change.
 const INSTANCE_TYPE_AGE: Duration = Duration::from_hours(24);
-/// The age up to which the domain name of a VPC is reused: another set of DHCP options may be associated.
+/// The age up to which the domain name of a VPC is reused. The name changes if other DHCP options are associated with
+/// the VPC.
 const DOMAIN_NAME_AGE: Duration = Duration::from_hours(1);
 /// The age up to which the zone of a reservation or host is reused. It never changes.
 const CAPACITY_ZONE_AGE: Duration = Duration::from_hours(24);
-/// The age of a failed look whose permission is optional.
+/// The age up to which the failure of a read with an optional permission is reused.
 const OPTIONAL_FAILURE_AGE: Duration = Duration::from_mins(5);
 
-/// For how long the answer to a read is shared; `None` for one that is straight from AWS for each caller.
+/// How long the answer to a read is shared; `None` if each caller makes its own call.
 fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
     match read {
         Read::Subnets(_)
@@ -89,8 +90,8 @@ impl Reads for ControllerSession {
     }
 }
 
-/// A session as the controller of clusters uses it. Clusters share no answers, so that a user's correction takes effect
-/// at once.
+/// A session for the controllers of clusters. Clusters share no answers, so that a user's correction takes effect
+/// immediately.
 pub(super) struct ClusterSession(pub(super) ControllerSession);
 
 #[async_trait]

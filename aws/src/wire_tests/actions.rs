@@ -74,7 +74,7 @@ fn serve(call: &Call) -> Answer {
     }
 }
 
-/// A demand that names everything that facts are gathered about.
+/// A demand that names every kind of resource about which facts are gathered.
 fn demand() -> Demand {
     let spec = serde_json::from_value(serde_json::json!({
         "instanceType": "m5.large", "ami": {"id": "ami-1"}, "sshKeyName": "ops", "placementGroupName": "spread",
@@ -238,11 +238,11 @@ fn tags_are_written_within_every_creation_for_a_cluster() {
     let calls = managed::all_calls();
     for (of, name) in [("ec2", "CreateTags"), ("elasticloadbalancing", "AddTags")] {
         let tagging = MANAGED_ACTIONS.iter().find(|action| action.name == name).unwrap();
-        // A listener counts as a part of its load balancer, and has tags all the same.
+        // A listener counts as a part of its load balancer, but has tags.
         let creates =
             |call: &&ManagedCall<String>| call.effect() == Effect::Create || call.action() == "CreateListener";
         let creations = calls.iter().filter(|call| service(call) == of).filter(creates);
-        // Both generations of load balancers are created by an action of the same name.
+        // The actions that create load balancers have the same name in both generations.
         let mut creations: Vec<&str> = creations.map(ManagedCall::action).collect();
         let mut known = BTreeSet::new();
         creations.retain(|name| known.insert(*name));

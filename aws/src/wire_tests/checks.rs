@@ -9,7 +9,7 @@ use serde_json::json;
 use super::fake::{Answer, Call, Fake, REGION, answer, caller_identity, identity};
 use super::targets::elb;
 
-/// A demand that needs all services, for machines with this spec beside others that are no spot instances.
+/// A demand that needs all services, for machines with this spec and for other machines, which are not spot instances.
 pub(super) fn demand() -> Demand {
     let spec = json!({
         "instanceType": "m5.large", "iamInstanceProfile": "nodes", "spotMarketOptions": {},
@@ -28,7 +28,7 @@ pub(super) fn demand() -> Demand {
     }
 }
 
-/// The answers about infrastructure in which everything is right.
+/// The answers about infrastructure without problems.
 pub(super) fn good(call: &Call) -> Option<Answer> {
     let answer = |body: &str| Some((200, body.to_owned()));
     match call.action.as_str() {
@@ -78,7 +78,7 @@ pub(super) fn refusal(call: &Call, status: u16, code: &str) -> Answer {
 /// The answers to some calls.
 type Special = fn(&Call) -> Option<Answer>;
 
-/// The facts that checks gather for [`demand`]. Calls that `special` does not answer have the good answers.
+/// The facts that checks gather for [`demand`]. Calls that `special` does not answer get the good answers.
 async fn gather(special: Special) -> (Fake, Facts) {
     let fake = Fake::start(move |call| match call.action.as_str() {
         "GetCallerIdentity" => caller_identity(),
@@ -141,7 +141,7 @@ async fn all_services_are_asked_about_what_machines_name() {
     ] {
         assert_eq!(sent(action).field(field), value, "{action}");
     }
-    // The name of a bucket is in the path, because an endpoint of ours has no name for each bucket.
+    // The name of a bucket is in the path, because the test's endpoint has no host name for each bucket.
     for action in [
         "GetBucketAcl",
         "GetBucketLocation",
@@ -283,7 +283,7 @@ async fn a_bucket_is_public_by_its_policy_or_its_list_unless_blocked() {
     }
 }
 
-/// A bucket without a policy, which its access control list opens.
+/// A bucket without a policy, which its access control list makes public.
 fn only_the_list(call: &Call) -> Option<Answer> {
     match call.action.as_str() {
         "GetBucketPolicyStatus" => Some(refusal(call, 404, "NoSuchBucketPolicy")),

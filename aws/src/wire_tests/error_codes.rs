@@ -1,4 +1,4 @@
-//! Failed calls in the metrics: each has AWS's code, also where the SDK models the errors of its operation.
+//! Failed calls in the metrics. Each has AWS's error code, even if the SDK models the errors of the operation.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use super::targets::{classic, elb, instance, serve, target};
 use crate::SessionPool;
 use crate::iam_actions::{ACTIONS, Asked};
 
-/// The services, as metrics name them, and the operations whose errors the SDK models.
+/// The services with their names in metrics, and the operations whose errors the SDK models.
 const MODELLED: [(&str, &str); 16] = [
     ("sts", "AssumeRole"),
     ("sts", "GetCallerIdentity"),
@@ -40,8 +40,8 @@ const MODELLED: [(&str, &str); 16] = [
     ("elb", "DeregisterInstancesFromLoadBalancer"),
 ];
 
-/// The same of the services that only checks call. Metrics have the names of the API, which differ from that of the
-/// permission for one.
+/// The same operations of the services that only checks call. Metrics use the names of the API, one of which differs
+/// from the name of the permission.
 const OF_CHECKS: [(&str, &str); 10] = [
     ("iam", "GetInstanceProfile"),
     ("iam", "GetRole"),
@@ -55,7 +55,8 @@ const OF_CHECKS: [(&str, &str); 10] = [
     ("service-quotas", "GetServiceQuota"),
 ];
 
-/// The same of the services that keep bootstrap data. One of them has parameters that AWS publishes.
+/// The same operations of the services that keep bootstrap data. One of these services has parameters that AWS
+/// publishes.
 const OF_SECRETS: [(&str, &str); 8] = [
     ("secrets-manager", "CreateSecret"),
     ("secrets-manager", "PutSecretValue"),
@@ -96,7 +97,7 @@ fn answer([in_group, in_classic]: &Registered, call: &Call) -> Answer {
     }
 }
 
-/// Makes every call once, the refused ones until they are counted.
+/// Makes every call once, and repeats the refused calls until they are counted.
 async fn is_counted_with_its_code(service: &str, operation: &'static str) {
     let registered = Arc::new(Registered::default());
     let fake = Fake::start(move |call| {
@@ -122,7 +123,7 @@ async fn is_counted_with_its_code(service: &str, operation: &'static str) {
         refused.any(|line| line.contains(&format!("service=\"{service}\"")))
     })
     .await;
-    // Sixteen sessions at once may keep one waiting for its answer for too long.
+    // With sixteen concurrent sessions, one of them may wait too long for an answer.
     let answered = requests(&registry).into_iter();
     for line in answered.filter(|line| !line.contains("status_code=\"0\"")) {
         let code = if line.contains(&format!("operation=\"{operation}\"")) {

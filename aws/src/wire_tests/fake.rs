@@ -1,4 +1,4 @@
-//! A server that speaks the protocols of AWS with the answers that a test gives it.
+//! A server that speaks the protocols of AWS and returns the answers of a test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const OF_BUCKETS: [(&str, &str); 4] = [
 /// The methods of S3 that change objects.
 const OF_OBJECTS: [(Method, &str); 2] = [(Method::PUT, "PutObject"), (Method::DELETE, "DeleteObject")];
 
-/// A call as it came over the wire.
+/// A call received over the wire.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) action: String,
@@ -111,7 +111,7 @@ impl Call {
     }
 }
 
-/// The members of a JSON object; those that are no text are JSON.
+/// The members of a JSON object. Members that are not strings are in JSON.
 fn json_form(body: &str) -> BTreeMap<String, String> {
     let members: BTreeMap<String, serde_json::Value> = serde_json::from_str(body).unwrap();
     let text = |value: serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -153,7 +153,7 @@ impl Fake {
                 Some(_) => answer(&call),
                 None => ec2_error(400, "NotInTheTable", "capa_aws::iam_actions lacks this call"),
             };
-            // S3 names the region of a bucket that lies in another one here as well.
+            // Like S3, the fake also returns the region of a bucket that lies in another region in a header.
             let region = body
                 .split_once("<Region>")
                 .and_then(|(_, rest)| rest.split_once("</Region>"));
@@ -188,8 +188,8 @@ impl Fake {
         pool(options(&self.url, &self.url, Timing::default())).await
     }
 
-    /// A pool in which what counts as a second in AWS's request rates takes an hour: what has no turn at once has none
-    /// during a test, however slow the test is.
+    /// A pool in which a second of AWS's request rates takes an hour. A call without an immediate turn gets none during
+    /// a test, however slow the test is.
     pub(super) async fn pool_with_an_hour_a_second(&self) -> (SessionPool, Registry) {
         let timing = Timing {
             rate_second: Duration::from_hours(1),
@@ -213,7 +213,7 @@ impl Fake {
     }
 }
 
-/// A listing interval of 600 ms, a poll every 50 ms, and nothing takes effect late.
+/// A timing with a listing interval of 600 ms, a poll every 50 ms, and 600 ms for late registrations.
 fn fast() -> Timing {
     Timing {
         late_registration: Duration::from_millis(600),
@@ -279,7 +279,7 @@ pub(super) fn machine(name: &str) -> MachineKey {
     }
 }
 
-/// Makes a call at the time that the provider's rate limits give it, as a reconciler does.
+/// Makes a call at the time that the provider's rate limits allow, like a reconciler.
 pub(super) async fn at_its_turn<T>(call: impl AsyncFn() -> Result<T, CloudError>) -> Result<T, CloudError> {
     loop {
         match call().await {

@@ -1,5 +1,5 @@
-//! Many identities in one account, over the wire: how many calls they make, and how much memory they take.
-//! docs/testing.md says how to run it.
+//! Measures the calls and the memory of many identities in one account, over the wire. docs/testing.md says how to run
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::fake::{
     Answer, Call, Fake, REGION, answer, at_its_turn, caller_identity, eventually, instance_xml, machine, role, session,
 };
 
-/// Instances in one page of the fake, as EC2 has them at most.
+/// Instances in one page of the fake, which is EC2's maximum.
 const PAGE: usize = 1_000;
-/// Listings of each session that are measured.
+/// Number of listings that are measured for each session.
 const LISTINGS: usize = 5;
 
 /// A number from the environment.
@@ -36,7 +36,7 @@ fn instance_id(number: usize) -> String {
     format!("i-{number:017x}")
 }
 
-/// An instance as it comes over the wire: of one cluster, with the tags that a fleet has besides.
+/// An instance of one cluster in the form of EC2's answers, with the other tags of a fleet.
 fn instance_of(cluster: &str, number: usize) -> String {
     let own = format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster}");
     let others = (0..20).map(|tag| format!("<item><key>cost-{tag}</key><value>{}</value></item>", "x".repeat(100)));
@@ -120,7 +120,7 @@ async fn many_identities_in_one_account() {
     eventually("the first listing of each", || listings(1)).await;
     let (began, calls) = (tokio::time::Instant::now(), fake.calls_of("DescribeInstances").len());
     eventually("the others", || listings(1 + LISTINGS)).await;
-    // The pool's time runs a hundred times as fast as AWS's.
+    // The pool's time runs a hundred times faster than AWS's.
     let minutes = began.elapsed().as_secs_f64() * 100.0 / 60.0;
     let made_since = fake.calls_of("DescribeInstances").len() - calls;
     let watched = pool.informers().count();

@@ -24,7 +24,7 @@ fn set(shown: &Instances, id: &str, state: InstanceState) {
     }
 }
 
-/// Lists one instance a page; answers lookups by id.
+/// Lists one instance per page, and answers lookups by id.
 fn serve(shown: &Instances, call: &Call) -> Answer {
     let known = shown.lock().clone();
     if call.action == "TerminateInstances" {

@@ -1,4 +1,4 @@
-//! Looks at managed clusters of which an earlier look has shown what the lists of AWS lack.
+//! Looks at managed clusters for which an earlier look has found the details that AWS's lists lack.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

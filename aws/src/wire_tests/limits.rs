@@ -1,4 +1,4 @@
-//! Call rates, kept before the wire.
+//! Rate limits that apply before calls are sent.
 
 use std::time::{Duration, Instant};
 

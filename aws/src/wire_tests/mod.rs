@@ -1,4 +1,4 @@
-//! The adapter over the wire, against a server that a test scripts.
+//! Tests of the calls over the wire, against a server with scripted answers.
 
 mod actions;
 mod calls;

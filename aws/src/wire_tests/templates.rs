@@ -6,7 +6,7 @@ use capa_cloud::{ErrorClass, MachineClouds, Query, TemplateClouds};
 
 use super::fake::{Answer, CLUSTER, Call, Fake, REGION, answer, identity};
 
-/// Treats the value of the filter as a prefix, as if it were a wildcard.
+/// A server that treats the value of the filter as a prefix, as if it ended with a wildcard.
 fn serve(call: &Call) -> Answer {
     if call.action == "DescribeImages" {
         let windows =

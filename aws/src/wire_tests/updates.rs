@@ -67,7 +67,7 @@ async fn a_change_is_one_call_for_all_that_belongs_to_an_instance() {
         let call = calls.remove(0);
         let named = ["ResourceId.1", "ResourceId.2", "ResourceId.3"].map(|field| call.field(field));
         assert_eq!(named, RESOURCES, "{action}");
-        // Without its value, a tag would be removed that somebody else has set since.
+        // Without the value, the call would remove a tag that somebody else has set in the meantime.
         assert_eq!(
             (call.field("Tag.1.Key"), call.field("Tag.1.Value")),
             ("team", "a"),

@@ -33,8 +33,8 @@ pub struct Image {
     /// Whether the image is a Windows image.
     #[serde(default)]
     pub windows: bool,
-    /// Time of the creation as EC2 writes it, for example `2026-01-31T12:00:00.000Z`: the texts sort in the order of the
-    /// times. Empty if EC2 gives no time.
+    /// Time of the creation as EC2 writes it, for example `2026-01-31T12:00:00.000Z`: the texts sort in the order of
+    /// the times. Empty if EC2 gives no time.
     #[serde(default)]
     pub created: String,
     /// Time of the deprecation, in the form of RFC 3339.

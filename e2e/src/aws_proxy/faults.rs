@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// A fault in the calls of an account, until it is [lifted](super::InjectedFault::lift) or used up. Calls with the [user's
-/// key](super::Account::user_key) meet no faults, so that a test can always read the actual state.
+/// A fault in the calls of an account, until it is [lifted](super::InjectedFault::lift) or used up. Calls with the
+/// [user's key](super::Account::user_key) meet no faults, so that a test can always read the actual state.
 ///
 /// ```no_run
 /// # use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What still runs in a member that is being drained, from Karmada's bindings. Pure.
+//! Determines from Karmada's bindings which workloads still run in a member that is being drained. Pure.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -7,9 +7,9 @@ use serde_json::Value;
 /// The bindings that still have replicas in a member, by the names of their workloads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remaining {
-    /// They are on their way to other members.
+    /// Workloads that Karmada is moving to other members.
     pub(crate) moving: Vec<String>,
-    /// No other member takes them.
+    /// Workloads that no other member can take.
     pub(crate) blocked: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Remaining {
     }
 }
 
-/// Whether the member runs some of the workload: as one of the targets, or until the others are healthy.
+/// Whether the member runs a part of the workload, as one of the targets or until the other targets are healthy.
 fn uses(binding: &Value, member: &str) -> bool {
     let names = |list: &str, field: &str| {
         let entries = binding.pointer(list).and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! A Karmada control plane: its members, their credentials, and what runs where.
+//! A Karmada control plane: its members, their credentials, and the workloads that run in them.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use crate::karmada::bindings::Remaining;
 use crate::karmada::credentials::{NAMESPACE, Tokens};
 use crate::names::{DRAIN_TAINT, FIELD_MANAGER};
 
-/// Annotation of the credentials in Karmada: a digest of the certificate authority that is in them.
+/// Annotation of the credentials in Karmada: a digest of the certificate authority in the credentials.
 const AUTHORITY: &str = "fleet.infrastructure.cluster.x-k8s.io/certificate-authority";
-/// Annotation of the credentials in Karmada: when their tokens are to be renewed.
+/// Annotation of the credentials in Karmada: the time at which their tokens have to be renewed.
 const RENEW_AT: &str = "fleet.infrastructure.cluster.x-k8s.io/renew-at";
 
-/// A member as it shall be, its taints aside.
+/// The desired state of a member, except its taints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// URL of its API server.
+    /// URL of the member's API server.
     pub(crate) endpoint: String,
     pub(crate) id: String,
     pub(crate) provider: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// The spec in the form in which it is applied. What is not known is left out.
+    /// The spec for server-side apply. Unknown fields are left out.
     fn spec(&self) -> Map<String, Value> {
         let provider = self.provider.as_ref().map(|provider| json!(provider));
         let region = self.region.as_ref().map(|region| json!(region));
@@ -111,8 +111,8 @@ impl ControlPlane {
         self.clusters().get_opt(name).await
     }
 
-    /// Writes a member. What was written before and is wanted no more, such as a label, goes. Nothing is stored if
-    /// nothing has changed.
+    /// Applies a member. Fields that were applied before and are no longer desired, such as a label, are removed. The
+    /// API server stores nothing if nothing has changed.
     pub(crate) async fn write_member(&self, member: &Member) -> kube::Result<DynamicObject> {
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         self.clusters()
@@ -120,8 +120,9 @@ impl ControlPlane {
             .await
     }
 
-    /// When the credentials of a member are to be renewed; `None` where there are none with this authority. Those of an
-    /// earlier member of the name do not count: their ServiceAccounts were deleted with it.
+    /// The time at which the credentials of a member have to be renewed; `None` if there are no credentials with this
+    /// authority. The credentials of an earlier member with the same name do not count, because their ServiceAccounts
+    /// were deleted with that member.
     pub(crate) async fn renew_at(&self, member: &DynamicObject, authority: &str) -> kube::Result<Option<Timestamp>> {
         let secret = self.secrets().get_metadata_opt(&member.name_any()).await?;
         let secret = secret.filter(|secret| {
@@ -148,7 +149,7 @@ impl ControlPlane {
         let name = member.name_any();
         let impersonator = json!({"token": in_base64(&tokens.impersonator)});
         let controller = json!({"token": in_base64(&tokens.controller), "caBundle": authority});
-        // That of the controllers is the last one: its annotation says that both are there.
+        // The Secret of the controllers is written last, so its annotation shows that both Secrets exist.
         for (name, data) in [(impersonator_secret(&name), impersonator), (name, controller)] {
             let secret = json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
@@ -167,7 +168,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Puts the taint of a drain on a member, or takes it away. Taints of others stay.
+    /// Adds the drain taint to a member, or removes it. Other taints are kept.
     pub(crate) async fn set_draining(&self, member: &DynamicObject, is_draining: bool) -> kube::Result<()> {
         let Some(taints) = taints(member, is_draining) else {
             return Ok(());
@@ -182,7 +183,7 @@ impl ControlPlane {
             .map(drop)
     }
 
-    /// What still has replicas in a member.
+    /// The workloads that still have replicas in a member.
     pub(crate) async fn remaining(&self, member: &str) -> kube::Result<Remaining> {
         let mut remaining = Remaining::default();
         for (kind, plural) in [
@@ -196,7 +197,7 @@ impl ControlPlane {
         Ok(remaining)
     }
 
-    /// Deletes this very member.
+    /// Deletes the member with this UID.
     pub(crate) async fn delete(&self, member: &DynamicObject) -> kube::Result<()> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -209,7 +210,7 @@ impl ControlPlane {
     }
 }
 
-/// The taints that a member shall have; `None` if it has them.
+/// The desired taints of a member; `None` if it has them already.
 fn taints(member: &DynamicObject, is_draining: bool) -> Option<Vec<Value>> {
     let present = spec_field(member, "taints").and_then(Value::as_array);
     let present = present.cloned().unwrap_or_default();

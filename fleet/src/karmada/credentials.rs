@@ -1,7 +1,7 @@
-//! What Karmada needs in a member: ServiceAccounts, their permissions, and tokens that end.
+//! The objects that Karmada needs in a member: ServiceAccounts, their permissions, and tokens that expire.
 //!
-//! The objects are those of `karmadactl join`, so that `karmadactl unjoin` finds them. Tokens are requested: they need
-//! no controller in the member, and end by themselves.
+//! The objects are those of `karmadactl join`, so that `karmadactl unjoin` finds them. Tokens come from token requests,
+//! which need no controller in the member, and they expire.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const IMPERSONATOR: &str = "karmada-impersonator";
 pub(crate) struct Tokens {
     pub(crate) controller: SecretString,
     pub(crate) impersonator: SecretString,
-    /// When they are to be renewed: after four fifths of the life that the member has granted.
+    /// The time at which the tokens have to be renewed: after four fifths of the lifetime that the member has granted.
     pub(crate) renew_at: Timestamp,
 }
 
@@ -38,7 +38,7 @@ fn role(member: &str) -> String {
     format!("karmada-controller-manager:{}", service_account(member))
 }
 
-/// Writes what is missing of the objects in the member.
+/// Creates the missing objects in the member.
 pub(crate) async fn prepare(client: &Client, member: &str) -> kube::Result<()> {
     let (name, role) = (service_account(member), role(member));
     let labels = json!({"karmada.io/system": "true"});
@@ -83,7 +83,7 @@ where
     api.patch(name, &parameters, &Patch::Apply(object)).await.map(drop)
 }
 
-/// Requests new tokens. Earlier ones stay valid until they end.
+/// Requests new tokens. Earlier tokens stay valid until they expire.
 pub(crate) async fn request_tokens(client: &Client, member: &str, lifetime: Duration) -> kube::Result<Tokens> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     let now = Timestamp::now();
@@ -123,7 +123,7 @@ fn renewal(now: Timestamp, expires: Timestamp) -> Timestamp {
     now.checked_add(life * 4 / 5).unwrap_or(now)
 }
 
-/// Takes the objects away again. The namespace and the ServiceAccount of users stay while another Karmada uses them.
+/// Deletes the objects. The namespace and the ServiceAccount for users are kept while another Karmada uses them.
 pub(crate) async fn remove(client: &Client, member: &str) -> kube::Result<()> {
     let (name, role) = (service_account(member), role(member));
     let parameters = DeleteParams::default();

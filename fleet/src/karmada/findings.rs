@@ -1,4 +1,4 @@
-//! What a pass finds out about a membership, as the conditions `Joined` and `Drained`. Pure.
+//! The findings of a pass about a membership, for the conditions `Joined` and `Drained`. Pure.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -8,7 +8,7 @@ use super::bindings::Remaining;
 use crate::conditions::{ConditionType, Finding, Reason};
 use crate::names::{DRAIN_ANNOTATION, KARMADA_LABEL, MEMBER_NAME_ANNOTATION};
 
-/// Workloads that a message names.
+/// Maximum number of workloads that a message names.
 const WORKLOADS_IN_MESSAGE: usize = 5;
 
 pub(super) fn joined(is_true: Option<bool>, reason: Reason, message: String) -> Finding {
@@ -25,7 +25,7 @@ pub(super) fn waiting() -> Finding {
     joined(Some(false), Reason::WaitingForControlPlane, message)
 }
 
-/// The annotation chooses a name that cannot be one.
+/// The name in the annotation is not valid.
 pub(super) fn misnamed(chosen: &str) -> Finding {
     let message = format!(
         "the annotation {MEMBER_NAME_ANNOTATION} is {chosen:?}: the name of a member is a DNS label of at most 48 \
@@ -34,7 +34,7 @@ pub(super) fn misnamed(chosen: &str) -> Finding {
     joined(Some(false), Reason::NameInvalid, message)
 }
 
-/// The name of this cluster is that of another member.
+/// Another member has the name of this cluster.
 pub(super) fn name_in_use(member: &DynamicObject) -> Finding {
     let message = format!(
         "the Karmada has a member {} that is not this cluster: choose another name by the annotation \
@@ -62,7 +62,7 @@ pub(super) fn another_cluster() -> Finding {
     joined(Some(false), Reason::NameInUse, message)
 }
 
-/// What Karmada needs in the cluster could not be taken away.
+/// The permissions of Karmada in the cluster could not be removed.
 pub(super) fn permissions_left(why: &str) -> Finding {
     let message = format!(
         "the permissions of Karmada could not be taken away in the cluster: {why}. The user of the kubeconfig needs the \
@@ -76,7 +76,7 @@ pub(super) fn leaving(member: &str) -> Finding {
     joined(Some(false), Reason::Leaving, message)
 }
 
-/// `Joined`, by what Karmada says of the member.
+/// The finding about `Joined` that follows from Karmada's conditions of the member.
 pub(super) fn readiness(member: &DynamicObject) -> Finding {
     let conditions = member.data.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions

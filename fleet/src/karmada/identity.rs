@@ -1,4 +1,4 @@
-//! Which member of a Karmada is that of a Cluster. Pure.
+//! Determines which member of a Karmada belongs to a Cluster. Pure.
 
 use capa_api::contract::Cluster;
 use capa_api::meta;
@@ -21,7 +21,7 @@ pub(super) fn identity(cluster: &Cluster) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Whether the member is that of the Cluster: its labels name the Cluster, and its id is the recorded one.
+/// Whether the member belongs to the Cluster: its labels name the Cluster, and its id is the recorded one.
 pub(super) fn is_ours(member: &DynamicObject, cluster: &Cluster, record: &Record) -> bool {
     let labels = member.labels();
     let identity = identity(cluster);
@@ -33,7 +33,7 @@ fn has_id(member: &DynamicObject, record: &Record) -> bool {
     spec_field(member, "id").is_some_and(|id| *id == record.id)
 }
 
-/// Why the cluster cannot have this name among these members.
+/// The reason why the cluster cannot have this name among these members.
 pub(super) fn taken(members: &[DynamicObject], cluster: &Cluster, record: &Record) -> Option<Finding> {
     let mut others = members.iter().filter(|member| !is_ours(member, cluster, record));
     others.find_map(|member| {

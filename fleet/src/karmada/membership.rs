@@ -1,4 +1,5 @@
-//! The membership of a Cluster in a Karmada: what the user wants, what is recorded, and what follows. Pure.
+//! The membership of a Cluster in a Karmada: the task that follows from the user's labels and annotations and from the
+//! record. Pure.
 
 use capa_api::contract::Cluster;
 use capa_api::meta;
@@ -10,34 +11,36 @@ use crate::names::{
     DRAIN_ANNOTATION, FORCE, KARMADA_LABEL, MEMBER_NAME_ANNOTATION, MEMBERSHIP_ANNOTATION, UNJOIN_ANNOTATION,
 };
 
-/// Longest name of a member. Source: Karmada's validation.
+/// Maximum length of a member's name. Source: Karmada's validation.
 const LONGEST_NAME: usize = 48;
-/// Digits of the hash at the end of a name that was cut.
+/// Number of digits of the hash at the end of a shortened name.
 const HASH_DIGITS: usize = 6;
 
-/// What is recorded at the Cluster before anything is written into a Karmada, in [`MEMBERSHIP_ANNOTATION`].
+/// The record in the annotation [`MEMBERSHIP_ANNOTATION`] of the Cluster, which is written before anything in a
+/// Karmada.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Record {
     /// Name of the Secret with the kubeconfig of the Karmada.
     pub(crate) karmada: String,
     /// Name of the member in the Karmada.
     pub(crate) member: String,
-    /// The UID of the cluster's namespace `kube-system`. A member of the name with another id is somebody else's.
+    /// The UID of the cluster's namespace `kube-system`. A member with the same name and another id belongs to somebody
+    /// else.
     pub(crate) id: String,
 }
 
-/// What is to be done about the membership of a Cluster.
+/// The next task of the membership of a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// It is no member, and need not be one.
+    /// The Cluster is not a member, and need not become one.
     Nothing,
-    /// It shall become a member of the Karmada of this Secret, with this name.
+    /// The Cluster has to become a member with this name in the Karmada of this Secret.
     Join { karmada: String, member: String },
-    /// It shall become a member, with a name that cannot be one.
+    /// The Cluster has to become a member, but the chosen name is not valid.
     Rename { chosen: String },
-    /// It is a member, or is becoming one.
+    /// The Cluster is a member, or is becoming one.
     Keep { record: Record, drain: bool },
-    /// It shall not be a member any more.
+    /// The Cluster has to leave its Karmada.
     Leave { record: Record, how: Leaving },
 }
 
@@ -46,13 +49,13 @@ pub(crate) enum Task {
 pub(crate) enum Leaving {
     /// Its workloads move to other members first.
     Drained,
-    /// At once: the user says so.
+    /// Immediately, because the user demands it.
     Forced,
-    /// At once: the Cluster is being deleted.
+    /// Immediately, because the Cluster is being deleted.
     Deleted,
 }
 
-/// What is to be done about the membership of a Cluster.
+/// The next task of the membership of a Cluster.
 pub(crate) fn task(cluster: &Cluster) -> Task {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
     let wanted = cluster.labels().get(KARMADA_LABEL).filter(|_| !is_deleted);
@@ -86,18 +89,19 @@ fn leaving(cluster: &Cluster, is_deleted: bool) -> Leaving {
     }
 }
 
-/// The record of a Cluster. One that cannot be read counts as none: then nothing of any Karmada is deleted. Whoever may
-/// edit the Cluster can write one, so its names must not be parts of a path.
+/// The record of a Cluster. A record that cannot be read counts as absent, so nothing is deleted in any Karmada.
+/// Everybody who may edit the Cluster can write a record, so its names must not be able to change the path of a
+/// request.
 fn record(cluster: &Cluster) -> Option<Record> {
     let record: Record = serde_json::from_str(meta::annotation(&cluster.metadata, MEMBERSHIP_ANNOTATION)?).ok()?;
     let is_whole = is_member_name(&record.member) && record.karmada.split('.').all(is_dns_label);
     is_whole.then_some(record)
 }
 
-/// The name of a Cluster as a member: that of its annotation, else its namespace and name.
+/// The name of a Cluster as a member: the name in its annotation, or else its namespace and name.
 ///
 /// # Errors
-/// The annotation, if it is no name of a member.
+/// The name in the annotation, if it is not valid for a member.
 fn member_name(cluster: &Cluster) -> Result<String, String> {
     match meta::annotation(&cluster.metadata, MEMBER_NAME_ANNOTATION) {
         Some(chosen) if is_member_name(chosen) => Ok(chosen.to_owned()),
@@ -107,7 +111,7 @@ fn member_name(cluster: &Cluster) -> Result<String, String> {
 }
 
 fn default_name(cluster: &Cluster) -> String {
-    // A Cluster may have a dot in its name, a member may not.
+    // The name of a Cluster may contain a dot; the name of a member may not.
     let full = format!("{}-{}", cluster.namespace().unwrap_or_default(), cluster.name_any());
     let name = full.replace('.', "-");
     if name == full && is_member_name(&name) {

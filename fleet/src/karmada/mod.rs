@@ -1,7 +1,7 @@
-//! Membership in a Karmada by one label, and a way out that loses nothing.
+//! Joins Clusters to a Karmada by one label, and lets them leave without losing workloads.
 //!
-//! A membership is recorded at the Cluster before anything is written into a Karmada, so that whoever takes over finds
-//! it. A member is only changed or deleted while its labels name this Cluster, and its id is the recorded one.
+//! A membership is recorded in the Cluster before anything is written into a Karmada, so that another process can
+//! continue. A member is changed or deleted only while its labels name this Cluster and its id is the recorded one.
 
 mod bindings;
 mod control_plane;
@@ -39,28 +39,28 @@ use findings::{
 use identity::{identity, is_ours, taken};
 use membership::{Leaving, Record, Task, task};
 
-/// What flags decide about memberships.
+/// The settings for memberships that come from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KarmadaSettings {
     /// The namespace of the Secrets with kubeconfigs of Karmadas.
     pub namespace: String,
-    /// How long the tokens that Karmada gets are to be valid. The API server of a member may grant less.
+    /// Requested lifetime of the tokens for Karmada. The API server of a member may grant a shorter one.
     pub token_lifetime: Duration,
 }
 
-/// Memberships of Clusters. One for all Clusters.
+/// The memberships of Clusters. One value serves all Clusters.
 pub(crate) struct Memberships {
     runtime: Runtime,
     settings: KarmadaSettings,
-    /// Held by the Cluster that is registered.
+    /// The lock that is held while a Cluster is being registered.
     registering: Mutex<()>,
 }
 
-/// What is known of a cluster that may be a member.
+/// Facts about a cluster that may be a member.
 pub(crate) struct Facts {
-    /// `None`: there is no kubeconfig that can be used.
+    /// `None` if there is no usable kubeconfig.
     pub(crate) access: Option<Access>,
-    /// `None`: the API server has never been reached.
+    /// `None` if the API server has never been reached.
     pub(crate) id: Option<String>,
     /// Whether the API server has answered in this pass.
     pub(crate) is_reachable: bool,
@@ -77,16 +77,16 @@ impl Facts {
     }
 }
 
-/// How a pass over a membership ended.
+/// The result of a pass over a membership.
 pub(crate) struct Progress {
     pub(crate) cluster: Cluster,
-    /// Conditions of the membership; those that are not among them are not true of it any more.
+    /// Conditions of the membership. Conditions that are not in this list no longer apply.
     pub(crate) findings: Vec<Finding>,
-    /// Whether the next pass shall come soon.
+    /// Whether the next pass has to run soon.
     pub(crate) is_under_way: bool,
 }
 
-/// The reasons for which a pass ends without knowing more.
+/// The reasons why a pass ends without a result.
 #[derive(Debug, Error)]
 pub(crate) enum MembershipError {
     /// The management cluster did not answer.
@@ -95,15 +95,15 @@ pub(crate) enum MembershipError {
     /// The record was not written.
     #[error("failed to record the membership of {0}")]
     Record(ObjectName, #[source] kube::Error),
-    /// The member in Karmada has changed meanwhile.
+    /// The member in Karmada has changed in the meantime.
     #[error("the member in the Karmada has changed since it was read")]
     MemberChanged,
-    /// The Cluster has changed meanwhile.
+    /// The Cluster has changed in the meantime.
     #[error(transparent)]
     Conflict(#[from] WriteConflict),
 }
 
-/// Why a Karmada cannot be used, or what it answered.
+/// A finding that stops the pass, or the error of a request.
 enum Obstacle {
     Found(Finding),
     Failed(MembershipError),
@@ -135,8 +135,8 @@ impl Memberships {
         }
     }
 
-    /// Whether the membership of a Cluster has to be looked at although its control plane is not initialized, or the
-    /// Cluster is being deleted.
+    /// Whether the Cluster has the finalizer of a membership. The membership of such a Cluster is reconciled even if
+    /// its control plane is not initialized or the Cluster is being deleted.
     pub(crate) fn holds(cluster: &Cluster) -> bool {
         meta::has_finalizer(&cluster.metadata, MEMBERSHIP_FINALIZER)
     }
@@ -154,7 +154,7 @@ impl Memberships {
             Err(Obstacle::Found(finding)) => vec![finding],
             Err(Obstacle::Failed(error)) => return Err(error),
         };
-        // What is blocked waits for somebody.
+        // A blocked drain waits for a person.
         let is_blocked = findings.iter().any(|finding| finding.reason == Reason::DrainBlocked);
         let mut reasons = findings.iter().map(|finding| finding.reason);
         Ok(Progress {
@@ -175,7 +175,8 @@ impl Memberships {
             Task::Rename { chosen } => Err(Obstacle::Found(misnamed(&chosen))),
             Task::Join { karmada, member } => self.join(cluster, karmada, member, facts).await,
             Task::Keep { record, drain } => {
-                // Somebody may have taken the finalizer away: without it a deletion would leave the member in Karmada.
+                // Somebody may have removed the finalizer. Without it, a deletion of the Cluster would leave the member
+                // in Karmada.
                 if !Self::holds(cluster) {
                     self.record(cluster, Some(&record)).await?;
                 }
@@ -196,7 +197,7 @@ impl Memberships {
     ) -> Result<Vec<Finding>, Obstacle> {
         let karmada = self.open(&secret).await?;
         let (Some(id), true) = (facts.id.clone(), facts.is_reachable) else {
-            // Who may not join learns it without waiting for the API server.
+            // A Cluster that may not join gets this answer without waiting for its API server.
             self.admit(&karmada, &secret, cluster)?;
             return Err(Obstacle::Found(waiting()));
         };
@@ -209,8 +210,8 @@ impl Memberships {
         self.keep(&karmada, cluster, &record, false, facts).await
     }
 
-    /// Records the membership and writes the member, one Cluster after another: no two take one name, and none becomes
-    /// a member twice.
+    /// Records the membership and writes the member. Only one Cluster does so at a time, so that two Clusters cannot
+    /// take the same name, and no Cluster becomes a member twice.
     async fn register(
         &self,
         karmada: &Karmada,
@@ -234,7 +235,7 @@ impl Memberships {
         Ok(karmada.control_plane.write_member(&member).await?)
     }
 
-    /// Brings the member in Karmada to what it shall be.
+    /// Brings the member in Karmada to its desired state.
     async fn keep(
         &self,
         karmada: &Karmada,
@@ -261,7 +262,7 @@ impl Memberships {
         Ok(findings)
     }
 
-    /// Writes what has changed of the member, and new tokens where they are due.
+    /// Writes changes of the member, and new tokens if they are due.
     async fn refresh(
         &self,
         control_plane: &ControlPlane,
@@ -285,7 +286,7 @@ impl Memberships {
         Ok(member)
     }
 
-    /// Requests tokens, and hands them to Karmada.
+    /// Requests tokens, and stores them in Karmada.
     async fn renew_credentials(
         &self,
         control_plane: &ControlPlane,
@@ -311,7 +312,7 @@ impl Memberships {
         Ok(())
     }
 
-    /// Drains the member unless it leaves at once, and takes it out of Karmada.
+    /// Drains the member unless it leaves immediately, and deletes it from Karmada.
     async fn leave(
         &self,
         cluster: &mut Cluster,
@@ -321,14 +322,14 @@ impl Memberships {
     ) -> Result<Vec<Finding>, Obstacle> {
         let control_plane = match self.open(&record.karmada).await {
             Ok(karmada) => karmada.control_plane,
-            // Karmada keeps a member that nobody can take out of it.
+            // The member stays in a Karmada that cannot be used.
             Err(Obstacle::Found(_)) if is_forced(cluster) => return self.end(cluster, record, how, facts).await,
             Err(obstacle) => return Err(obstacle),
         };
         let member = match control_plane.member(&record.member).await? {
             None => return self.end(cluster, record, how, facts).await,
             Some(member) if is_ours(&member, cluster, record) => member,
-            // Somebody else's, who may use the permissions in the cluster.
+            // The member belongs to somebody else, who may use the permissions in the cluster.
             Some(_) => {
                 self.record(cluster, None).await?;
                 return Ok(Vec::new());
@@ -347,8 +348,8 @@ impl Memberships {
         Ok(vec![leaving(&record.member)])
     }
 
-    /// Takes Karmada's permissions away in the cluster, and the record. A cluster that cannot be reached is usually
-    /// gone.
+    /// Removes Karmada's permissions in the cluster, and the record. The permissions are left in a cluster that cannot
+    /// be reached, because it is usually gone.
     async fn end(
         &self,
         cluster: &mut Cluster,
@@ -373,7 +374,7 @@ impl Memberships {
         Ok(Vec::new())
     }
 
-    /// The Karmada to whose kubeconfig this Secret leads.
+    /// The Karmada of the kubeconfig in this Secret.
     async fn open(&self, secret: &str) -> Result<Karmada, Obstacle> {
         let secrets: Api<Secret> = Api::namespaced(self.runtime.client.clone(), &self.settings.namespace);
         let full_name = self.full_name(secret);
@@ -412,7 +413,7 @@ impl Memberships {
         format!("{}/{secret}", self.settings.namespace)
     }
 
-    /// Writes the record and the finalizer of a membership, or takes both away.
+    /// Writes the record and the finalizer of a membership, or removes both.
     async fn record(&self, cluster: &mut Cluster, record: Option<&Record>) -> Result<(), MembershipError> {
         let mut finalizers = cluster.finalizers().to_vec();
         finalizers.retain(|finalizer| finalizer != MEMBERSHIP_FINALIZER);
@@ -447,16 +448,16 @@ impl Memberships {
     }
 }
 
-/// A Karmada, and who may join it.
+/// A Karmada, and the namespaces whose Clusters may join it.
 struct Karmada {
     control_plane: ControlPlane,
-    /// The annotation of its Secret.
+    /// The annotation of the Karmada's Secret.
     allowed_namespaces: String,
 }
 
 impl Karmada {
-    /// Whether Clusters of the namespace may join. A label alone must not suffice: Karmada hands its members workloads,
-    /// with their Secrets.
+    /// Whether Clusters of the namespace may join. A label on the Cluster must not suffice, because Karmada sends
+    /// workloads and their Secrets to its members.
     fn allows(&self, cluster: &Cluster) -> bool {
         let namespace = cluster.namespace().unwrap_or_default();
         let mut listed = self.allowed_namespaces.split(',').map(str::trim);
@@ -468,8 +469,8 @@ fn is_forced(cluster: &Cluster) -> bool {
     meta::annotation(&cluster.metadata, UNJOIN_ANNOTATION) == Some(FORCE)
 }
 
-/// The member as it shall be. What could not be read now stays as `existing` has it, and the address of an API server
-/// that does not answer is not believed.
+/// The desired state of the member. Values that could not be read are taken from `existing`. The address of an API
+/// server that does not answer is not used.
 fn wanted(cluster: &Cluster, record: &Record, existing: Option<&DynamicObject>, facts: &Facts) -> Member {
     let existing = |field: &str| Some(spec_field(existing?, field)?.as_str()?.to_owned());
     let access = facts.reachable();

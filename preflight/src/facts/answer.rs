@@ -1,8 +1,8 @@
-//! The answer to one question to AWS: a value, a failure, or nothing, because nobody asked.
+//! The answer to a call to AWS: a value, a failure, or nothing because the call was not made.
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to a question to AWS.
+/// The answer to a call to AWS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Answer<T> {
@@ -58,7 +58,7 @@ impl<T> Answer<T> {
         }
     }
 
-    /// The answer with another value.
+    /// The same answer with a converted value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Answer<U> {
         match self {
             Self::Found(value) => Answer::Found(map(value)),

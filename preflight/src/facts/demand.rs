@@ -1,4 +1,4 @@
-//! What users ask of the infrastructure: the part of the facts that comes from their objects and not from AWS.
+//! What users require of the infrastructure: the part of the facts that comes from their objects and not from AWS.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub const ON_DEMAND_VCPUS: &str = "L-1216C47A";
 /// Code of the service quota for the virtual CPUs of spot instances of the standard families.
 pub const SPOT_VCPUS: &str = "L-34B43A08";
 
-/// What a cluster asks of the infrastructure.
+/// What a cluster requires of the infrastructure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Demand {
@@ -21,7 +21,7 @@ pub struct Demand {
     pub cluster_tag: String,
     /// Region of the cluster.
     pub region: String,
-    /// Account that the cluster expects; absent: any.
+    /// Account that the cluster expects; absent for any account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account_id: Option<String>,
     /// The network of machines.
@@ -66,18 +66,18 @@ pub struct MachineDemand {
     pub template: String,
     /// Role of the machines.
     pub role: RoleOfMachines,
-    /// Number of machines, with those that an update adds for a time.
+    /// Number of machines, including those that an update adds temporarily.
     pub replicas: i32,
     /// Zones that the machines are pinned to; empty: any.
     pub failure_domains: BTreeSet<String>,
     /// Spec of the machines.
     pub spec: AWSMachineSpec,
-    /// Size of the user data in bytes, as the instances get it; absent while there is none.
+    /// Size of the user data that the instances get, in bytes; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data_bytes: Option<usize>,
 }
 
-/// Role of machines, `Worker` unless a control plane makes them.
+/// Role of machines: `Worker` unless a control plane creates them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RoleOfMachines {
     /// Control plane machines.
@@ -97,8 +97,8 @@ impl From<RoleOfMachines> for MachineRole {
 }
 
 impl MachineDemand {
-    /// Ids of the subnets in which the machines may be launched: the one that their spec names, or else those of the
-    /// network that serve their role and failure domains, and that are public if the machines get a public address.
+    /// Ids of the subnets in which the machines may be launched: the one that their spec names, or else the subnets of
+    /// the network that serve their role and failure domains. Machines with a public address use public subnets only.
     pub fn subnet_ids<'a>(&'a self, network: &'a MachineNetwork) -> BTreeSet<&'a str> {
         if let Some(id) = self.spec.subnet.as_ref().and_then(|subnet| subnet.id.as_deref()) {
             return [id].into();
@@ -201,7 +201,7 @@ impl Demand {
         self.machines.iter().any(MachineDemand::is_spot)
     }
 
-    /// Codes of the service quotas that the machines use up.
+    /// Codes of the service quotas that the machines count towards.
     pub fn quota_codes(&self) -> BTreeSet<&'static str> {
         let code = |machines: &MachineDemand| {
             if machines.is_spot() {
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// Machines with this spec each, in a network with profiles and a bucket.
+    /// One machine for each spec, in a network with instance profiles and a bucket.
     fn demand(specs: Vec<serde_json::Value>) -> Demand {
         let network = json!({
             "instanceProfiles": {"controlPlane": "masters", "worker": "nodes"},

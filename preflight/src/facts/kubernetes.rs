@@ -12,7 +12,7 @@ pub struct KubernetesFacts {
     pub sources: Vec<SourceAccess>,
 }
 
-/// Whether a source of networks can be read, and what it says.
+/// Whether a network source can be read, and the problem of its network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceAccess {

@@ -1,4 +1,4 @@
-//! Facts about what machine templates name.
+//! Facts about the AWS resources that machine templates name.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub struct CapacityReservation {
     pub zone: String,
     /// Instance type.
     pub instance_type: String,
-    /// Instances that can still be launched.
+    /// Number of instances that can still be launched.
     pub free: i32,
 }
 

@@ -1,4 +1,4 @@
-//! All that the rules know: what users ask for, and what AWS and Kubernetes answered.
+//! The facts that the rules read: what users require, and what AWS and Kubernetes answered.
 
 mod answer;
 mod demand;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-// What clusters, machines and templates look up, too.
+// The lookups of clusters, machines and templates use these types, too.
 pub use capa_cloud::{
     Image, InstanceType, Route, RouteTable, RouteTarget, SecurityGroup, SecurityGroupRule, Subnet, Vpc,
 };
@@ -25,13 +25,13 @@ pub use machines::{
 };
 pub use vpc::{AclEntry, DhcpOptions, NatGateway, NetworkAcl, Region, VpcDns, VpcEndpoint, Zone};
 
-/// All that the rules know. The facts of a check can be saved and replayed.
+/// All facts that the rules read. The facts of a check can be saved and replayed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Facts {
     /// Time at which the facts were gathered, in the form of RFC 3339.
     pub gathered_at: String,
-    /// What users ask of the infrastructure.
+    /// What users require of the infrastructure.
     pub demand: Demand,
     /// Account of the credentials.
     pub account_id: Answer<String>,
@@ -61,7 +61,7 @@ pub struct Facts {
     pub target_groups: Answer<Vec<TargetGroup>>,
     /// Load balancers of the target groups.
     pub load_balancers: Answer<Vec<LoadBalancer>>,
-    /// Addresses of the endpoint of the API server, as the machine that runs the check resolves the name.
+    /// Addresses of the endpoint of the API server, resolved on the machine that runs the check.
     pub endpoint_addresses: Answer<Vec<String>>,
     /// Images of the machine templates.
     pub images: Answer<Vec<Image>>,
@@ -69,7 +69,7 @@ pub struct Facts {
     pub instance_types: Answer<Vec<InstanceType>>,
     /// Zones in which these instance types are offered.
     pub offerings: Answer<Vec<Offering>>,
-    /// Names of the key pairs that exist, of those that are asked for.
+    /// Names of the existing key pairs among those that the machines name.
     pub key_pairs: Answer<Vec<String>>,
     /// Instance profiles by name.
     pub instance_profiles: BTreeMap<String, Answer<Option<InstanceProfile>>>,
@@ -91,7 +91,7 @@ pub struct Facts {
     pub launches: BTreeMap<String, Answer<DryRun>>,
     /// Other calls that were tried with `DryRun=true`, by action.
     pub other_calls: BTreeMap<String, Answer<DryRun>>,
-    /// What the API server of the management cluster answered; absent without one.
+    /// What the API server of the management cluster answered; absent if the check has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesFacts>,
 }

@@ -7,10 +7,10 @@ use super::verdict::{accepted, known, problem};
 use crate::rule::Category::ApiServer;
 use crate::rule::{Checked, Problem, Rule, ShownBy, Skipped};
 
-/// Latencies in milliseconds that delay, and that break, what follows the members by watches.
+/// Latencies in milliseconds above which watches of a member are slow, and above which they break.
 const SLOW: u64 = 200;
 const TOO_SLOW: u64 = 2000;
-/// Seconds by which clocks may differ, and by which tokens are refused.
+/// Seconds by which clocks may differ, and seconds above which tokens are refused.
 const APART: u64 = 30;
 const TOO_FAR_APART: u64 = 300;
 
@@ -38,8 +38,8 @@ pub(super) const RULES: [Rule<MemberFacts>; 10] = [
         id: "A3",
         category: ApiServer,
         severity: Blocking,
-        title: "The API server is ready, and says which version of Kubernetes it is",
-        breaks: "An engine takes the cluster for one that is down.",
+        title: "The API server is ready, and reports its version of Kubernetes",
+        breaks: "A fleet engine treats the cluster as unavailable.",
         shown_by: ShownBy::ApiServer,
         check: ready,
     },

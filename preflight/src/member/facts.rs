@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-/// What was read, or why it could not be.
+/// A value that was read, or the reason why it could not be read.
 pub type Read<T> = Result<T, String>;
 
 /// Facts about an API server that is to be a member.
@@ -19,35 +19,35 @@ pub struct MemberFacts {
     pub readiness: Reached,
     /// Answer to `GET /version`.
     pub version: Read<String>,
-    /// Who the API server takes the user of the kubeconfig for.
+    /// The user as whom the API server authenticates the kubeconfig.
     pub user: Read<User>,
-    /// What is served.
+    /// The resources that the API server serves.
     pub resources: Read<BTreeSet<Resource>>,
-    /// Groups whose own API server does not answer.
+    /// API groups whose extension API server does not answer.
     pub stale_groups: Vec<String>,
-    /// A Namespace and a ConfigMap were written as a dry run.
+    /// Whether a Namespace and a ConfigMap could be written as a dry run.
     pub dry_run: Read<()>,
-    /// A watch answered before it ended.
+    /// Whether a watch delivered an event.
     pub watch: Read<()>,
     /// The 95th percentile of the time of 20 small requests, in milliseconds.
     pub latency_milliseconds: Read<u64>,
-    /// How far the clock of the API server is ahead, in seconds.
+    /// Seconds by which the clock of the API server is ahead.
     pub clock_ahead_seconds: Read<i64>,
     /// UID of the namespace `kube-system`.
     pub cluster_id: Read<String>,
-    /// What the user may not do of what a join does.
+    /// Permissions that a join needs and the user lacks.
     pub missing_rights: Read<Vec<String>>,
-    /// A token was requested as a dry run; `None`: there is no ServiceAccount to request it for.
+    /// Whether a token could be requested as a dry run; `None` if there is no ServiceAccount to request it for.
     pub token: Option<Read<()>>,
-    /// What the user may not do of what Cluster API does in a workload cluster.
+    /// Permissions that Cluster API needs in a workload cluster and the user lacks.
     pub missing_workload_rights: Read<Vec<String>>,
     /// The nodes.
     pub nodes: Read<Nodes>,
-    /// Whether the namespace of Karmada is there.
+    /// Whether the namespace of Karmada exists.
     pub has_karmada_namespace: Read<bool>,
 }
 
-/// What is known of the nodes.
+/// Facts about the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Nodes {
@@ -58,19 +58,19 @@ pub struct Nodes {
     pub uninitialized: Vec<String>,
 }
 
-/// What became of the first request.
+/// The result of the first request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reached {
     /// The API server is ready.
     Ready,
-    /// It answered with this code.
+    /// The API server answered with this status code.
     Answered(u16),
     /// No answer arrived.
     Unreachable(String),
 }
 
-/// A user as the API server knows it.
+/// A user as the API server authenticates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {
     /// Name.

@@ -7,10 +7,11 @@ use super::verdict::{accepted, known, minor, permitted, problem};
 use crate::rule::Category::KarmadaMember;
 use crate::rule::{Checked, Rule, ShownBy, Skipped};
 
-/// Minor versions of Kubernetes that a release of Karmada is tested with: those of v1.17 and v1.18.
+/// Minor versions of Kubernetes that Karmada v1.17 and v1.18 are tested with.
 const TESTED_MINORS: std::ops::RangeInclusive<u32> = 26..=35;
 
-/// What a member has to serve: the whole API of Kubernetes, and not Deployments only.
+/// The resources that a member has to serve. They show that it serves the whole API of Kubernetes, not only
+/// Deployments.
 pub(super) const NEEDED: [(&str, &str); 14] = [
     ("v1", "namespaces"),
     ("v1", "serviceaccounts"),

@@ -1,4 +1,4 @@
-//! Whether an API server can be a member of a fleet engine: what was read from it, and the rules.
+//! Facts and rules that decide whether an API server can be a member of a fleet engine.
 
 mod api_server;
 mod facts;

@@ -1,4 +1,4 @@
-//! What the rules about members share: the forms of their verdicts.
+//! Helpers for the answers of the rules about members.
 
 use super::facts::{MemberFacts, Reached, Read};
 use crate::rule::{Checked, Problem, Skipped};
@@ -14,7 +14,7 @@ pub(super) fn known<'a, T>(read: &'a Read<T>, what: &str) -> Result<&'a T, Skipp
         .map_err(|why| Skipped::Unknown(format!("{what} could not be read: {why}")))
 }
 
-/// A refusal that breaks a rule, unless the API server could not be reached at all: that is another rule.
+/// A refusal breaks the rule, unless the API server could not be reached, which is the subject of another rule.
 pub(super) fn accepted(facts: &MemberFacts, read: &Read<()>, fix: &str) -> Checked {
     match read {
         Ok(()) => Ok(Vec::new()),
@@ -29,7 +29,7 @@ pub(super) fn minor(version: &str) -> Option<u32> {
     minor.trim_end_matches('+').parse().ok()
 }
 
-/// What the user may not do, of which a rule says what it is needed for.
+/// A problem if the user lacks permissions. The rule explains why they are needed.
 pub(super) fn permitted(facts: &MemberFacts, missing: &Read<Vec<String>>) -> Checked {
     let missing = known(missing, "the rights of the user")?;
     if missing.is_empty() {

@@ -11,7 +11,7 @@ use crate::rule::{Checked, Rule, ShownBy};
 
 /// Minor versions of Kubernetes that workload clusters of Cluster API v1.14 may have. Source: its version support.
 const SUPPORTED_MINORS: RangeInclusive<u32> = 31..=36;
-/// Nodes that a message names.
+/// Maximum number of nodes that a message names.
 const NODES_IN_MESSAGE: usize = 5;
 
 /// The rules, in the order of reports.

@@ -1,4 +1,4 @@
-//! The list of requirements while it is made.
+//! The list of requirements while it is built.
 
 use super::object::Object;
 use super::requirement::Requirement;
@@ -11,7 +11,7 @@ use crate::rule::Category;
 pub(super) struct List(Vec<Requirement>);
 
 impl List {
-    /// Adds what the rules, which are about `category`, want of an object.
+    /// Adds a requirement for an object. The rules belong to `category`.
     pub(super) fn add(&mut self, category: Category, rules: &[&'static str], object: &Object, wanted: Wanted) {
         self.0.push(Requirement {
             category,

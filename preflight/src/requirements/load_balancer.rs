@@ -12,7 +12,7 @@ use crate::rule::Category::{LoadBalancers, SecurityGroups};
 use crate::rules::load_balancers::{CONNECTION_TERMINATION, PRESERVE_CLIENT_ADDRESSES};
 use crate::rules::traffic::endpoint_port;
 
-/// Checks in a row that decide whether a target is healthy, and the seconds between two of them.
+/// Number of consecutive checks that decide whether a target is healthy, and the seconds between two checks.
 const THRESHOLD: i32 = 2;
 const INTERVAL_SECONDS: i32 = 10;
 
@@ -56,7 +56,7 @@ fn add_target_group(list: &mut List, demand: &Demand, group: &Object) {
     }
 }
 
-/// A subnet of each zone of the control plane: a load balancer can have one in each.
+/// One subnet for each zone of the control plane, because a load balancer can have only one subnet per zone.
 fn subnets(plan: &Plan) -> Vec<Object> {
     let mut zones: BTreeSet<&Zone> = BTreeSet::new();
     let serving = plan.subnets.iter();

@@ -1,4 +1,4 @@
-//! What machine templates name.
+//! Requirements for the AWS resources that machine templates name.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +108,7 @@ pub(super) fn add(list: &mut List, demand: &Demand) {
     }
 }
 
-/// The quotas for virtual CPUs. Only the instance types tell how many there are.
+/// Adds the quotas for virtual CPUs. The required number depends on the instance types, which are not known here.
 fn add_quotas(list: &mut List, demand: &Demand) {
     for (code, spot) in [(ON_DEMAND_VCPUS, false), (SPOT_VCPUS, true)] {
         let mut counts: BTreeMap<&str, i32> = BTreeMap::new();

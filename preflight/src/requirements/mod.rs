@@ -1,5 +1,5 @@
-//! What has to be provided for a cluster: the rules turned around. The list comes from what users ask for alone, before
-//! anything exists in AWS.
+//! What has to be provided for a cluster so that all rules pass. The list depends only on the objects of users, so it
+//! is available before anything exists in AWS.
 
 mod identity;
 mod list;

@@ -1,4 +1,4 @@
-//! The objects of AWS that requirements are about.
+//! The AWS objects that requirements are about.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use strum::Display;
 pub struct Object {
     /// Kind.
     pub kind: Kind,
-    /// Id or name in AWS of an object that the cluster names. Otherwise the name in this list, for example `private-1`.
+    /// Id or name in AWS if the cluster names the object; otherwise its name in this list, for example `private-1`.
     pub name: String,
-    /// Whether the cluster names the object, or the account has it anyway. Otherwise the object has to be created.
+    /// Whether the cluster names the object or every account has it. Otherwise, the object has to be created.
     pub exists: bool,
 }
 

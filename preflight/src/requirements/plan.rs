@@ -1,4 +1,5 @@
-//! The network of a cluster as the requirements see it: the objects that the cluster names, and new ones for the rest.
+//! The network of a cluster that the requirements describe: the objects that the cluster names, and new objects for the
+//! rest.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,10 +9,10 @@ use super::wanted::Zone;
 use crate::facts::{Demand, MachineDemand, RoleOfMachines};
 use crate::rules::subnets::control_plane_zones;
 
-/// Zones of a control plane whose machines are not known.
+/// Number of zones of a control plane whose machines are not known.
 const ZONES_OF_CONTROL_PLANES: usize = 3;
 
-/// Names of a VPC that exists, because its parts are named.
+/// Names of an existing VPC of which the cluster names only parts.
 pub(super) const OF_SUBNETS: &str = "of the subnets";
 pub(super) const OF_GROUPS: &str = "of the security groups";
 pub(super) const OF_TARGET_GROUPS: &str = "of the target groups";
@@ -42,11 +43,11 @@ pub(super) struct NatPlan {
     pub(super) gateway: Object,
     pub(super) subnet: Object,
     pub(super) zone: Zone,
-    /// Whether the public subnet is one of machines as well.
+    /// Whether machines also use the public subnet.
     pub(super) is_shared: bool,
 }
 
-/// Security groups by the machines that have them.
+/// Security groups, by the role of the machines that have them.
 pub(super) struct Groups {
     pub(super) all: Vec<Object>,
     pub(super) control_plane: Vec<Object>,
@@ -96,8 +97,8 @@ impl Plan {
     }
 }
 
-/// The VPC that the cluster names, else the VPC of the subnets, security groups or target groups that it names, else a
-/// new one.
+/// The VPC that the cluster names, or else the VPC of the subnets, security groups or target groups that it names, or
+/// else a new VPC.
 fn vpc(demand: &Demand) -> Object {
     let named = demand.network.vpc.as_ref().map(|vpc| vpc.id.as_str());
     let of_parts = [
@@ -123,7 +124,7 @@ fn own_subnet(machines: &MachineDemand) -> Option<&str> {
     machines.spec.subnet.as_ref()?.id.as_deref()
 }
 
-/// Whether the machines that name no subnet ask for private subnets (`false`) and for public ones (`true`).
+/// The kinds of subnets that machines without a named subnet need: private (`false`), public (`true`) or both.
 fn wanted_kinds(demand: &Demand) -> BTreeSet<bool> {
     if demand.machines.is_empty() {
         return [false].into();
@@ -155,8 +156,8 @@ fn existing_subnets(demand: &Demand) -> Vec<MachineSubnet> {
     demand.subnet_ids(None).into_iter().map(subnet).collect()
 }
 
-/// The zones in which subnets are missing: those of failure domains, and as many as the control plane wants. Existing
-/// subnets whose zones are not known are taken to lie in zones of their own.
+/// The zones in which subnets are missing: those of failure domains, and as many as the control plane needs. Existing
+/// subnets whose zones are not known count as lying in different zones.
 fn new_zones(demand: &Demand, existing: &[MachineSubnet]) -> Vec<Zone> {
     if wanted_kinds(demand).is_empty() {
         return vec![];
@@ -209,7 +210,7 @@ impl Groups {
         groups
     }
 
-    /// The group that alone the machines of a role have, or else one that all machines have.
+    /// A group that only the machines of a role have, or else a group that all machines have.
     pub(super) fn of(&self, role: RoleOfMachines) -> Option<&Object> {
         let of_role = match role {
             RoleOfMachines::ControlPlane => &self.control_plane,
@@ -218,7 +219,7 @@ impl Groups {
         of_role.first().or_else(|| self.all.first())
     }
 
-    /// The fewest groups of which every machine has one.
+    /// The smallest set of groups of which every machine has one.
     pub(super) fn of_machines(&self) -> Vec<&Object> {
         match self.all.first() {
             Some(group) => vec![group],
@@ -258,7 +259,7 @@ impl Balancer {
             .chain(of_machines)
             .next()
             .is_some();
-        // An address that the cluster names belongs to something else that answers for the API servers.
+        // If the endpoint is an IP address, something other than a load balancer of AWS serves it.
         let has_address = demand
             .endpoint
             .as_ref()

@@ -1,4 +1,4 @@
-//! What a requirement is.
+//! The types of requirements.
 
 use serde::Serialize;
 
@@ -26,10 +26,10 @@ pub struct Requirement {
     pub category: Category,
     /// Ids of the rules that check it.
     pub rules: Vec<&'static str>,
-    /// The object that has to be so.
+    /// The object that has to fulfil the requirement.
     pub object: Object,
-    /// What is wanted of the object.
+    /// What the requirement demands of the object.
     pub wanted: Wanted,
-    /// The same as a sentence.
+    /// The requirement as a sentence.
     pub sentence: String,
 }

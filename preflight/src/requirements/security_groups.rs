@@ -62,10 +62,10 @@ fn add_groups(list: &mut List, demand: &Demand, groups: &Groups) {
 
 type Admitted = (Object, Peer, Traffic, Vec<&'static str>);
 
-/// What groups have to admit, without what follows from the rest.
+/// The traffic that groups have to admit, without the entries that others cover.
 fn admitted(demand: &Demand, plan: &Plan) -> Vec<Admitted> {
     let pods = of_pod_network(demand.cni.unwrap_or(PodNetwork::None));
-    // One of the sets is enough; the others are for other modes of the pod network.
+    // One of the sets is enough, because each set belongs to another mode of the pod network.
     let pods = pods.into_iter().next().unwrap_or_default().into_iter();
     let pods = pods.flat_map(|traffic| {
         ROLES.map(|role| Flow {
@@ -97,7 +97,7 @@ fn admitted(demand: &Demand, plan: &Plan) -> Vec<Admitted> {
     kept
 }
 
-/// Whether the first rule of a group makes the second one superfluous.
+/// Whether the first entry covers the second one.
 fn covers(groups: &Groups, one: &Admitted, other: &Admitted) -> bool {
     let is_of_all = |group: &Object| groups.all.first() == Some(group);
     let peers = one.1 == other.1
@@ -125,8 +125,8 @@ fn peers(plan: &Plan, side: Side) -> Vec<Peer> {
     }
 }
 
-/// New groups let all packets out, so that machines reach each other on every port. Of existing ones the rules ask for
-/// less.
+/// Adds the outgoing traffic. New groups allow all outgoing packets, so that machines can connect to each other on
+/// every port; the rules require less of existing groups.
 fn add_outgoing(list: &mut List, demand: &Demand, plan: &Plan) {
     let flows = outgoing(demand);
     let mut done: Vec<(Object, Wanted)> = Vec::new();

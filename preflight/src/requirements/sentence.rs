@@ -1,9 +1,9 @@
-//! Requirements in words.
+//! Requirements as sentences.
 
 use super::object::Object;
 use super::wanted::{GroupUse, Peer, SubnetUse, Wanted, WayOut, Zone};
 
-/// What is wanted of an object, as a sentence.
+/// The requirement for an object, as a sentence.
 pub(super) fn sentence(object: &Object, wanted: &Wanted) -> String {
     let rest = match wanted {
         Wanted::Vpc { .. } | Wanted::Subnet(_) | Wanted::NatGateway(_) | Wanted::InternetGateway => {

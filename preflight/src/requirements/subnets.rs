@@ -42,7 +42,7 @@ fn add_place(list: &mut List, demand: &Demand, plan: &Plan, subnet: &MachineSubn
     };
     list.add(Subnets, &["S1"], object, Wanted::Subnet(purpose));
     let is_spread = serves_control_plane && control_plane_zones(demand).is_some_and(|zones| zones > 1);
-    // A zone that nobody names matters only for the number of zones and for the NAT gateway.
+    // An unnamed zone matters only for the number of zones and for the NAT gateway.
     let zone = subnet.zone.clone().or_else(|| is_spread.then_some(Zone::Free(0)));
     let is_named = matches!(zone, Some(Zone::Named(_)));
     let has_nat = !object.exists && !plan.nat_gateways.is_empty();
@@ -58,7 +58,7 @@ fn add_place(list: &mut List, demand: &Demand, plan: &Plan, subnet: &MachineSubn
     list.add(Subnets, &["S4"], object, Wanted::FreeAddresses(addresses));
 }
 
-/// The share of a subnet in the addresses of machines.
+/// The number of addresses that machines need in a subnet.
 fn addresses(demand: &Demand, plan: &Plan, subnet: &MachineSubnet) -> i32 {
     let of_role = |role: &RoleOfMachines| {
         let machines = demand.machines.iter().filter(|machines| machines.role == *role);
@@ -86,7 +86,7 @@ fn add_route(list: &mut List, plan: &Plan, subnet: &MachineSubnet) {
     list.add(Subnets, rules, &subnet.object, Wanted::DefaultRoute(way));
 }
 
-/// The internet gateway of a new subnet, if it is new as well.
+/// The internet gateway of a new subnet, if the gateway is new as well.
 fn internet_gateway(plan: &Plan, subnet: &MachineSubnet) -> Option<Object> {
     plan.internet_gateway().filter(|_| !subnet.object.exists)
 }
@@ -120,6 +120,6 @@ fn add_nat_subnet(list: &mut List, demand: &Demand, plan: &Plan, object: &Object
     list.add(Subnets, &["S7"], object, Wanted::Zone(zone.clone()));
     let route = WayOut::InternetGateway(plan.internet_gateway());
     list.add(Subnets, &["S5"], object, Wanted::DefaultRoute(route));
-    // The cloud controller looks for public subnets when a Service asks for a public load balancer.
+    // The cloud controller looks for public subnets when a Service needs a public load balancer.
     add_tags(list, demand, object, true);
 }

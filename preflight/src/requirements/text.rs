@@ -7,8 +7,8 @@ use strum::IntoEnumIterator as _;
 use super::requirement::{Requirement, Requirements};
 use crate::rule::Category;
 
-/// The requirements, grouped by what they are about. `file` is the file with the objects of the cluster, which the last
-/// line names.
+/// The requirements, grouped by category. `file` is the file with the objects of the cluster, which the last line
+/// names.
 pub fn text(requirements: &Requirements, file: &str) -> String {
     let Requirements { cluster, region, .. } = requirements;
     let mut text = format!(

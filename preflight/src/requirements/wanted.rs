@@ -1,4 +1,4 @@
-//! What requirements want of objects.
+//! What requirements demand of objects.
 
 use serde::Serialize;
 
@@ -6,11 +6,11 @@ use super::object::Object;
 use crate::reach::Traffic;
 use crate::rules::traffic::AclTraffic;
 
-/// What is wanted of an object.
+/// What a requirement demands of an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Wanted {
-    /// The credentials are valid, and of this account if one is expected.
+    /// The credentials are valid, and belong to this account if the cluster expects one.
     #[serde(rename_all = "camelCase")]
     Credentials {
         /// The account.
@@ -23,21 +23,21 @@ pub enum Wanted {
     ReachableServices(Vec<&'static str>),
     /// The credentials may make these calls.
     AllowedActions(Vec<&'static str>),
-    /// A service quota is at least so large.
+    /// A service quota has at least this value.
     #[serde(rename_all = "camelCase")]
     Quota {
         /// Code of the quota.
         code: &'static str,
         /// What the quota limits.
         of: String,
-        /// The least value; absent if only the types of the machines tell.
+        /// Minimum value; absent if it depends on the instance types of the machines.
         #[serde(skip_serializing_if = "Option::is_none")]
         at_least: Option<u32>,
     },
     /// The VPC exists.
     #[serde(rename_all = "camelCase")]
     Vpc {
-        /// A range that is free, for a VPC that has to be created.
+        /// A free range for a VPC that has to be created.
         #[serde(skip_serializing_if = "Option::is_none")]
         cidr_block: Option<String>,
     },
@@ -52,7 +52,7 @@ pub enum Wanted {
         #[serde(skip_serializing_if = "Option::is_none")]
         domain: Option<String>,
     },
-    /// No range overlaps these.
+    /// No range of the VPC overlaps one of these.
     ApartFrom(Vec<String>),
     /// There is an IPv6 range. Subnets assign addresses from it.
     Ipv6,
@@ -64,9 +64,9 @@ pub enum Wanted {
     Subnet(SubnetUse),
     /// The subnet lies in a zone.
     Zone(Zone),
-    /// The subnet lies in an availability zone and not in a Local Zone, a Wavelength Zone or on an Outpost.
+    /// The subnet lies in an availability zone. Local Zones, Wavelength Zones and Outposts do not count.
     AvailabilityZone,
-    /// So many addresses are free.
+    /// This many addresses of the subnet are free.
     FreeAddresses(i32),
     /// The object has this tag.
     #[serde(rename_all = "camelCase")]
@@ -76,11 +76,11 @@ pub enum Wanted {
         /// Value.
         value: &'static str,
     },
-    /// There is room for another tag.
+    /// The object can get another tag.
     RoomForTag,
     /// The network ACL lets this traffic pass.
     NetworkAcl(Vec<AclTraffic>),
-    /// The default route leads there.
+    /// The default route of the subnet leads to this target.
     DefaultRoute(WayOut),
     /// The gateway exists, in this subnet.
     NatGateway(Object),
@@ -90,7 +90,7 @@ pub enum Wanted {
     Resolves,
     /// The security group exists.
     SecurityGroup(GroupUse),
-    /// There is room for another rule.
+    /// The security group can get another rule.
     RoomForRule,
     /// The security group admits packets.
     #[serde(rename_all = "camelCase")]
@@ -100,23 +100,23 @@ pub enum Wanted {
         /// Who sends them.
         from: Peer,
     },
-    /// The security group admits the traffic of a pod network that is not known.
+    /// The security group admits the traffic of an unknown pod network.
     AdmitsPodNetwork,
     /// The security group lets packets out.
     #[serde(rename_all = "camelCase")]
     Allows {
-        /// The packets; absent: all.
+        /// The packets; absent for all.
         #[serde(skip_serializing_if = "Option::is_none")]
         traffic: Option<Traffic>,
         /// Who gets them.
         to: Peer,
     },
-    /// The target group exists, with protocol TCP and targets by instance.
+    /// The target group exists, with protocol TCP and target type `instance`.
     TargetGroup {
         /// Port.
         port: i32,
     },
-    /// The health check is HTTPS.
+    /// The target group has an HTTPS health check.
     #[serde(rename_all = "camelCase")]
     HealthCheck {
         /// Path.
@@ -133,7 +133,7 @@ pub enum Wanted {
         /// Value.
         value: &'static str,
     },
-    /// The load balancer is an active internal Network Load Balancer. One that exists may be public.
+    /// The load balancer is an active internal Network Load Balancer. An existing load balancer may be public.
     LoadBalancer,
     /// The load balancer has IPv6 addresses.
     DualStack,
@@ -147,12 +147,12 @@ pub enum Wanted {
         /// Target groups of which at least one gets the connections.
         target_groups: Vec<Object>,
     },
-    /// Machine templates name the object, so it exists and can be used.
+    /// Machine templates name the object, so it has to exist and be usable.
     #[serde(rename_all = "camelCase")]
     UsedBy {
         /// Kinds and names of the templates.
         templates: Vec<String>,
-        /// What else is wanted of it.
+        /// Another condition that the object has to meet.
         condition: &'static str,
     },
 }
@@ -163,7 +163,7 @@ pub enum Wanted {
 pub struct SubnetUse {
     /// Whether the default route leads to an internet gateway.
     pub is_public: bool,
-    /// Whether machines are launched in it. Otherwise it has NAT gateways.
+    /// Whether machines are launched in the subnet. Otherwise, it has NAT gateways.
     pub has_machines: bool,
 }
 
@@ -173,7 +173,7 @@ pub struct SubnetUse {
 pub enum Zone {
     /// The zone with this name.
     Named(String),
-    /// A zone in which no other subnet of its kind lies. Subnets with the same number lie in the same zone.
+    /// A zone without another subnet of the same kind. Subnets with the same number lie in the same zone.
     Free(usize),
 }
 
@@ -185,7 +185,7 @@ pub enum WayOut {
     NatGateway(Object),
     /// To an internet gateway: this one, or the one of the VPC.
     InternetGateway(Option<Object>),
-    /// To a NAT gateway of the same zone, a transit gateway or an appliance. No such route is needed if the VPC has
+    /// To a NAT gateway of the same zone, a transit gateway or an appliance. The route is not needed if the VPC has
     /// endpoints of these services.
     AnyOrEndpoints(Vec<&'static str>),
 }
@@ -208,9 +208,9 @@ pub enum GroupUse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Peer {
-    /// Whoever has the security group.
+    /// Members of the security group.
     Group(Object),
-    /// Whoever has a security group or an address of the load balancer.
+    /// Members of the load balancer's security groups, and the load balancer's addresses.
     LoadBalancer(Object),
     /// Every address of the VPC.
     Vpc,

@@ -9,8 +9,8 @@ use crate::lookup::{DEFAULT_ROUTE, ranges};
 use crate::reach::{Peer, Traffic, allow, ingress};
 use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 
-/// Services that nodes need without another way out of the VPC, with the type of the endpoint. Source: CAPA's page
-/// «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.
+/// Services whose VPC endpoints nodes need if there is no other way out of the VPC, with the type of the endpoint.
+/// Source: CAPA's page «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.
 pub(crate) const SERVICES: [(&str, &str); 6] = [
     ("ec2", "Interface"),
     ("elasticloadbalancing", "Interface"),

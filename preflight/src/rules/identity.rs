@@ -107,7 +107,7 @@ fn region(facts: &Facts) -> Checked {
 }
 
 fn endpoints(facts: &Facts) -> Checked {
-    // Facts that nobody asked AWS for say nothing about its endpoints.
+    // If AWS was not called, the facts say nothing about its endpoints.
     applies(facts.account_id != Answer::NotAsked)?;
     let mut unreachable: Vec<(&str, &Failure)> = Vec::new();
     let failures = [

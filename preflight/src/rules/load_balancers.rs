@@ -11,7 +11,7 @@ use crate::lookup::DEFAULT_ROUTE;
 use crate::reach::{Peer, Traffic, allow, ingress};
 use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 
-/// The longest time after which a health check finds a dead API server or a new one, in seconds. kubeadm waits four
+/// Maximum time in seconds after which a health check must notice a failed or a new API server. kubeadm waits four
 /// minutes for the API server.
 const SLOWEST_HEALTH_CHECK: i32 = 60;
 
@@ -159,7 +159,7 @@ fn target_groups(facts: &Facts) -> Checked {
         .collect())
 }
 
-/// Whether the user gives the port with which targets are registered.
+/// Whether the user specifies the port with which targets are registered.
 fn registers_with_port(facts: &Facts, arn: &str) -> bool {
     let mut targets = facts.demand.network.control_plane_targets.iter();
     targets.any(|target| target.target_group_arn.as_deref() == Some(arn) && target.port.is_some())
@@ -184,7 +184,7 @@ fn listeners(facts: &Facts) -> Checked {
     for group in &groups {
         let message = if group.load_balancer_arns.is_empty() {
             "no load balancer forwards to the target group".to_owned()
-        // One of several target groups may be for another port, for example that of the machine configuration.
+        // One of several target groups may serve another port, for example the port of the machine config server.
         } else if !any_served {
             format!("no listener on port {port} forwards to the target group")
         } else {
@@ -444,7 +444,7 @@ fn endpoint_host(facts: &Facts) -> Checked {
     let is_one = balancers
         .iter()
         .any(|balancer| balancer.dns_name.eq_ignore_ascii_case(&endpoint.host));
-    // A name of the user may lead to the load balancer by a CNAME, and the certificate has it by kubeadm's own rule.
+    // The user's own name may be a CNAME of the load balancer, and kubeadm puts it into the certificate.
     if is_one || !is_aws_name {
         return Ok(vec![]);
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::facts::{Demand, Facts, Image, InstanceProfile, InstanceType, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS};
 use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
-/// The families that the service quotas for virtual CPUs of standard instances count.
+/// The instance families that count towards the service quotas for virtual CPUs of standard instances.
 const STANDARD_FAMILIES: [char; 7] = ['a', 'c', 'd', 'h', 'i', 'm', 'r'];
 /// The largest user data of an instance, in bytes. Source: the user guide of EC2, «Instance user data».
 const MOST_USER_DATA: usize = 16 * 1024;
@@ -108,7 +108,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The machines for which `value` is there, with the value.
+/// The machines for which `value` returns a value, with that value.
 fn with<'a, T>(
     facts: &'a Facts,
     value: impl Fn(&'a MachineDemand) -> Option<T>,
@@ -240,7 +240,7 @@ fn offerings(facts: &Facts) -> Checked {
             message,
             "choose another instance type or other subnets",
         );
-        // Machines that may be placed in several zones are launched in the others.
+        // Machines that may use several zones are launched in the other zones.
         let severity = if missing.len() < zones.len() { Warning } else { Blocking };
         problems.push(problem.with_severity(severity).mended_by(facts.aws(&format!(
             "ec2 describe-instance-type-offerings --location-type availability-zone \

@@ -14,8 +14,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "S5",
         category: Subnets,
         severity: Blocking,
-        title: "Every private subnet has a way out: a default route to a NAT gateway, transit gateway or appliance, or all VPC endpoints",
-        breaks: "Nodes load no images and never join the cluster.",
+        title: "Every private subnet has a default route to a NAT gateway, transit gateway or appliance, or all VPC endpoints that nodes need",
+        breaks: "Nodes cannot pull images and never join the cluster.",
         shown_by: ShownBy::Moto,
         check: private_routes,
     },
@@ -66,7 +66,7 @@ fn private_routes(facts: &Facts) -> Checked {
         let id = &subnet.id;
         let table = &facts.route_table(id)?.id;
         let (message, fix) = match default_route(facts, id)? {
-            // Machines with public addresses use such a route: S6.
+            // Machines with public addresses use such a route, which S6 checks.
             Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
                 if has_public_machines(facts, subnet) || subnet.assigns_public_ip || facts.demand.machines.is_empty() {
                     continue;

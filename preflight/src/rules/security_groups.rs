@@ -10,8 +10,8 @@ use crate::lookup::{DEFAULT_ROUTE, ranges};
 use crate::reach::{Peer, Traffic, allow, egress, ingress};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 
-/// Security groups of a network interface, and rules of a security group, unless the account has other quotas. Source:
-/// the user guide of VPC, «Amazon VPC quotas».
+/// Maximum number of security groups of a network interface, and of rules of a security group, unless the account has
+/// other quotas. Source: the user guide of VPC, «Amazon VPC quotas».
 pub(crate) const GROUPS_OF_AN_INTERFACE: f64 = 5.0;
 const RULES_OF_A_GROUP: f64 = 60.0;
 pub(crate) const GROUPS_QUOTA: &str = "L-2AFB9258";
@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The machines of a role, or of any, as the other side of a connection.
+/// The machines of a role, or all machines, as the other side of a connection.
 pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Peer<'_>, Skipped> {
     Ok(Peer {
         group_ids: facts.demand.group_ids(role),
@@ -137,7 +137,7 @@ pub(super) fn machines_by_role(facts: &Facts) -> Result<Vec<Peer<'_>>, Skipped> 
     Ok(peers)
 }
 
-/// Whoever has an address in the ranges.
+/// The addresses in the ranges, as the other side of a connection.
 fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
     Peer {
         ranges: ranges.into_iter().collect(),
@@ -145,8 +145,8 @@ fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
     }
 }
 
-/// The security groups of machines of a role. The rules of groups that do not exist are unknown, so nothing is said
-/// about them beside G1.
+/// The security groups of the machines of a role. If a group does not exist, G1 reports it, and the other rules are
+/// unknown.
 pub(super) fn groups_of(facts: &Facts, role: RoleOfMachines) -> Result<Vec<&SecurityGroup>, Skipped> {
     let ids = facts.demand.group_ids(Some(role));
     applies(!ids.is_empty())?;
@@ -157,7 +157,7 @@ pub(super) fn groups_of(facts: &Facts, role: RoleOfMachines) -> Result<Vec<&Secu
     Ok(groups)
 }
 
-/// A problem unless the groups of `role` admit the traffic from the peer.
+/// Returns a problem unless the groups of `role` admit the traffic from the peer.
 pub(super) fn admits(
     facts: &Facts,
     role: RoleOfMachines,
@@ -301,7 +301,7 @@ fn in_vpc(facts: &Facts) -> Result<Peer<'_>, Skipped> {
     Ok(peer_in(facts.the_vpc()?.cidr_blocks.iter().map(String::as_str)))
 }
 
-/// The load balancers of the control plane that have an address in a known subnet, or a security group.
+/// The load balancers of the control plane that have a security group or an address in a known subnet.
 fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
     let subnets = facts.of_network(&facts.subnets, "the subnets")?;
     let balancers = facts.the_load_balancers().unwrap_or_default().into_iter();
@@ -318,7 +318,7 @@ fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
         .collect())
 }
 
-/// What machines must admit by a rule of this table.
+/// Checks the traffic that machines must admit according to a rule of this table.
 fn admitted(facts: &Facts, rule: &str) -> Checked {
     let flows: Vec<Flow> = traffic::incoming(&facts.demand)
         .into_iter()
@@ -336,7 +336,7 @@ fn admitted(facts: &Facts, rule: &str) -> Checked {
 
 fn outgoing(facts: &Facts) -> Checked {
     let in_vpc = in_vpc(facts)?;
-    // Without a default route, the endpoints of the VPC and its own time and DNS servers are all that nodes reach.
+    // Without a default route, nodes reach only the endpoints of the VPC and its time and DNS servers.
     let has_default_route = facts.subnets_of(None)?.iter().any(|subnet| {
         let table = facts.route_table(&subnet.id).ok();
         table.is_some_and(|table| table.routes.iter().any(|route| route.destination == DEFAULT_ROUTE))
@@ -368,7 +368,7 @@ fn outgoing(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
-/// The groups do not allow connections to the peer.
+/// The problem that the groups do not allow connections to the peer.
 fn egress_problem(
     facts: &Facts,
     groups: &[&SecurityGroup],

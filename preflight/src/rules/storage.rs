@@ -67,7 +67,8 @@ fn encryption_keys(facts: &Facts) -> Checked {
     }))
 }
 
-/// What is impossible about the performance of a volume. Source: the user guide of EBS, «Amazon EBS volume types».
+/// The impossible setting of a volume's performance, if there is one. Source: the user guide of EBS, «Amazon EBS volume
+/// types».
 fn impossible(volume: &Volume) -> Option<String> {
     let iops = volume.iops.unwrap_or_default();
     let size = volume.size;

@@ -14,7 +14,7 @@ use crate::rules::routes::is_public;
 /// Addresses that a load balancer needs in each of its subnets. Source: the user guide for Network Load Balancers.
 pub(crate) const ADDRESSES_OF_A_LOAD_BALANCER: i32 = 8;
 
-/// The most tags of a resource. Source: the user guide of EC2, «Tag your Amazon EC2 resources».
+/// Maximum number of tags of a resource. Source: the user guide of EC2, «Tag your Amazon EC2 resources».
 const MOST_TAGS: usize = 50;
 
 /// Key of the tag with which the cloud controller finds subnets for load balancers of Services.
@@ -193,7 +193,7 @@ fn zones(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
-/// In how many zones the control plane machines should lie; `None` if none of their templates is known.
+/// The number of zones that the control plane machines should use; `None` if none of their templates is known.
 pub(crate) fn control_plane_zones(demand: &Demand) -> Option<usize> {
     let machines = demand.machines.iter();
     let replicas = machines
@@ -260,7 +260,7 @@ fn addresses(facts: &Facts) -> Checked {
         .collect())
 }
 
-/// Subnets in which load balancers of the cluster are, or may be created by the cloud controller.
+/// Subnets that contain load balancers of the cluster, or in which the cloud controller may create them.
 fn of_load_balancers<'a>(facts: &Facts, subnets: &[&'a Subnet]) -> Vec<&'a Subnet> {
     let balancers = facts.load_balancers.found();
     let used = balancers

@@ -1,5 +1,5 @@
-//! The traffic that the rules ask for. Rules look for it in security groups and network ACLs, and the list of
-//! requirements names it.
+//! The traffic that the rules require. Rules check that security groups and network ACLs allow it, and the list of
+//! requirements contains it.
 
 use capa_api::cluster::preflight::PodNetwork;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub(crate) enum Side {
 /// Connections that the security groups of machines must allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
-    /// The rule that asks for the connections.
+    /// The rule that requires the connections.
     pub(crate) rule: &'static str,
     /// Role of the machines.
     pub(crate) role: RoleOfMachines,
@@ -40,7 +40,7 @@ pub(crate) struct Flow {
 const BOTH: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
 const KUBELET: Traffic = Traffic::tcp(10250);
 
-/// What machines must admit, without the traffic of the pod network.
+/// The connections that machines must admit, without the traffic of the pod network.
 pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
     let flow = |rule, role, traffic, side| Flow {
         rule,
@@ -56,7 +56,7 @@ pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
             flow("G4", control_plane, api, Side::Workers),
             flow("G4", control_plane, api, Side::ControlPlane),
             flow("G4", control_plane, api, Side::LoadBalancers),
-            // A single control plane machine gets a second one while it is replaced.
+            // Even a control plane with one machine has two while the machine is replaced.
             flow(
                 "G5",
                 control_plane,
@@ -72,11 +72,11 @@ pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
     flows
 }
 
-/// What machines must be allowed to connect to.
+/// The connections that machines must be allowed to open.
 pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
     let wanted = [
         (Traffic::tcp(443), Side::Anywhere),
-        // Amazon's DNS and time servers are reached past security groups; other servers lie in the VPC.
+        // Security groups do not filter traffic to Amazon's DNS and time servers; other servers lie in the VPC.
         (Traffic::udp(53), Side::Vpc),
         (Traffic::tcp(demand.api_port), Side::ControlPlane),
         (KUBELET, Side::Machines),
@@ -98,8 +98,8 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
     BOTH.into_iter().flat_map(of_role).chain(konnectivity).collect()
 }
 
-/// What the nodes of a pod network send each other: one of the sets must be admitted. Sources: the requirements pages
-/// of Calico, Cilium, Flannel and Antrea.
+/// The traffic between the nodes of a pod network. One of the sets must be admitted. Sources: the requirements pages of
+/// Calico, Cilium, Flannel and Antrea.
 pub(crate) fn of_pod_network(cni: PodNetwork) -> Vec<Vec<Traffic>> {
     match cni {
         PodNetwork::None => vec![],
@@ -129,7 +129,7 @@ pub struct AclTraffic {
     pub with_subnets: bool,
 }
 
-/// What network ACLs must let pass: HTTPS and the answers to it, the API server and the kubelet.
+/// The traffic that network ACLs must let pass: HTTPS and its answers, the API server and the kubelet.
 pub(crate) fn of_network_acls(demand: &Demand) -> Vec<AclTraffic> {
     let with = |is_egress, traffic, with_subnets| AclTraffic {
         is_egress,

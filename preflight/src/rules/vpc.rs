@@ -154,7 +154,7 @@ pub(crate) fn region_domain(region: &str) -> String {
     }
 }
 
-/// Whether nodes have the names of the domain of the region. They have not if all machines are named by their ids.
+/// Whether the names of nodes belong to the domain of the region. They do not if all machines are named by their ids.
 pub(crate) fn needs_region_domain(demand: &Demand) -> bool {
     let is_named_by_id = |machines: &MachineDemand| {
         let name = machines.spec.private_dns_name.as_ref();

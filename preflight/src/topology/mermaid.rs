@@ -8,7 +8,7 @@ use capa_api::cluster::status::FindingSeverity;
 use super::picture::{Node, Picture};
 use super::short;
 
-/// The numbers of the objects: Mermaid's names have no punctuation.
+/// The numbers of the objects, which serve as names because Mermaid's names have no punctuation.
 type Names<'a> = BTreeMap<&'a str, usize>;
 
 pub(super) fn drawn(picture: &Picture) -> String {
@@ -78,7 +78,7 @@ fn label(node: &Node) -> String {
     parts.join("<br>")
 }
 
-/// Mermaid reads these characters as entities.
+/// Replaces characters with a meaning in Mermaid by entities.
 fn escaped(text: &str) -> String {
     let escape = |c: char| match c {
         '"' => "#quot;".to_owned(),

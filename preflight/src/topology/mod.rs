@@ -21,12 +21,12 @@ pub fn dot(facts: &Facts, report: &Report) -> String {
     dot::drawn(&Picture::new(facts, report))
 }
 
-/// A picture that needs no other program than a browser.
+/// A picture that a browser can show.
 pub fn svg(facts: &Facts, report: &Report) -> String {
     svg::drawn(&Picture::new(facts, report))
 }
 
-/// The last part of an ARN, which tells objects apart; any other id as it is.
+/// The last part of an ARN, which identifies the object; any other id is unchanged.
 fn short(id: &str) -> &str {
     if id.starts_with("arn:") {
         id.split(':').next_back().unwrap_or(id)

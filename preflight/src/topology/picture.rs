@@ -1,4 +1,4 @@
-//! What a picture of infrastructure shows, whatever its format.
+//! The content of a picture of infrastructure, for all formats.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,7 +120,7 @@ fn vpc(facts: &Facts) -> Node {
     }
 }
 
-/// Subnets of machines and of NAT gateways that they use, by zone.
+/// Subnets of machines, and of the NAT gateways that these subnets use, by zone.
 fn zones(facts: &Facts) -> BTreeMap<String, Vec<Node>> {
     let mut zones: BTreeMap<String, Vec<Node>> = BTreeMap::new();
     let wanted = facts.demand.subnet_ids(None);

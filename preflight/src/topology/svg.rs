@@ -11,7 +11,7 @@ const BOX_WIDTH: usize = 300;
 const GAP: usize = 20;
 const LINE: usize = 18;
 const PADDING: usize = 12;
-/// Characters of a line at most: longer texts are wrapped.
+/// Maximum number of characters of a line. Longer texts are wrapped.
 const LINE_LENGTH: usize = 40;
 
 /// A box with its place.
@@ -128,7 +128,7 @@ pub(super) fn layout(picture: &Picture) -> Layout {
     layout
 }
 
-/// The findings about the VPC itself, in a box of their own.
+/// The box with the findings about the VPC itself.
 fn marks_of(vpc: &Node) -> Vec<Node> {
     if vpc.marks.is_empty() {
         return vec![];
@@ -151,7 +151,7 @@ fn others(marks: &[Mark]) -> Vec<Node> {
 }
 
 impl Layout {
-    /// Places boxes side by side, `columns` in a row, and gives the place below them.
+    /// Places boxes side by side, `columns` in a row, and returns the position below them.
     fn row(&mut self, nodes: &[Node], x: usize, mut y: usize, columns: usize) -> usize {
         for row in nodes.chunks(columns) {
             let mut tallest = 0;

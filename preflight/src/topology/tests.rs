@@ -99,7 +99,7 @@ fn what_is_not_known_is_drawn_as_such() {
     }
 }
 
-/// The facts that `make quickstart` saves, with its ids redacted.
+/// The facts that `make quickstart` saves, with redacted ids.
 #[test]
 fn the_documentation_has_the_picture_of_the_quickstart() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/pictures/quickstart.svg");

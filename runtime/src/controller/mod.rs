@@ -1,8 +1,8 @@
 //! Runs a [`Reconciler`] over the objects of a cache.
 //!
 //! The queue is kube's `applier`: it never runs two reconciles of one object at once, runs at most `concurrency`
-//! reconciles, and merges requests for a waiting object to the earliest time. This module has the triggers, `worker`
-//! the steps around a reconcile, `workers` which reconciles may begin.
+//! reconciles, and merges requests for a waiting object to the earliest time. This module contains the triggers,
+//! `worker` the steps around a reconcile, and `workers` decides which reconciles may start.
 
 #[cfg(test)]
 mod tests;
@@ -39,16 +39,16 @@ use workers::Workers;
 /// The settings of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerSettings {
-    /// Objects reconciled at once, at most half of them of one group ([`Reconciler::groups`]). Default 10; 0 counts as
-    /// 1.
+    /// Maximum number of concurrent reconciles, at most half of them of one group ([`Reconciler::groups`]). Default 10;
+    /// 0 counts as 1.
     pub concurrency: u16,
-    /// The longest duration of a reconcile. A longer reconcile is cancelled and counts as failed. Default 2 min,
-    /// because the client repeats requests that the server answers with 429, 503 or 504 for much longer.
+    /// The time limit of a reconcile. A longer reconcile is cancelled and counts as failed. Default 2 min. The limit is
+    /// needed because the client retries requests that the server answers with 429, 503 or 504 for much longer.
     pub timeout: Duration,
     /// Delays after failures.
     pub backoff: BackoffSettings,
-    /// The time that a reconcile waits until the cache shows the object's last write. Then it reads the object from the
-    /// server. Default 30 s.
+    /// How long a reconcile waits until the cache shows the object's last write. After that, it reads the object from
+    /// the server. Default 30 s.
     pub cache_patience: Duration,
 }
 
@@ -78,12 +78,12 @@ pub struct Controller<R: Reconciler> {
     cache: ObjectCache<R::Kind>,
     reconciler: R,
     settings: ControllerSettings,
-    /// The triggers' streams start with the controller: a standby would not read them.
+    /// The streams of the triggers start with the controller, because a standby would not read them.
     triggers: Vec<Box<dyn FnOnce() -> Trigger<R::Kind> + Send>>,
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller that is triggered by changes of the objects in `cache`, status changes excepted
+    /// A controller that is triggered by changes of the objects in `cache`, except status changes
     /// ([`spec_or_metadata`]).
     pub fn new(runtime: &Runtime, cache: &ObjectCache<R::Kind>, reconciler: R, settings: ControllerSettings) -> Self {
         Self {
@@ -102,8 +102,9 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// Also reconciles the objects that `mapper` names for an object of another kind, when that is deleted or its
-    /// `predicate` hash changes. The mapper runs on the controller's own task: it may read caches, but must not block.
+    /// Also reconciles the objects that `mapper` returns for an object of another kind when that object is deleted or
+    /// its `predicate` hash changes. The mapper runs on the controller's own task, so it may read caches, but must not
+    /// block.
     #[must_use]
     pub fn watches<O, P, M, I>(mut self, cache: &ObjectCache<O>, predicate: P, mapper: M) -> Self
     where
@@ -147,7 +148,7 @@ impl<R: Reconciler> Controller<R> {
             workers,
             Arc::clone(&waiting),
         ));
-        // A trigger may end, but without the stream of its own objects a controller does nothing.
+        // A trigger may end, but a controller without the stream of its own objects does nothing.
         let objects_ended = CancellationToken::new();
         let objects = object_changes(&self.cache, Arc::clone(&worker), objects_ended.clone());
         let triggers = self.triggers.into_iter().map(|subscribe| subscribe());

@@ -1,4 +1,4 @@
-//! The objects that wait for a pass, for the metrics of the work queue: kube's queue does not show them.
+//! The objects that wait for a pass, for the metrics of the work queue, because kube's queue does not expose them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl<K: CachedKind> Waiting<K> {
         Self(Mutex::new(HashMap::new()))
     }
 
-    /// An object is to be reconciled after this delay. A pass that is due earlier counts.
+    /// Records that an object is to be reconciled after this delay, unless an earlier pass is due.
     pub(super) fn enqueue(&self, object: ObjectRef<K>, delay: Duration) {
         let Some(due) = Instant::now().checked_add(delay) else {
             return;
@@ -28,13 +28,13 @@ impl<K: CachedKind> Waiting<K> {
         *earliest = due.min(*earliest);
     }
 
-    /// A pass begins. Returns the time since it was due; `None` for a pass that nobody expected.
+    /// Records the start of a pass. Returns the time since the pass was due; `None` for an unexpected pass.
     pub(super) fn begun(&self, object: &ObjectRef<K>) -> Option<Duration> {
         let due = self.0.lock().remove(object)?;
         Some(Instant::now().saturating_duration_since(due))
     }
 
-    /// Forgets an object that is not there.
+    /// Forgets an object that does not exist.
     pub(super) fn forget(&self, object: &ObjectRef<K>) {
         self.0.lock().remove(object);
     }

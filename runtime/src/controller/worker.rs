@@ -32,10 +32,10 @@ use crate::reconcile::{EventDraft, Next, Outcome, ReconcileError, ReconcileError
 use crate::status::{StatusError, StatusWriter};
 use crate::writes::{Freshness, WriteTracker};
 
-/// Interval between checks whether the cache shows the last write.
+/// Interval between two checks whether the cache shows the last write.
 const CACHE_GLANCE: Duration = Duration::from_millis(100);
 
-/// Time after which a pass that could not begin is tried again if no free worker has called its object.
+/// Time after which a pass that could not start is tried again if no free worker has called its object.
 const ASIDE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
@@ -66,10 +66,10 @@ pub(super) struct Worker<R: Reconciler> {
     cache_patience: Duration,
 }
 
-/// How a pass has ended.
+/// The result of a pass.
 struct Passed {
     next: Next,
-    /// Why, for the log at the level that shows it.
+    /// The reason of the result, if the log level shows it.
     why: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets a deleted object.
     pub(super) fn forget(&self, object: &R::Kind) {
         let uid = uid(object.meta());
         let reference = ObjectRef::from_obj(object);
@@ -203,7 +203,7 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    /// Reconciles on a task of its own, so that a panic is an error of this object alone and reconciles use all cores.
+    /// Reconciles in a separate task, so that a panic is an error of this object only, and reconciles use all cores.
     async fn isolated(self: Arc<Self>, object: R::Kind) -> Result<Passed, ReconcileError> {
         let limit = self.timeout;
         let worker = Arc::clone(&self);
@@ -237,7 +237,7 @@ impl<R: Reconciler> Worker<R> {
         let written = self.write_status(&outcome.object, outcome.status).await;
         let mut events = outcome.events;
         // Events are published even if it is not known whether the status was written: they report calls that took
-        // effect. Only after a conflict it is certain that the next pass tells of them again.
+        // effect. Only after a conflict, the next pass certainly repeats them.
         if matches!(written, Err(StatusError::Conflict { .. })) {
             events.retain(|event| event.is_recorded);
         }
@@ -281,7 +281,7 @@ impl<R: Reconciler> Worker<R> {
             Ok(Next::Retry) => (ReconcileResult::Requeue, Some(self.backoff.failed(uid))),
             Err(failure) => match failure.kind() {
                 ReconcileErrorKind::Gone => (ReconcileResult::Success, None),
-                // Repeated when the cache shows the newer object.
+                // The pass is repeated when the cache shows the newer object.
                 ReconcileErrorKind::Conflict => (ReconcileResult::Requeue, Some(CACHE_GLANCE)),
                 ReconcileErrorKind::Failed => {
                     let delay = self.backoff.failed(uid);
@@ -297,7 +297,7 @@ impl<R: Reconciler> Worker<R> {
     }
 }
 
-/// Why a pass ended as it did: the reconciler's own word, or the conditions. `None` where no log shows it.
+/// The reason of the result of a pass: the reconciler's own text, or the conditions. `None` if no log shows it.
 fn why<K: HasStatus<Status: Serialize>>(outcome: &Outcome<K>) -> Option<String> {
     if !enabled!(Level::DEBUG) {
         return None;

@@ -1,9 +1,9 @@
-//! Decides which passes may begin, so that no group of objects occupies all workers.
+//! Decides which passes may start, so that no group of objects occupies all workers.
 //!
 //! A pass may take long, for example because its AWS account is slow, and many objects may depend on that account. So a
-//! pass begins only while each group of its object has fewer running passes than there are free workers. One group
-//! alone uses half of the workers, and the first pass of another group finds a free worker. An object whose pass may
-//! not begin occupies no worker. The object is put aside, and is called when workers become free.
+//! pass starts only while each group of its object has fewer running passes than there are free workers. A single group
+//! uses half of the workers, and the first pass of another group finds a free worker. An object whose pass may not
+//! start occupies no worker. The object is put aside, and is called when workers become free.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct State<K: CachedKind> {
     busy: usize,
     /// Number of running passes by group.
     by_group: HashMap<String, usize>,
-    /// Objects whose passes may not begin yet, by their groups. The first element is called first.
+    /// Objects whose passes may not start yet, by their groups. The first element is called first.
     aside: VecDeque<Aside<K>>,
 }
 
@@ -60,7 +60,7 @@ impl<K: CachedKind> Workers<K> {
         (Arc::new(workers), receiver)
     }
 
-    /// Begins a pass. `None` if the pass may not begin: the object is called when it may.
+    /// Starts a pass. `None` if the pass may not start yet; the object is called when it may.
     pub(super) fn begin(self: &Arc<Self>, object: &ObjectRef<K>, groups: Vec<String>) -> Option<Busy<K>> {
         let mut state = self.state.lock();
         let free = self.all.saturating_sub(state.busy);
@@ -79,15 +79,15 @@ impl<K: CachedKind> Workers<K> {
         })
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets a deleted object.
     pub(super) fn forget(&self, object: &ObjectRef<K>) {
         self.state.lock().take_back(object);
     }
 }
 
 impl<K: CachedKind> State<K> {
-    /// Whether a pass of these groups may begin with this number of free workers. `more` is a number of further passes
-    /// for each group, besides the running passes.
+    /// Whether a pass of these groups may start with this number of free workers. `more` is the number of further
+    /// passes of each group besides the running passes.
     fn has_room(&self, free: usize, groups: &[String], more: &HashMap<String, usize>) -> bool {
         let of_group = |group: &String| {
             let under_way = self.by_group.get(group).copied().unwrap_or_default();
@@ -96,7 +96,7 @@ impl<K: CachedKind> State<K> {
         free > 0 && groups.iter().all(|group| of_group(group) < free)
     }
 
-    /// Puts an object aside under its present groups. An object that waits already keeps its place.
+    /// Puts an object aside under its current groups. An object that already waits keeps its place.
     fn put_aside(&mut self, object: &ObjectRef<K>, groups: Vec<String>) {
         self.aside
             .retain_mut(|aside| aside.groups == groups || aside.retains_without(object));
@@ -118,7 +118,7 @@ impl<K: CachedKind> State<K> {
         self.aside.retain_mut(|aside| aside.retains_without(object));
     }
 
-    /// The objects whose passes may begin now, taken from the groups in turn.
+    /// The objects whose passes may start now, taken from the groups in turn.
     fn call(&mut self, all: usize) -> Vec<ObjectRef<K>> {
         let free = all.saturating_sub(self.busy);
         let mut called = Vec::new();
@@ -185,7 +185,7 @@ mod tests {
         ObjectRef::new(name).within("team")
     }
 
-    /// Begins as many passes of a group as may begin; the objects are named after it.
+    /// Starts as many passes of a group as may start. The objects are named after the group.
     fn fill(workers: &Arc<Workers<Widget>>, group: &str, objects: usize) -> Vec<Busy<Widget>> {
         let begin = |number| workers.begin(&object(&format!("{group}-{number}")), vec![group.to_owned()]);
         (0..objects).filter_map(begin).collect()

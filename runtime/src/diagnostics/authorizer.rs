@@ -14,13 +14,13 @@ use tokio::time::timeout;
 
 use crate::repeated_failure::RepeatedFailure;
 
-/// Requests to the API server at once, so that unauthenticated clients cannot flood it.
+/// Maximum number of concurrent requests to the API server, so that unauthenticated clients cannot flood it.
 const REVIEWS: usize = 4;
 
-/// How long the check of one request may take, waiting included.
+/// How long the check of one request may take, including the wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks the API server about each request. Clones share the limit of requests at once.
+/// Asks the API server about each request. Clones share the limit of concurrent requests.
 #[derive(Clone)]
 pub(super) struct Authorizer {
     client: Client,
@@ -96,7 +96,7 @@ impl Authorizer {
 /// The API server's decision about a user and a path.
 enum Decision {
     Allowed,
-    /// The response in place of the page.
+    /// The response that the client gets instead of the page.
     Refused(StatusCode),
 }
 

@@ -23,14 +23,14 @@ use crate::server;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The path of metrics, also as RBAC knows it (`nonResourceURLs`).
+/// The path of metrics, which is also the path in RBAC rules (`nonResourceURLs`).
 const METRICS: &str = "/metrics";
 
 /// How diagnostics are protected.
 pub enum Protection {
     /// Plain HTTP without authentication.
     None,
-    /// TLS, for tokens whose user may `get` the path according to the API server.
+    /// TLS for clients with a token, if the API server allows the token's user to `get` the path.
     Secure(Client, Tls),
 }
 

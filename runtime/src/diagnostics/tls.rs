@@ -1,5 +1,5 @@
-//! TLS for diagnostics, with a self-signed certificate made at start. Clients authenticate with a token, and do not
-//! verify the certificate.
+//! TLS for diagnostics, with a self-signed certificate that is generated at start. Clients authenticate with a token,
+//! and do not verify the certificate.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl TlsVersion {
     }
 }
 
-/// Why the certificate cannot be made or used.
+/// The reasons why the certificate cannot be generated or used.
 #[derive(Debug, Error)]
 pub enum CertificateError {
     /// The certificate could not be generated.
@@ -72,7 +72,7 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// What makes the handshakes.
+    /// The acceptor that performs the handshakes.
     pub(super) fn acceptor(self) -> TlsAcceptor {
         TlsAcceptor::from(self.0)
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::server;
 
-    /// Verifies nothing, as Prometheus with `insecureSkipVerify`.
+    /// Verifies nothing, like Prometheus with `insecureSkipVerify`.
     #[derive(Debug)]
     struct NoVerification;
 
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// The address of a server of this version that greets.
+    /// The address of a server with this minimum version that sends a greeting.
     async fn greeting(minimum: TlsVersion) -> SocketAddr {
         let _ = aws_lc_rs::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,14 +1,14 @@
-//! What a Lease remembers for the processes that come after its holder: annotations on it. Renewals leave them alone,
-//! and the right to renew a Lease is all that writing them takes.
+//! Annotations on a Lease that the processes after its holder can read. Renewals keep the annotations, and the
+//! permission to renew a Lease is sufficient to write them.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 
-/// A few renewals may come in between.
+/// A few renewals may conflict with a write.
 const MOST_TRIES: usize = 5;
 
-/// The annotations of a Lease. Without the Lease nothing is remembered.
+/// The annotations of a Lease. Nothing is remembered if the Lease does not exist.
 #[derive(Clone)]
 pub struct LeaseMemory {
     leases: Api<Lease>,
@@ -16,7 +16,7 @@ pub struct LeaseMemory {
 }
 
 impl LeaseMemory {
-    /// Of the Lease of this namespace and name.
+    /// The memory in the Lease with this namespace and name.
     pub fn new(client: Client, namespace: &str, name: impl Into<String>) -> Self {
         Self {
             leases: Api::namespaced(client, namespace),
@@ -27,7 +27,7 @@ impl LeaseMemory {
     /// Whether the Lease has the annotation.
     ///
     /// # Errors
-    /// The error of the API server, if it did not answer the question.
+    /// The error of the request.
     pub async fn recalls(&self, annotation: &str) -> kube::Result<bool> {
         let lease = self.leases.get_opt(&self.name).await?;
         Ok(lease.is_some_and(|lease| lease.annotations().contains_key(annotation)))
@@ -36,7 +36,7 @@ impl LeaseMemory {
     /// Puts the annotation on the Lease.
     ///
     /// # Errors
-    /// The error of the API server, also if the Lease does not exist.
+    /// The error of the request, which also fails if the Lease does not exist.
     pub async fn remember(&self, annotation: &str) -> kube::Result<()> {
         for _ in 1..MOST_TRIES {
             match self.try_to_remember(annotation).await {

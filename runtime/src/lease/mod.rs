@@ -1,9 +1,9 @@
 //! Leader election by a `coordination.k8s.io/v1` Lease, as client-go does it, so that this manager and Go programs can
 //! compete for the same Lease.
 //!
-//! A claim of another process expires by the time since *this process* saw the record change, on its own monotonic
-//! clock; the times in the record are informative. Claims are updates with a resource version: the server refuses one
-//! of two candidates.
+//! This process measures the expiry of another process's claim on its own monotonic clock, from the moment at which it
+//! saw the record change. The times in the record are informative. Claims are updates with a resource version, so the
+//! server refuses all but one of several concurrent candidates.
 
 mod memory;
 mod record;
@@ -33,23 +33,24 @@ use record::{claimed, created, holder, released};
 /// The flags `--leader-elect-*`, and the identity of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// Namespace of the Lease: the manager's own.
+    /// Namespace of the Lease, which is the manager's own.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
     /// The holder identity of this process, unique among all processes.
     pub identity: String,
-    /// How long other candidates wait after the last renewal before they take the Lease. Whole seconds. Default 15 s.
+    /// How long other candidates wait after the last renewal before they acquire the Lease. Whole seconds. Default 15
+    /// s.
     pub duration: Duration,
     /// How long the leader tries to renew the Lease before it gives up; shorter than `duration`. Default 10 s.
     pub renew_deadline: Duration,
-    /// Time between tries to take or renew. Default 2 s.
+    /// Time between attempts to acquire or renew the Lease. Default 2 s.
     pub retry_period: Duration,
 }
 
 impl LeaseSettings {
-    /// The defaults for the Lease of this namespace and name, with an identity made of `POD_NAME` (else the host's
-    /// name) and a random part: a container that is restarted in its pod is another process, and must not mistake the
+    /// The defaults for the Lease of this namespace and name, with an identity made of `POD_NAME` (or else the host's
+    /// name) and a random part. A container that is restarted in its pod is another process, and must not mistake the
     /// claim of its predecessor for its own.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let host = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).ok();
@@ -89,7 +90,7 @@ impl LeaseSettings {
     }
 }
 
-/// The reasons for which leadership cannot be acquired, or has ended.
+/// The reasons why leadership cannot be acquired, or has ended.
 #[derive(Debug, Error)]
 pub enum LeaseError {
     /// The durations contradict each other.
@@ -98,7 +99,7 @@ pub enum LeaseError {
         /// The rule that is broken.
         rule: &'static str,
     },
-    /// The Lease could not be renewed in time. Another process may lead from now on: this one has to end.
+    /// The Lease could not be renewed in time. Another process may lead from now on, so this process has to exit.
     #[error("lost the lease {name}: not renewed for {deadline:?}")]
     Expired {
         /// The Lease.
@@ -106,7 +107,7 @@ pub enum LeaseError {
         /// The renew deadline.
         deadline: Duration,
     },
-    /// Another process leads. This one has to end.
+    /// Another process leads, so this process has to exit.
     #[error("lost the lease {name}: it is held by {holder}")]
     Taken {
         /// The Lease.
@@ -124,7 +125,7 @@ pub struct LeaderElection {
     leads_until: watch::Sender<Option<Instant>>,
 }
 
-/// The result of trying to take a Lease.
+/// The result of an attempt to acquire a Lease.
 enum Claim {
     Ours(Box<Lease>),
     Held(String),
@@ -151,7 +152,7 @@ impl Observed {
 }
 
 impl LeaderElection {
-    /// A candidate that holds nothing yet.
+    /// A candidate that does not hold the Lease yet.
     pub fn new(client: Client, settings: LeaseSettings, metrics: &Metrics) -> Result<Self, LeaseError> {
         settings.validate()?;
         let leading = metrics.leading(&settings.name);
@@ -164,19 +165,19 @@ impl LeaderElection {
         })
     }
 
-    /// The time until which this process leads for certain; `None` while it does not lead. A process that was suspended
-    /// resumes before it knows that another process leads. Work that only the leader may do therefore begins before
-    /// this time only.
+    /// The time until which this process certainly leads; `None` while it does not lead. A suspended process may resume
+    /// before it notices that another process leads. Therefore, work that only the leader may do must start before this
+    /// time.
     pub fn leads_until(&self) -> watch::Receiver<Option<Instant>> {
         self.leads_until.subscribe()
     }
 
     /// Waits for the Lease, runs `work` while holding it, and releases it after the work has succeeded, so that the
-    /// next process need not wait. `stop` ends the waiting. The work has to observe `stop` by itself; the Lease is held
+    /// next process need not wait. `stop` ends the waiting. The work has to observe `stop` itself; the Lease is held
     /// until the work has ended.
     ///
-    /// When the Lease is lost, the work is dropped and the error returned: the process must then end. After work that
-    /// failed, the Lease is left to expire, because parts of the work may still be under way.
+    /// If the Lease is lost, the work is dropped and an error is returned; the process must then exit. If the work
+    /// fails, the Lease is left to expire, because parts of the work may still be running.
     pub async fn lead<Work, E>(self, stop: &CancellationToken, work: impl FnOnce() -> Work) -> Result<(), E>
     where
         Work: Future<Output = Result<(), E>>,
@@ -218,12 +219,12 @@ impl LeaderElection {
                 Ok(Ok(Claim::Refused)) => debug!(lease = self.settings.name, "another candidate was faster"),
                 Ok(Err(_)) | Err(_) => {}
             }
-            // Jitter, so that candidates do not meet at every try.
+            // Jitter keeps candidates from colliding at every attempt.
             sleep(self.settings.retry_period.mul_f64(1.0 + fastrand::f64() / 5.0)).await;
         }
     }
 
-    /// Takes the Lease if it has no holder, has expired, or is held by this process.
+    /// Acquires the Lease if it has no holder, has expired, or is held by this process.
     async fn claim(&self, observed: &mut Observed) -> kube::Result<Claim> {
         let parameters = PostParams::default();
         let Some(current) = self.leases.get_opt(&self.settings.name).await? else {
@@ -338,13 +339,13 @@ impl LeaderElection {
         ))
     }
 
-    /// Two tries fit into the renew deadline even when the first gets no answer.
+    /// Two attempts fit into the renew deadline even if the first one gets no answer.
     fn request_patience(&self) -> Duration {
         self.settings.renew_deadline / 2
     }
 }
 
-/// Logs a failed try once, and the end of failures.
+/// Logs the first of several failed attempts, and the end of the failures.
 fn follow(failure: &mut RepeatedFailure, claim: &Result<kube::Result<Claim>, Elapsed>) {
     match claim {
         Ok(Ok(_)) => failure.succeeded(),

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::LeaseSettings;
 
-/// The holder; `None` after a release.
+/// The holder of the Lease; `None` after a release.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease
         .spec
@@ -18,7 +18,7 @@ pub(super) fn holder(lease: &Lease) -> Option<&str> {
         .filter(|holder| !holder.is_empty())
 }
 
-/// The duration within which the holder promised to renew the Lease.
+/// The time within which the holder has to renew the Lease.
 pub(super) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().map(Duration::from_secs)

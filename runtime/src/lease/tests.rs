@@ -48,7 +48,7 @@ fn held_by_other(server: &FakeServer, renew_time: &str) {
     server.put_lease(LEASE_NAME, &spec);
 }
 
-/// A leader that runs in the background. The flag is set when its work has begun; the token ends the work.
+/// A leader that runs in the background. The flag is set when its work has started; the token ends the work.
 struct Leader {
     working: Arc<AtomicBool>,
     finish: CancellationToken,
@@ -112,7 +112,7 @@ async fn a_free_lease_is_taken_renewed_and_released_after_the_work() {
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_lease_is_taken_only_after_its_duration() {
     let server = FakeServer::default();
-    // The written times are ahead of the local clock or behind it; neither counts.
+    // The written times are ahead of the local clock or behind it. Neither has an effect.
     for written in ["2001-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"] {
         held_by_other(&server, written);
         let (election, _) = candidate(&server, "me");

@@ -1,7 +1,7 @@
-//! One flat JSON object a line: the fields of the event and of all spans around it side by side.
+//! One flat JSON object per line, which contains the fields of the event and of all spans around it.
 //!
-//! The formatter of tracing-subscriber nests spans and puts a span's own name where our spans carry the object's
-//! `name`.
+//! The formatter of tracing-subscriber nests spans, and overwrites the field `name`, which contains the object's name,
+//! with the name of the span.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-/// Formats events. Of several fields with the same name, the event's field precedes those of spans, and the field of an
-/// inner span precedes those of outer spans.
+/// Formats events. If several fields have the same name, the event's field takes precedence over those of spans, and
+/// the field of an inner span over those of outer spans.
 pub(super) struct FlatJson;
 
 impl<S> FormatEvent<S, JsonFields> for FlatJson
@@ -45,7 +45,7 @@ where
     }
 }
 
-/// The fields that `JsonFields` has written: an object, or an empty text for a span without fields.
+/// Parses the fields that `JsonFields` has written: an object, or an empty text for a span without fields.
 fn object(fields: &str) -> Map<String, Value> {
     serde_json::from_str(fields).unwrap_or_default()
 }

@@ -16,11 +16,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use json::FlatJson;
 
-/// The libraries that log every request at the levels at which the program logs its decisions.
+/// Libraries that log every request at the levels at which the program logs its decisions.
 const LIBRARIES: [&str; 5] = ["hyper", "hyper_util", "h2", "rustls", "tower"];
 
-/// The libraries that return each failure, which the program then logs once, and log each of them as well: also those
-/// that are normal, such as a conflict, and whole objects that they cannot read.
+/// Libraries that both return and log each failure, although the program logs returned failures itself. They also log
+/// normal failures, such as conflicts, and whole objects that they cannot read.
 const RETURNING: [&str; 2] = ["kube_client", "kube_runtime"];
 
 /// The prefixes of the log targets of the program itself and of noisy libraries.
@@ -38,19 +38,20 @@ pub enum LogFormat {
     /// Lines for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Only the program's own targets may log at trace level: libraries print whole requests and answers at that level,
-/// Secrets among them. This is a separate filter, because among the directives of one filter the longest one wins.
+/// Only the program's own targets may log at trace level, because libraries print whole requests and answers, including
+/// Secrets, at that level. This is a separate filter, because within one filter the directive with the longest target
+/// wins.
 fn only_own_trace(targets: LogTargets) -> Targets {
     Targets::new()
         .with_default(LevelFilter::DEBUG)
         .with_target(targets.own, LevelFilter::TRACE)
 }
 
-/// The reasons for which logging cannot be set up.
+/// The reasons why logging cannot be set up.
 #[derive(Debug, Error)]
 pub enum LoggingError {
     /// Neither `text` nor `json`.
@@ -76,8 +77,8 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Sets up the logging of the process, with the verbosity of the flag `-v`. `RUST_LOG`, where set, replaces `-v`, but
-/// cannot have a library log at trace level.
+/// Sets up the logging of the process, with the verbosity of the flag `-v`. If `RUST_LOG` is set, it replaces `-v`, but
+/// it cannot enable the trace level for libraries.
 pub fn init(format: LogFormat, verbosity: u8, targets: LogTargets) -> Result<(), LoggingError> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => directives,
@@ -120,8 +121,8 @@ where
     }
 }
 
-/// Levels as Cluster API's controllers use `-v`: up to 3 info, 4 debug, from 5 on trace. Libraries log less, and debug
-/// from 8 on, where the Go client begins to print requests.
+/// The levels of Cluster API's `-v`: info up to 3, debug at 4, trace from 5. Libraries log less; they reach debug at 8,
+/// where the Go client starts to print requests.
 pub(crate) fn directives(verbosity: u8, targets: LogTargets) -> String {
     let (own, libraries, returning) = match verbosity {
         0..=3 => ("info", "warn", "off"),

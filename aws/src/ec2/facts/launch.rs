@@ -1,5 +1,5 @@
-//! Launches that AWS only judges. Nothing in this file launches an instance: [`DryRunCalls`] has no other call, and its
-//! request has `DryRun=true` before anything else is set.
+//! Dry runs of launches. Nothing in this file launches an instance: [`DryRunCalls`] has no other call, and its request
+//! gets `DryRun=true` before any other parameter.
 
 use async_trait::async_trait;
 use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
@@ -9,10 +9,10 @@ use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
 use super::super::{Ec2Calls, once};
 
-/// The begin of the client token of a launch that is only judged.
+/// The prefix of the client token of a dry run.
 const TOKEN: &str = "capa-rs-dry-run";
 
-/// Calls that AWS judges and does not carry out.
+/// Calls that AWS checks but does not carry out.
 #[async_trait]
 pub(crate) trait DryRunCalls: Send + Sync {
     /// Whether AWS would launch a machine.
@@ -57,7 +57,7 @@ impl DryRunCalls for Ec2Calls {
     }
 }
 
-/// The judgement, which AWS gives as an error in each case.
+/// The result of a dry run, which AWS always returns as an error.
 fn judged(error: CloudError) -> Result<DryRun, CloudError> {
     match (error.code.as_deref(), error.class) {
         (Some("DryRunOperation"), _) => Ok(DryRun::Allowed),

@@ -1,4 +1,4 @@
-//! Facts about what machine templates name.
+//! Facts about the AWS resources that machine templates name.
 
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};

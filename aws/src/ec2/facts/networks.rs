@@ -8,8 +8,8 @@ use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The region with this name; none where AWS has no such region. Regions that the account has not enabled are among
-    /// the answers.
+    /// The region with this name; empty if AWS has no such region. The answer also contains a region that the account
+    /// has not enabled.
     pub(crate) async fn region_facts(&self, name: &str) -> Result<Vec<Region>, CloudError> {
         let query = &Query::filter("region-name", [name]);
         self.runner
@@ -43,7 +43,7 @@ impl Ec2Calls {
         })
     }
 
-    /// The DHCP options with this id; `None` where they do not exist.
+    /// The DHCP options with this id; `None` if they do not exist.
     pub(crate) async fn dhcp_options_facts(&self, id: &str) -> Result<Option<DhcpOptions>, CloudError> {
         let query = &Query::filter("dhcp-options-id", [id]);
         let options = self

@@ -8,7 +8,7 @@ use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The NAT gateways of a VPC. Deleted ones are among them for an hour.
+    /// The NAT gateways of a VPC, including those deleted in the last hour.
     pub(crate) async fn nat_gateway_facts(&self, vpc_id: &str) -> Result<Vec<NatGateway>, CloudError> {
         let query = &Query::filter("vpc-id", [vpc_id]);
         self.runner

@@ -17,8 +17,8 @@ use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     /// The internet gateways that a cluster owns, the one with a known id, and the one of the VPC, in the order of
-    /// their ids. These are as many describes, because the filters of one must all match. Where those that are attached
-    /// to no VPC are known already, only the one of the VPC is asked for.
+    /// their ids. Each of the three needs its own describe, because a gateway must match all filters of a describe. If
+    /// the unattached gateways are known already, only the gateway of the VPC is read.
     pub(super) async fn internet_gateways(
         &self,
         tag: &str,
@@ -109,7 +109,7 @@ impl Ec2Calls {
 }
 
 fn internet_gateway(gateway: &types::InternetGateway) -> InternetGateway {
-    // AWS shows an attachment as `available`, and none for a gateway that is not attached.
+    // The state of an attachment is `available`. A gateway that is not attached has no attachment.
     let mut attachments = gateway.attachments().iter();
     let attachment = attachments.find(|attachment| attachment.state() != Some(&AttachmentStatus::Detached));
     InternetGateway {

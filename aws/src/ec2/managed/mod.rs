@@ -1,4 +1,4 @@
-//! Calls of managed clusters: a look at all resources of a cluster, and the calls that change them.
+//! EC2 calls for managed clusters: reading all resources of a cluster, and changing them.
 
 mod internet_gateway;
 mod nat_gateway;
@@ -22,8 +22,8 @@ use super::updates::sdk_tags;
 use super::{Ec2Calls, some_text};
 
 impl Ec2Calls {
-    /// All resources of a cluster. All describes are made at the same time, except that the second one of addresses
-    /// waits for the first. Where the id of the VPC is not known, they wait for the one that finds it.
+    /// Reads all resources of a cluster. All describes run concurrently, except that the second describe of addresses
+    /// follows the first. If the id of the VPC is not known, the describe that finds it runs first.
     pub(crate) async fn observe(&self, scope: &Scope) -> Observed {
         let tag = cluster_tag(&scope.cluster);
         if let Some(id) = &scope.vpc {
@@ -35,7 +35,7 @@ impl Ec2Calls {
         self.observe_vpc(ready(vpcs), only.as_deref(), scope, &tag).await
     }
 
-    /// `vpcs`, and what else a look shows. What is in a VPC is not asked for where `id` is absent.
+    /// `vpcs` and all other resources. Resources inside a VPC are not read if `id` is absent.
     async fn observe_vpc(
         &self,
         vpcs: impl Future<Output = Seen<Vec<Vpc>>>,
@@ -93,7 +93,7 @@ impl Ec2Calls {
     }
 }
 
-/// The id of the only VPC of a look; `None` where there is another number of them.
+/// The id of the VPC if there is exactly one.
 pub(crate) fn only_vpc(vpcs: &Seen<Vec<Vpc>>) -> Option<&str> {
     match vpcs.got().map(Vec::as_slice) {
         Some([only]) => Some(&only.id),
@@ -101,12 +101,12 @@ pub(crate) fn only_vpc(vpcs: &Seen<Vec<Vpc>>) -> Option<&str> {
     }
 }
 
-/// What a look shows where it asked; `answer` is absent where it did not.
+/// The observed state; `answer` is absent if no call was made.
 fn asked<T>(answer: Option<Result<T, CloudError>>) -> Seen<T> {
     answer.map_or(Seen::NotAsked, Seen::from)
 }
 
-/// The DNS attributes among `vpcs`: a VPC that is gone has none to ask for.
+/// The DNS attributes of the VPC in `vpcs`. They are not read if the VPC is gone.
 fn dns_of(vpcs: &Seen<Vec<Vpc>>, dns: Seen<VpcDns>) -> Seen<VpcDns> {
     let is_gone = vpcs.got().is_some_and(Vec::is_empty);
     match dns {
@@ -115,12 +115,12 @@ fn dns_of(vpcs: &Seen<Vec<Vpc>>, dns: Seen<VpcDns>) -> Seen<VpcDns> {
     }
 }
 
-/// What has the tag of the cluster. Look at the tags of the answer again: [`is_owned`].
+/// A filter for resources with the tag of the cluster. Callers check the tags of the answer again with [`is_owned`].
 fn owned(tag: &str) -> Query {
     Query::filter(format!("tag:{tag}"), [OWNED_TAG_VALUE])
 }
 
-/// Whether the cluster with this tag owns what has `tags`.
+/// Whether the cluster with this tag owns a resource with `tags`.
 pub(crate) fn is_owned(tags: &Tags, tag: &str) -> bool {
     tags.get(tag).is_some_and(|value| value == OWNED_TAG_VALUE)
 }

@@ -33,9 +33,9 @@ impl Ec2Calls {
         Ok(shown)
     }
 
-    /// The Elastic IPs that a cluster owns, and those with known ids, in the order of their ids. AWS may show the tags
-    /// of a new address later than the address: ids that the first describe lacks are asked for by a second one. It has
-    /// a filter, because AWS refuses a describe that names the id of an address that is gone.
+    /// The Elastic IPs that a cluster owns, and those with known ids, in the order of their ids. The tags of a new
+    /// address may become visible later than the address, so a second describe reads the known ids that the first one
+    /// lacks. It uses a filter, because AWS refuses a describe that names the id of a released address.
     pub(super) async fn addresses(&self, tag: &str, known: &[String]) -> Result<Vec<ElasticIp>, CloudError> {
         let owned = self.elastic_ips(&owned(tag)).await?.into_iter();
         let owned = owned.filter(|address| is_owned(&address.tags, tag));
@@ -121,7 +121,7 @@ fn state(state: Option<&types::NatGatewayState>) -> NatGatewayState {
     }
 }
 
-/// Code and message of a failure, of which AWS may show one alone.
+/// Code and message of a failure. AWS may show only one of them.
 fn failure(gateway: &types::NatGateway) -> Option<String> {
     let parts = [gateway.failure_code(), gateway.failure_message()];
     let parts: Vec<String> = parts.into_iter().filter_map(some_text).collect();

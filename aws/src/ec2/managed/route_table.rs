@@ -84,7 +84,7 @@ impl Ec2Calls {
     }
 }
 
-/// The ids of an internet gateway and of a NAT gateway, one of which is the target.
+/// The ids of the internet gateway and of the NAT gateway. One of them is the target, and the other is absent.
 fn gateways(target: &RouteTarget<String>) -> (Option<String>, Option<String>) {
     match target {
         RouteTarget::InternetGateway(gateway) => (Some(gateway.clone()), None),
@@ -104,7 +104,7 @@ fn route_table(table: &types::RouteTable) -> RouteTable {
     }
 }
 
-/// Whether the association has not ended. One whose state AWS does not show has not.
+/// Whether the association is in use. An association without a state counts as in use.
 fn is_in_use(association: &types::RouteTableAssociation) -> bool {
     let state = association.association_state();
     !matches!(
@@ -117,7 +117,7 @@ fn is_in_use(association: &types::RouteTableAssociation) -> bool {
     )
 }
 
-/// The association as that of a subnet: the main one, and those of gateways, have none.
+/// The association if it belongs to a subnet. The main association and those of gateways have no subnet.
 fn with_subnet(association: &types::RouteTableAssociation) -> Option<RouteTableAssociation> {
     Some(RouteTableAssociation {
         subnet_id: some_text(association.subnet_id())?,
@@ -125,9 +125,9 @@ fn with_subnet(association: &types::RouteTableAssociation) -> Option<RouteTableA
     })
 }
 
-/// A route to an IPv4 range; `None` for others.
+/// The route if its destination is an IPv4 range.
 fn route(route: &types::Route) -> Option<Route> {
-    // A route to an instance shows the network interface of the instance, too.
+    // AWS also shows the network interface for a route to an instance.
     let targets = [
         route.gateway_id(),
         route.nat_gateway_id(),

@@ -60,7 +60,7 @@ impl Ec2Calls {
     }
 }
 
-/// The rules as a call names them that removes them: traffic and source say which ones they are.
+/// The rules in the form that a call uses to remove them. Traffic and source identify a rule.
 fn without_descriptions(rules: &[Rule<String>]) -> Vec<IpPermission> {
     let rules = rules.iter().map(|rule| Rule {
         description: String::new(),
@@ -69,8 +69,8 @@ fn without_descriptions(rules: &[Rule<String>]) -> Vec<IpPermission> {
     permissions(&rules.collect::<Vec<_>>())
 }
 
-/// One permission for each kind of traffic with the sources that are groups, and one with the others: EC2 takes no
-/// ranges beside groups.
+/// One permission for each kind of traffic with the sources that are groups, and one with the other sources, because
+/// EC2 does not accept groups and ranges together.
 fn permissions(rules: &[Rule<String>]) -> Vec<IpPermission> {
     let mut by_traffic: BTreeMap<(&Traffic, bool), Vec<&Rule<String>>> = BTreeMap::new();
     for rule in rules {

@@ -18,7 +18,7 @@ impl Ec2Calls {
                 self.runner.call(permit, request.send()).await?;
             }
             Call::DeleteTags { resource, keys } => {
-                // A tag without a value is removed whatever its value is.
+                // A tag in the request without a value is removed whatever its current value is.
                 let tags = keys.iter().map(|key| Tag::builder().key(key).build());
                 let request = self.client.delete_tags().resources(resource);
                 let request = request.set_tags(Some(tags.collect()));

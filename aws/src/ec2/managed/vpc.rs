@@ -13,7 +13,7 @@ use super::super::{Ec2Calls, once, tags, text};
 use super::{is_owned, made, owned, tag_specification};
 
 impl Ec2Calls {
-    /// The VPC with this id; empty where AWS shows none.
+    /// The VPC with this id; empty if AWS shows none.
     pub(super) async fn vpc_with_id(&self, id: &str) -> Result<Vec<Vpc>, CloudError> {
         let mut shown = self.vpcs_as(&Query::filter("vpc-id", [id]), vpc).await?;
         shown.retain(|vpc| vpc.id == id);

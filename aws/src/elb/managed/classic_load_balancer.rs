@@ -20,12 +20,13 @@ use super::{PAGE_SIZE, answers_of, complete, number};
 use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 
-/// The scheme in AWS's words. It is the only one that a request names: without it a load balancer faces the internet.
+/// AWS's name of the internal scheme, the only scheme that a request names. Without it, a load balancer is
+/// internet-facing.
 const INTERNAL: &str = "internal";
 
 impl ElbCalls {
-    /// The Classic Load Balancers in a VPC with their tags, and those elsewhere with a name; those that the cluster
-    /// owns with their attributes. Without names they are not asked for.
+    /// The Classic Load Balancers in a VPC with their tags, and those elsewhere with one of these names. Load balancers
+    /// that the cluster owns also have their attributes. Nothing is read if there are no names.
     pub(super) async fn observe_classic_load_balancers(
         &self,
         vpc: &str,
@@ -51,14 +52,15 @@ impl ElbCalls {
         Seen::Got(balancers)
     }
 
-    /// The Classic Load Balancers in a VPC with their tags, and those elsewhere with a name without tags.
+    /// The Classic Load Balancers in a VPC with their tags, and those elsewhere that have one of these names, without
+    /// tags.
     async fn tagged_classic_load_balancers(
         &self,
         vpc: &str,
         names: &[String],
     ) -> Result<Vec<ClassicLoadBalancer>, CloudError> {
         let mut shown = self.all_classic_load_balancers(vpc).await?;
-        // AWS tells no names apart that differ by case alone.
+        // AWS treats names that differ only in case as the same.
         let is_named = |shown: &str| names.iter().any(|name| name.eq_ignore_ascii_case(shown));
         shown.retain(|balancer| balancer.vpc_id == vpc || is_named(&balancer.name));
         let inside = shown.iter_mut().filter(|balancer| balancer.vpc_id == vpc);
@@ -71,9 +73,9 @@ impl ElbCalls {
         Ok(shown)
     }
 
-    /// All Classic Load Balancers of the region, for those of this VPC: the call has no filter, and refuses names of
-    /// which it knows no load balancer. It waits for its turn: a look may ask for the second generation by a call of
-    /// the same name, which takes the first turn.
+    /// All Classic Load Balancers of the region. The call has no filter for the VPC, and it fails for names without a
+    /// load balancer. It waits for its turn, because the call of the same name for the second generation may take the
+    /// first turn.
     async fn all_classic_load_balancers(&self, vpc: &str) -> Result<Vec<ClassicLoadBalancer>, CloudError> {
         let query = Query::filter("classic-vpc-id", [vpc]);
         let patient = self.following().runner;
@@ -90,7 +92,7 @@ impl ElbCalls {
     }
 
     /// The tags of each of these load balancers. Each call for [`MOST_TAGGED`] of them waits for its turn and counts as
-    /// a page, with the number of the names before it as its token.
+    /// a page, whose token is the number of the names before it.
     async fn all_classic_tags(&self, names: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
         if names.is_empty() {
             return Ok(BTreeMap::new());
@@ -159,7 +161,7 @@ impl ElbCalls {
                     .listeners(sdk_listener(listener).map_err(unbuilt)?)
                     .set_tags(Some(sdk_tags(tags).map_err(unbuilt)?));
                 self.runner.call(permit, request.send()).await?;
-                // The answer shows the name in the DNS alone.
+                // The answer contains only the DNS name.
                 return Ok(Answer::Made(name.clone()));
             }
             Call::CreateLoadBalancerListeners {
@@ -241,7 +243,7 @@ impl ElbCalls {
         self.runner.call(permit, request.send()).await.map(drop)
     }
 
-    /// Leaves the attributes that the request does not name as they are.
+    /// Changes only the attributes that the request names.
     async fn set_classic_attributes(
         &self,
         permit: Permit,
@@ -258,7 +260,7 @@ impl ElbCalls {
     }
 }
 
-/// The error where the SDK does not build a request, which is then not sent.
+/// The error if the SDK cannot build a request. The request is not sent.
 fn not_built(action: &'static str) -> impl Fn(BuildError) -> CloudError + Copy {
     move |error| CloudError::no_answer(action, error.to_string())
 }
@@ -284,8 +286,8 @@ fn tags(described: &types::TagDescription) -> Tags {
         .collect()
 }
 
-/// A load balancer without its tags and attributes, which the describe does not show. A scheme that this version does
-/// not know counts as one with public addresses.
+/// A load balancer without its tags and attributes, which the describe does not return. A scheme that this version does
+/// not know counts as internet-facing.
 fn load_balancer(balancer: &LoadBalancerDescription) -> ClassicLoadBalancer {
     let listeners = balancer.listener_descriptions().iter();
     let listeners = listeners.filter_map(types::ListenerDescription::listener);
@@ -307,7 +309,7 @@ fn load_balancer(balancer: &LoadBalancerDescription) -> ClassicLoadBalancer {
     }
 }
 
-/// The protocol to the instances is that of the clients where AWS shows none.
+/// If AWS shows no protocol for the instances, it is the protocol of the clients.
 fn listener(listener: &types::Listener) -> ClassicListener {
     let protocol = listener.protocol();
     ClassicListener {
@@ -318,7 +320,7 @@ fn listener(listener: &types::Listener) -> ClassicListener {
     }
 }
 
-/// The health check that AWS shows. Every load balancer has one; an absent one counts as one that nobody asks for.
+/// The health check that AWS shows. Every load balancer has one; an absent one becomes a check that no spec requests.
 fn health_check(shown: Option<&types::HealthCheck>) -> ClassicHealthCheck {
     let number = |number: fn(&types::HealthCheck) -> i32| shown.map(number).unwrap_or_default().into();
     ClassicHealthCheck {

@@ -32,7 +32,7 @@ impl ElbCalls {
         Ok(listeners)
     }
 
-    /// The listeners of a load balancer without their tags; none where it is gone.
+    /// The listeners of a load balancer without their tags; empty if the load balancer is gone.
     async fn listeners_of_one(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
         let query = Query::filter("load-balancer-arn", [load_balancer]);
         let fetch = |permit, token| async move {

@@ -19,8 +19,8 @@ use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
-    /// The load balancers in a VPC and those with a name, and the listeners of those that the cluster owns. Without an
-    /// answer about the load balancers, listeners are not asked for.
+    /// The load balancers in a VPC, the load balancers with these names, and the listeners of those that the cluster
+    /// owns. If the load balancers cannot be read, listeners are not read either.
     pub(super) async fn observe_load_balancers(
         &self,
         vpc: &str,
@@ -51,7 +51,8 @@ impl ElbCalls {
         (Seen::Got(balancers), listeners.into())
     }
 
-    /// The load balancers in a VPC with their tags, and those elsewhere with a name without tags.
+    /// The load balancers in a VPC with their tags, and load balancers elsewhere that have one of these names, without
+    /// tags.
     async fn tagged_load_balancers(
         &self,
         vpc: &str,
@@ -69,8 +70,8 @@ impl ElbCalls {
         Ok(shown)
     }
 
-    /// All load balancers of the region, for those of this VPC: the call has no filter, and refuses names of which it
-    /// knows no load balancer.
+    /// All load balancers of the region. The call has no filter for the VPC, and it fails for names without a load
+    /// balancer.
     async fn all_load_balancers(&self, vpc: &str) -> Result<Vec<LoadBalancer>, CloudError> {
         let query = Query::filter("vpc-id", [vpc]);
         self.runner
@@ -96,7 +97,7 @@ impl ElbCalls {
                 security_groups,
                 tags,
             } => {
-                // A request has one of the two.
+                // A request has either mappings or subnets.
                 let mappings = subnets.iter().zip(addresses).map(|(subnet, address)| {
                     let mapping = SubnetMapping::builder().subnet_id(subnet);
                     mapping.allocation_id(address).build()
@@ -159,7 +160,7 @@ fn sdk_scheme(scheme: LoadBalancerScheme) -> LoadBalancerSchemeEnum {
     }
 }
 
-/// A load balancer without its tags and attributes, which the describe does not show.
+/// A load balancer without its tags and attributes, which the describe does not return.
 fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
     let zones = balancer.availability_zones().iter();
     let zones = zones.filter_map(|zone| Some((zone.zone_name()?.to_owned(), text(zone.subnet_id()))));
@@ -178,7 +179,7 @@ fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
     }
 }
 
-/// A scheme that this version does not know counts as one with public addresses.
+/// A scheme that this version does not know counts as internet-facing.
 fn scheme(scheme: Option<&LoadBalancerSchemeEnum>) -> LoadBalancerScheme {
     match scheme {
         Some(LoadBalancerSchemeEnum::Internal) => LoadBalancerScheme::Internal,

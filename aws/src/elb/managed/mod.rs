@@ -1,5 +1,5 @@
-//! Calls of managed clusters: a look at the load balancers of a cluster and what belongs to them, and the calls that
-//! change it.
+//! Elastic Load Balancing calls for managed clusters: reading the load balancers of a cluster with their target groups
+//! and listeners, and changing them.
 
 mod classic_load_balancer;
 mod listener;
@@ -21,15 +21,15 @@ use futures::{FutureExt, StreamExt, stream};
 
 use super::ElbCalls;
 
-/// Items in a page: the most that the describes of this service answer.
+/// Items in a page: the maximum of the describes of this service.
 const PAGE_SIZE: i32 = 400;
-/// Describes of single resources at the same time. Each waits for its turn, and AWS allows a few of them a second.
+/// Maximum number of concurrent describes of single resources. Each waits for its turn, and AWS allows a few of them
+/// per second.
 const AT_ONCE: usize = 4;
 
 impl ElbCalls {
-    /// All load balancers, target groups and listeners of a cluster in a VPC. What does not depend on the answer of
-    /// another describe is asked for at the same time. A generation of which the scope names no load balancer is left
-    /// out.
+    /// Reads all load balancers, target groups and listeners of a cluster in a VPC. Describes that do not depend on the
+    /// answer of another one run concurrently. A generation is skipped if the scope names no load balancer of it.
     pub(crate) async fn observe(&self, scope: &Scope, vpc: &str) -> Observed {
         let tag = cluster_tag(&scope.cluster);
         let second = self.observe_second_generation(scope, vpc, &tag).boxed();
@@ -42,7 +42,7 @@ impl ElbCalls {
         }
     }
 
-    /// The same without Classic Load Balancers.
+    /// Reads the same resources without Classic Load Balancers.
     async fn observe_second_generation(&self, scope: &Scope, vpc: &str, tag: &str) -> Observed {
         if scope.load_balancers.is_empty() {
             return Observed::default();
@@ -72,7 +72,7 @@ impl ElbCalls {
         }
     }
 
-    /// The tags of each of these resources. Those that are not known are asked for; each call waits for its turn.
+    /// The tags of each of these resources. Unknown tags are read; each call waits for its turn.
     async fn all_tags(&self, arns: &[String], known: &Details) -> Result<BTreeMap<String, Tags>, CloudError> {
         let asked = arns.iter().filter(|arn| !known.tags.contains_key(*arn));
         let asked: Vec<String> = asked.cloned().collect();
@@ -81,8 +81,8 @@ impl ElbCalls {
         Ok(tags)
     }
 
-    /// The same calls, each of which waits for its turn, as the pages of an answer do: they follow from an answer, and
-    /// there may be more of them than turns at once.
+    /// The same client with calls that wait for their turn, like the pages of an answer. These calls follow from an
+    /// answer, and there may be more of them than turns are available at once.
     fn following(&self) -> Self {
         Self {
             runner: self.runner.patient(),
@@ -99,8 +99,8 @@ async fn answers_of<A>(describes: impl IntoIterator<Item = BoxFuture<'_, A>>) ->
         .await
 }
 
-/// The tags that an answer shows of each of these resources. An answer without one of them is an error: whose that
-/// resource is would be a guess.
+/// The tags of each of these resources in an answer. An answer without one of the resources is an error, because its
+/// owner would be unknown.
 fn complete(described: Vec<(String, Tags)>, resources: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
     let tags: BTreeMap<String, Tags> = described.into_iter().collect();
     match resources.iter().find(|resource| !tags.contains_key(*resource)) {
@@ -119,7 +119,7 @@ fn sdk_tags(tags: &Tags) -> Vec<Tag> {
         .collect()
 }
 
-/// The number as the API has it. AWS refuses the largest one, which stands for larger numbers.
+/// The number in the type of the API. A number that is too large becomes the largest one, which AWS refuses.
 fn number(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -18,8 +18,9 @@ use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
-    /// The target groups of a VPC, those with the names of a cluster's with their tags, and those that the cluster owns
-    /// with their attributes; and those elsewhere with one of these names.
+    /// The target groups of a VPC, and the target groups elsewhere that have one of these names. Groups of the VPC
+    /// whose names look like those of a managed cluster have their tags, and groups that the cluster owns also have
+    /// their attributes.
     pub(super) async fn observe_target_groups(
         &self,
         vpc: &str,
@@ -52,7 +53,7 @@ impl ElbCalls {
         Ok(groups)
     }
 
-    /// All target groups of the region, for those of this VPC: the call has no filter.
+    /// All target groups of the region, because the call has no filter for the VPC.
     async fn all_target_groups(&self, vpc: &str) -> Result<Vec<TargetGroup>, CloudError> {
         let query = Query::filter("vpc-id", [vpc]);
         self.runner
@@ -125,7 +126,7 @@ impl ElbCalls {
     }
 }
 
-/// A target group without its tags and attributes, which the describe does not show.
+/// A target group without its tags and attributes, which the describe does not return.
 fn target_group(group: &types::TargetGroup) -> TargetGroup {
     let timing = HealthCheckTiming {
         interval_seconds: group.health_check_interval_seconds().unwrap_or_default().into(),
@@ -134,7 +135,7 @@ fn target_group(group: &types::TargetGroup) -> TargetGroup {
         unhealthy_threshold_count: group.unhealthy_threshold_count().unwrap_or_default().into(),
     };
     let protocol = text(group.health_check_protocol().map(ProtocolEnum::as_str));
-    // AWS may show the path of an earlier check.
+    // AWS may still show the path of an earlier health check.
     let path = group
         .health_check_path()
         .filter(|path| !path.is_empty() && protocol != "TCP");

@@ -174,7 +174,7 @@ fn balancer_xml(name: &str, vpc: &str, rest: &str) -> String {
     format!("<LoadBalancerName>{name}</LoadBalancerName><VPCId>{vpc}</VPCId>{rest}")
 }
 
-/// What a describe shows of the load balancer of the cluster beside its name and VPC.
+/// The fields of the cluster's load balancer in a describe, besides its name and VPC.
 fn owned_xml() -> String {
     let listener = |port: i32, to_instances: &str| {
         format!(
@@ -246,7 +246,7 @@ fn named() -> Scope {
     }
 }
 
-/// A load balancer of which a describe shows name and VPC alone.
+/// A load balancer for which a describe shows only name and VPC.
 fn bare(name: &str, vpc: &str, tags: Tags) -> ClassicLoadBalancer {
     ClassicLoadBalancer {
         name: name.to_owned(),

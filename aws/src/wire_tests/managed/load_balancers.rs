@@ -119,7 +119,7 @@ pub(super) fn list(name: &str, members: &[String]) -> String {
     format!("<{name}>{}</{name}>", members.concat())
 }
 
-/// What is sent of a call, without the names of the action and of the API's version.
+/// The fields of a call that is sent, without the action and the version of the API.
 pub(super) fn fields(call: &Call) -> Vec<(&str, &str)> {
     let fields = call.form.iter();
     let fields = fields.filter(|(name, _)| !["Action", "Version"].contains(&name.as_str()));
@@ -283,7 +283,7 @@ fn tagged(call: &Call) -> Vec<&str> {
     arns.map(|(_, arn)| arn.as_str()).collect()
 }
 
-/// Pages of load balancers, target groups and listeners, of which those with `owned` in their ARNs are the cluster's.
+/// Pages of load balancers, target groups and listeners. Those with `owned` in their ARNs belong to the cluster.
 pub(in crate::wire_tests) fn world(call: &Call) -> Answer {
     let page = |members: &str, first: &[String], second: &[String]| {
         if call.field("Marker").is_empty() {
@@ -456,7 +456,7 @@ async fn a_look_shows_load_balancers_in_the_vpc_or_with_a_name() {
     }
 }
 
-/// What the calls of a look at [`world`] name.
+/// The resources that the calls of a look at [`world`] name.
 fn assert_requests(fake: &Fake) {
     for action in ["DescribeLoadBalancers", "DescribeTargetGroups", "DescribeListeners"] {
         let calls = fake.calls_of(action);
@@ -510,15 +510,15 @@ async fn without_names_or_a_vpc_no_load_balancer_is_asked_for() {
     }
 }
 
-/// The class of the error in place of an answer.
+/// The class of the error if there is one instead of an answer.
 pub(super) fn failure<T>(seen: &Seen<T>) -> Option<ErrorClass> {
     seen.answer().err().flatten().map(|error| error.class)
 }
 
 #[tokio::test]
 async fn a_refused_describe_fails_what_depends_on_it_alone() {
-    // The refused action and the beginning of the ARN that it names; which of load balancers, target groups, listeners
-    // and the attributes of the first two then failed.
+    // Each case has the refused action, the beginning of the ARN that the action names, and flags for what fails then:
+    // load balancers, target groups, listeners, and the attributes of the first two.
     let cases = [
         ("DescribeLoadBalancers", "", [true, false, false, false, false]),
         ("DescribeTargetGroups", "", [false, true, false, false, false]),

@@ -129,12 +129,12 @@ pub(super) fn scope(vpc: Option<&str>) -> Scope {
     }
 }
 
-/// What a look shows where AWS gives these answers.
+/// Runs a look at a cluster whose calls get these answers.
 async fn look(vpc: Option<&str>, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
     look_as(&scope(vpc), serve).await
 }
 
-/// The same for any scope.
+/// Runs a look with any scope.
 pub(super) async fn look_as(scope: &Scope, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
@@ -158,7 +158,7 @@ pub(super) fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
     filters
 }
 
-/// The calls that are sent where these are made.
+/// The requests that these calls send.
 pub(super) async fn sent_of(calls: &[ManagedCall<String>]) -> Vec<Call> {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
@@ -276,7 +276,7 @@ async fn the_answer_to_a_creation_is_the_id() {
     })
     .await;
     let cloud = without_id.pool().await.managed(&identity("A"), REGION);
-    // The id of a Classic Load Balancer is the name that the call gives it.
+    // The id of a Classic Load Balancer is its name in the call.
     let is_named =
         |call: &ManagedCall<String>| matches!(call, ManagedCall::Elb(balancing::Call::ClassicLoadBalancer(_)));
     let creations = |call: &&ManagedCall<String>| call.effect() == Effect::Create && !is_named(call);
@@ -306,7 +306,7 @@ async fn a_call_that_would_double_is_not_repeated_by_itself() {
     }
 }
 
-/// A VPC with resources, among others that filters should have left out.
+/// A VPC with resources, and resources that the filters should have excluded.
 fn network(call: &Call) -> Answer {
     let owned = tag_set(OWNED, "owned");
     let block = |range: &str, state: &str| {
@@ -444,7 +444,7 @@ async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
     assert_eq!(fake.calls().len(), 10);
 }
 
-/// Asserts that nothing in a VPC is asked for while so many VPCs are shown.
+/// Asserts that nothing in a VPC is read if AWS shows this number of VPCs.
 async fn assert_asks_for_nothing_in(count: usize, serve: fn(&Call) -> Answer) {
     let (fake, seen) = look(None, serve).await;
     assert_eq!(seen.vpcs.got().map(Vec::len), Some(count));

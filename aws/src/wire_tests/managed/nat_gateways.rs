@@ -89,7 +89,7 @@ fn gateway(id: &str, state: NatGatewayState) -> NatGateway {
     }
 }
 
-/// The NAT gateways of a VPC on two pages, among one of another VPC.
+/// The NAT gateways of a VPC on two pages, with a NAT gateway of another VPC.
 fn gateways(call: &Call) -> Answer {
     let used = "<createTime>2026-01-02T03:04:05.000Z</createTime><natGatewayAddressSet>\
                 <item><allocationId>eipalloc-1</allocationId><publicIp>203.0.113.1</publicIp></item><item><privateIp>10.0.0.9</privateIp></item>\
@@ -160,7 +160,8 @@ fn address_xml(id: &str, rest: &str) -> String {
     format!("<item><allocationId>{id}</allocationId><publicIp>203.0.113.1</publicIp>{rest}</item>")
 }
 
-/// Addresses of the cluster, and by their ids some whose tags AWS does not show yet; foreign ones among both.
+/// Addresses of the cluster, and addresses with known ids whose tags AWS does not show yet. Both answers also contain
+/// addresses of others.
 fn addresses(call: &Call) -> Answer {
     let items = match (call.action.as_str(), call.field("Filter.1.Name")) {
         ("DescribeAddresses", "allocation-id") => address_xml("eipalloc-foreign", "") + &address_xml("eipalloc-1", ""),

@@ -135,7 +135,7 @@ fn table_xml(id: &str, vpc: &str, associations: &str, routes: &str, tags: &str) 
     )
 }
 
-/// The targets of routes as AWS shows them, with what a look shows.
+/// The targets of routes in AWS's answers, with the targets that a look shows.
 const TARGETS: [(&str, &str); 12] = [
     ("<gatewayId>local</gatewayId>", "local"),
     ("<gatewayId>igw-1</gatewayId><natGatewayId/>", "igw-1"),
@@ -157,7 +157,7 @@ const TARGETS: [(&str, &str); 12] = [
     ("", ""),
 ];
 
-/// The route tables of a VPC on two pages, among one of another VPC.
+/// The route tables of a VPC on two pages, with a route table of another VPC.
 fn tables(call: &Call) -> Answer {
     let subnet = |number: u8| format!("<main>false</main><subnetId>subnet-{number}</subnetId>");
     let main = "<main>true</main>";

@@ -110,7 +110,7 @@ async fn every_field_of_a_call_about_a_security_group_is_sent() {
     .await;
 }
 
-/// What is sent of [`all_rules`], with the descriptions.
+/// The fields that are sent for [`all_rules`], with the descriptions.
 const SENT: [(&str, &str); 34] = [
     ("GroupId", "sg-1"),
     ("1.Groups.1.GroupId", "sg-1"),
@@ -184,7 +184,7 @@ fn group_xml(id: &str, vpc: &str, name: &str, permissions: &str, tags: &str) -> 
     )
 }
 
-/// The security groups of a VPC on two pages, among one of another VPC.
+/// The security groups of a VPC on two pages, with a security group of another VPC.
 fn groups(call: &Call) -> Answer {
     let (items, next) = match (call.action.as_str(), call.field("NextToken")) {
         ("DescribeSecurityGroups", "") => {

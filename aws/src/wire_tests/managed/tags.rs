@@ -1,4 +1,4 @@
-//! Tags of what managed clusters have already.
+//! Changes of the tags of existing resources of managed clusters.
 
 use capa_cloud::managed::Call as ManagedCall;
 use capa_cloud::{ec2, elb};
@@ -73,6 +73,6 @@ async fn tags_are_set_and_removed_by_their_keys() {
             assert_eq!(call.field(name), value, "{action} {name}");
         }
     }
-    // A value beside the key would keep a tag that somebody has changed.
+    // With a value, the call would keep a tag that somebody has changed.
     assert!(!sent[1].form.keys().any(|name| name.ends_with(".Value")));
 }

@@ -1,5 +1,5 @@
-//! Wrong inputs: each is named where its author looks, launches nothing, and heals once mended. The story prints a table
-//! with what was seen, and how long it took.
+//! Wrong inputs: each is named where its author looks, launches nothing, and heals once mended. The story prints a
+//! table with what was seen, and how long it took.
 
 mod clusters;
 mod machines;

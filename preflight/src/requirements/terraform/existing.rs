@@ -1,4 +1,4 @@
-//! Data sources for what the cluster names.
+//! Data sources for the objects that the cluster names.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn data(document: &Document<'_>, object: &Object) -> Option<Block> {
     Some(data.add_attribute(attribute(key, name)).build())
 }
 
-/// The id of the VPC: the one that is named, or that of a part of it.
+/// The id of the VPC: the id that the cluster names, or the VPC id of a named part.
 fn vpc_id(document: &Document<'_>, vpc: &Object) -> Expression {
     let part = match vpc.name.as_str() {
         OF_SUBNETS => Kind::Subnet,

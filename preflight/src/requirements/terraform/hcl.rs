@@ -36,7 +36,7 @@ pub(super) fn label(object: &Object) -> String {
     if object.kind == Kind::Vpc {
         return "main".to_owned();
     }
-    // Of an ARN, the part after the type tells objects apart.
+    // In the ARN of a target group, the part after the type identifies the object.
     let name = object
         .name
         .rsplit_once(":targetgroup/")
@@ -44,7 +44,7 @@ pub(super) fn label(object: &Object) -> String {
     label_of(name)
 }
 
-/// A text as a name in the configuration.
+/// A text converted to a name in the configuration.
 pub(super) fn label_of(text: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let label: String = text.chars().map(letter).collect();
@@ -111,7 +111,7 @@ pub(super) fn call(name: &str, arguments: impl IntoIterator<Item = Expression>) 
     call.build().into()
 }
 
-/// An object with keys that are names.
+/// An object whose keys are identifiers.
 pub(super) fn object<'a>(entries: impl IntoIterator<Item = (&'a str, Expression)>) -> Expression {
     let entries = entries
         .into_iter()
@@ -119,7 +119,7 @@ pub(super) fn object<'a>(entries: impl IntoIterator<Item = (&'a str, Expression)
     entries.collect()
 }
 
-/// An object with keys that are texts.
+/// An object whose keys are strings.
 pub(super) fn map(entries: impl IntoIterator<Item = (String, Expression)>) -> Expression {
     let entries = entries
         .into_iter()

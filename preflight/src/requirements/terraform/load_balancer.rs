@@ -9,7 +9,7 @@ use crate::requirements::object::Object;
 use crate::requirements::wanted::{GroupUse, Wanted};
 use crate::rules::load_balancers::{CONNECTION_TERMINATION, PRESERVE_CLIENT_ADDRESSES};
 
-/// The longest name of load balancers and target groups.
+/// Maximum length of the names of load balancers and target groups.
 const LONGEST_NAME: usize = 32;
 
 pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
@@ -39,7 +39,7 @@ pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
     blocks
 }
 
-/// A name with the letters that load balancers may have, which begins and ends with none of the hyphens.
+/// A name with the characters that AWS allows for load balancers. It neither begins nor ends with a hyphen.
 fn name(document: &Document<'_>, object: &Object) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     let cluster: String = document.requirements.cluster.chars().map(letter).collect();

@@ -1,4 +1,5 @@
-//! A Terraform configuration that creates what the cluster does not name, and outputs the network for machines.
+//! A Terraform configuration that creates the objects that the cluster does not name, and outputs the network for
+//! machines.
 
 mod existing;
 mod hcl;
@@ -15,10 +16,10 @@ use super::requirement::{Requirement, Requirements};
 use super::wanted::Wanted;
 use hcl::{attribute, object};
 
-/// The configuration. What exists already and what Terraform does not create stands in comments at its end.
+/// The configuration. Comments at its end list the objects that exist already and those that Terraform does not create.
 ///
 /// # Errors
-/// The writer of the language refuses the configuration.
+/// The configuration cannot be written in Terraform's language.
 pub fn terraform(requirements: &Requirements) -> Result<String, Error> {
     let document = Document { requirements };
     let blocks = [
@@ -34,19 +35,19 @@ pub fn terraform(requirements: &Requirements) -> Result<String, Error> {
     Ok(format!("{text}{}", document.remarks()))
 }
 
-/// The requirements as the parts of a configuration ask for them.
+/// The requirements in the form in which the parts of a configuration read them.
 struct Document<'a> {
     requirements: &'a Requirements,
 }
 
 impl<'a> Document<'a> {
-    /// The requirements of objects that exist, or of those that have to be created.
+    /// The requirements for objects that exist, or for objects that have to be created.
     fn of(&self, exists: bool) -> impl Iterator<Item = &'a Requirement> {
         let requirements = self.requirements.requirements.iter();
         requirements.filter(move |requirement| requirement.object.exists == exists)
     }
 
-    /// All that is wanted of an object.
+    /// All demands of the requirements on an object.
     fn wanted(&self, object: &'a Object) -> impl Iterator<Item = &'a Wanted> {
         let requirements = self.requirements.requirements.iter();
         requirements
@@ -65,13 +66,13 @@ impl<'a> Document<'a> {
         of_vpc.map(|requirement| &requirement.object)
     }
 
-    /// Tags of a part of an object that has no tags of its own.
+    /// Tags for a resource that is part of an object without tags of its own.
     fn tags_of_part(&self, of: &Object) -> ::hcl::Expression {
         let name = format!("{}-{}", self.requirements.cluster, of.name);
         hcl::map([("Name".to_owned(), name.into())])
     }
 
-    /// Tags of a new object: its name, and those that are wanted.
+    /// Tags of a new object: its name and the required tags.
     fn tags(&self, of: &'a Object) -> ::hcl::Expression {
         let name = format!("{}-{}", self.requirements.cluster, of.name);
         let wanted = self.wanted(of).filter_map(|wanted| match wanted {
@@ -92,7 +93,7 @@ impl<'a> Document<'a> {
         vec![terraform.build(), aws.build()]
     }
 
-    /// What the configuration does not provide, as comments.
+    /// Comments about the requirements that the configuration does not fulfil.
     fn remarks(&self) -> String {
         let all = self.requirements.requirements.iter();
         let left = all

@@ -10,9 +10,9 @@ use super::hcl::{at, attribute, block, call, id, label, path, resource, value, v
 use crate::requirements::object::Object;
 use crate::requirements::wanted::{Wanted, WayOut, Zone};
 
-/// The least number of bits by which the ranges of subnets are smaller than that of the VPC.
+/// Minimum number of bits by which the prefixes of subnets are longer than the prefix of the VPC.
 const SUBNET_BITS: u32 = 4;
-/// The same for IPv6: ranges of VPCs have 56 bits, those of subnets 64.
+/// The same number for IPv6, where VPCs have a prefix of 56 bits and subnets one of 64 bits.
 const IPV6_SUBNET_BITS: u32 = 8;
 
 pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
@@ -50,18 +50,18 @@ pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
     blocks
 }
 
-/// Whether this is a default route to an internet gateway that nobody creates here.
+/// Whether this is a default route to an internet gateway that the configuration does not create.
 pub(super) const fn leads_to_existing_gateway(wanted: &Wanted) -> bool {
     matches!(wanted, Wanted::DefaultRoute(WayOut::InternetGateway(None)))
 }
 
-/// The number of bits that tell so many subnets apart.
+/// The number of bits that distinguish this many subnets.
 fn bits(subnets: usize) -> u32 {
     subnets.next_power_of_two().trailing_zeros().max(SUBNET_BITS)
 }
 
-/// The zones that no subnet names, in which new subnets can lie. Local and Wavelength Zones are none of them, because
-/// an account has to opt in to them.
+/// A data source for the zones in which new subnets can lie: those that no subnet names. Local Zones and Wavelength
+/// Zones are excluded, because an account has to opt in to them.
 fn zones(document: &Document<'_>) -> Vec<Block> {
     let all = document.requirements.requirements.iter();
     let named: BTreeSet<&str> = all
@@ -148,7 +148,8 @@ impl<'a> Network<'a> {
         blocks
     }
 
-    /// The variable for the ranges of new subnets in a VPC that exists: only its owner knows which are free.
+    /// The variable for the ranges of new subnets in an existing VPC. Only the owner of the VPC knows which ranges are
+    /// free.
     fn ranges(&self, name: &str, family: &str) -> Block {
         let description = format!(
             "{family} ranges of the new subnets by name: they are free in {}",
@@ -183,7 +184,7 @@ impl<'a> Network<'a> {
                 attribute("assign_ipv6_address_on_creation", true),
             ]
         });
-        // A new subnet has the network ACL of the VPC, which lets everything pass.
+        // A new subnet uses the default network ACL of the VPC, which allows all traffic.
         resource("aws_subnet", &label(subnet))
             .add_attribute(attribute("vpc_id", id(vpc)))
             .add_attributes(zone.map(|zone: Expression| attribute("availability_zone", zone)))
@@ -256,7 +257,7 @@ impl<'a> Network<'a> {
         let address = resource("aws_eip", &name)
             .add_attribute(attribute("domain", "vpc"))
             .add_attribute(attribute("tags", self.document.tags(gateway)));
-        // AWS refuses a NAT gateway in a subnet without a way to the internet.
+        // AWS refuses a NAT gateway in a subnet without a route to the internet.
         let route = path(&["aws_route", &label(subnet)]);
         let block = resource("aws_nat_gateway", &name)
             .add_attribute(attribute("allocation_id", path(&["aws_eip", &name, "id"])))

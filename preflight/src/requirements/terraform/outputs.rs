@@ -1,4 +1,4 @@
-//! Outputs in the words of the network contract, and what users put into the objects of the cluster themselves.
+//! Outputs with the names of the network contract, and outputs that users copy into the objects of the cluster.
 
 use ::hcl::Expression;
 use ::hcl::structure::Block;
@@ -37,7 +37,7 @@ pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
         output("subnets", subnets.collect::<Expression>()),
         output("securityGroups", groups),
     ];
-    // Machines do not take these from an output: they belong into controlPlaneTargets and controlPlaneEndpoint.
+    // Machines do not read these outputs. Users copy them into controlPlaneTargets and controlPlaneEndpoint.
     for requirement in document.of(false) {
         let of = &requirement.object;
         match requirement.wanted {

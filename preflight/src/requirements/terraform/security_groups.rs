@@ -110,11 +110,11 @@ fn peer_label(peer: &Peer) -> String {
     }
 }
 
-/// The attributes that name the other side.
+/// The attributes that name the other side of a rule.
 fn peer(document: &Document<'_>, peer: &Peer) -> Vec<Attribute> {
     match peer {
         Peer::Group(group) => vec![attribute("referenced_security_group_id", id(group))],
-        // The security groups of a load balancer that exists are not known, but it has addresses of the VPC.
+        // The security groups of an existing load balancer are not known, but its addresses belong to the VPC.
         Peer::Vpc | Peer::LoadBalancer(_) => document.vpc().map(of_vpc).unwrap_or_default(),
         Peer::Anywhere => vec![attribute("cidr_ipv4", "0.0.0.0/0")],
         Peer::Clients => each(path(&["var", CLIENTS]).into()),
@@ -133,7 +133,7 @@ fn of_vpc(vpc: &Object) -> Vec<Attribute> {
     each(ranges.into())
 }
 
-/// A rule for each of several ranges.
+/// The attributes that create one rule for each of several ranges.
 fn each(ranges: Expression) -> Vec<Attribute> {
     vec![
         attribute("for_each", call("toset", [ranges])),

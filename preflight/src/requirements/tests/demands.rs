@@ -1,4 +1,4 @@
-//! What several clusters ask of their infrastructure.
+//! The demands of several clusters.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub(super) fn machines(name: &str, role: RoleOfMachines, replicas: i32, fields: 
     }
 }
 
-/// A cluster of workers, with machines of a control plane for `cp`, that names nothing else.
+/// A cluster with workers, and with control plane machines for `cp`. It names only the given objects.
 pub(super) fn of_spec(kind: &str, named: &[(&str, Value)]) -> Demand {
     let has_control_plane = kind == "cp";
     let control_plane = machines("cp", RoleOfMachines::ControlPlane, 4, &json!({}));
@@ -63,7 +63,7 @@ fn subnets(zones: [Option<&str>; 3]) -> (&'static str, Value) {
 const ZONES: [Option<&str>; 3] = [Some("eu-west-1a"), Some("eu-west-1b"), Some("eu-west-1c")];
 const TARGET_GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0000000000000001";
 
-/// All of them, with names.
+/// All demands, with names.
 pub(super) fn all() -> Vec<(&'static str, Demand)> {
     let vpc = ("vpc", json!({"id": "vpc-0000000a"}));
     let groups = (
@@ -158,7 +158,7 @@ fn of_failure_domains() -> Demand {
     demand
 }
 
-/// The cluster of the good infrastructure, with a bucket and more security groups than usual.
+/// The demand of the good infrastructure, with a bucket and more security groups than usual.
 fn everything() -> Demand {
     let good: Facts = serde_json::from_str(include_str!("../../../fixtures/good.json")).unwrap();
     let mut demand = good.demand;

@@ -1,5 +1,5 @@
-//! The requirements of several clusters against the rules: what has everything keeps every rule, and whatever is
-//! missing breaks a rule that its requirement names.
+//! Compares the requirements of several clusters with the rules. Complete infrastructure passes every rule, and each
+//! missing part breaks a rule that its requirement names.
 
 mod demands;
 mod renderings;
@@ -13,7 +13,7 @@ use crate::rules::rules;
 use demands::{all, of_spec};
 use world::{World, completed};
 
-/// The categories whose facts the requirements make.
+/// The categories whose facts are generated from the requirements.
 const NETWORK: [&str; 5] = ["V", "S", "E", "G", "L"];
 
 fn checked(demand: &Demand, requirements: Vec<&Requirement>) -> Report {
@@ -41,7 +41,7 @@ fn what_has_everything_keeps_every_rule() {
     }
 }
 
-/// Why no rule notices that something is missing.
+/// The reason why no rule notices that something is missing.
 fn unnoticed(requirement: &Requirement, needed: &Requirements) -> Option<&'static str> {
     let is_of_nat_gateway = needed.requirements.iter().any(|other| {
         let for_nat = SubnetUse {

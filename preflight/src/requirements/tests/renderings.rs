@@ -70,7 +70,7 @@ fn of_expression(expression: &Expression, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The block that a path leads to; `None` for the value of a repetition.
+/// The block to which a path leads; `None` for the iterator of a repetition.
 fn of_traversal(traversal: &Traversal) -> Option<String> {
     let names = traversal.operators.iter().filter_map(|operator| match operator {
         TraversalOperator::GetAttr(name) => Some(name.as_str().to_owned()),

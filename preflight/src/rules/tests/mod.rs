@@ -1,4 +1,4 @@
-//! Every rule with infrastructure that keeps it, and with infrastructure that breaks it.
+//! Tests every rule with infrastructure that passes it, and with infrastructure that breaks it.
 
 mod bad;
 mod world;
@@ -96,7 +96,7 @@ fn unanswered_questions_are_no_findings() {
         demand: good().demand,
         ..Facts::default()
     };
-    // The spec alone tells of these.
+    // The rules whose findings depend on the spec alone.
     let known: [&str; 0] = [];
     for facts in [Facts::default(), of_aws] {
         let report = check(&facts, &Selection::default());

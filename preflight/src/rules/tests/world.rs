@@ -301,7 +301,7 @@ fn route_tables() -> Vec<RouteTable> {
     vec![
         table("rtb-0000000a", false, &["subnet-0000000a"], nat("nat-0000000a")),
         table("rtb-0000000b", false, &["subnet-0000000b"], nat("nat-0000000b")),
-        // The main route table is that of the subnet without an association, subnet-0000000c.
+        // subnet-0000000c has no association, so it uses the main route table.
         table("rtb-0000000c", true, &[], None),
         table("rtb-0000001a", false, &["subnet-0000001a", "subnet-0000001b"], internet),
     ]
@@ -369,7 +369,7 @@ pub(super) fn of_range(protocol: &str, ports: Option<(i32, i32)>, range: &str) -
     }
 }
 
-/// `a` of all machines, `b` of the control plane, `d` of the load balancer, `e` of endpoints.
+/// Group `a` belongs to all machines, `b` to the control plane, `d` to the load balancer, and `e` to endpoints.
 fn security_groups() -> Vec<SecurityGroup> {
     let group = |id: &str, name: &str, ingress: Vec<SecurityGroupRule>, egress: Vec<SecurityGroupRule>| SecurityGroup {
         id: id.to_owned(),

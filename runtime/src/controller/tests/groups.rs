@@ -20,7 +20,7 @@ async fn hanging_passes_of_a_cluster_do_not_delay_another() {
     world.server.put_widget(&of_cluster("small", "small"));
     eventually("a pass of the small one", || reconciler.passes("small") == 1).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    // Fifty passes of 100 s by half of ten workers, none of which is left idle.
+    // Fifty passes of 100 s with half of ten workers, which are never idle.
     tokio::time::sleep(Duration::from_secs(50 / 5 * 100)).await;
     let passes = (0..50).map(|number| reconciler.passes(&format!("large-{number}")));
     assert_eq!(passes.collect::<Vec<_>>(), [1; 50]);

@@ -1,4 +1,4 @@
-//! What the log tells of passes.
+//! The log lines about passes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -20,7 +20,8 @@ fn network(status: &str, reason: &str, message: &str) -> WidgetStatus {
     }
 }
 
-/// Three passes: the condition is bad, then the same with an event about an action, then the condition is good.
+/// Three passes: the condition is bad; the condition is still bad, with an event about an action; the condition is
+/// good.
 fn passes() -> Scripted {
     Scripted::new(|object, before| {
         let bad = || network("False", "NotFound", "subnet-1 does not exist");

@@ -1,4 +1,4 @@
-//! The infrastructure that has exactly what a list of requirements asks for, and otherwise what breaks rules.
+//! Infrastructure that fulfils exactly a list of requirements, and breaks rules in everything else.
 
 mod load_balancing;
 mod network;
@@ -14,10 +14,10 @@ use crate::facts::{Answer, Demand, Facts, Zone as ZoneFact};
 
 const ACCOUNT: &str = "111122223333";
 const EXISTING_BALANCER_GROUP: &str = "sg-0000000f";
-/// Range of a VPC that exists, with which no cluster of the tests overlaps.
+/// Range of an existing VPC. No cluster of the tests overlaps it.
 const EXISTING_RANGE: &str = "172.20.0.0/16";
 
-/// Id of an object: a new one gets an id that has its name.
+/// Id of an object. The id of a new object contains its name.
 pub(super) fn id(object: &Object) -> String {
     let prefix = match object.kind {
         _ if object.exists => return object.name.clone(),
@@ -39,7 +39,7 @@ fn zone_name(zone: &Zone, subnet: &Object) -> String {
     }
 }
 
-/// The demand of users who have created what was missing, and name it now.
+/// The demand of users who have created the missing objects and name them.
 pub(super) fn completed(demand: &Demand, requirements: &Requirements) -> Demand {
     let mut demand = demand.clone();
     let network = &mut demand.network;

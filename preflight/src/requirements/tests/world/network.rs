@@ -82,7 +82,7 @@ impl<'a> World<'a> {
     pub(super) fn subnets(&self) -> Vec<Subnet> {
         let objects = self.subnet_objects().into_iter().zip(1..);
         let subnet = |(object, number): (&Object, u8)| {
-            // A subnet whose zone nobody asks for lies where another one of its kind does.
+            // A subnet without a required zone lies in the same zone as another subnet of its kind.
             let others = self.all(|other, wanted| match wanted {
                 Wanted::Subnet(other_use) if other != object && Some(other_use) == self.purpose(object) => Some(other),
                 _ => None,

@@ -1,4 +1,4 @@
-//! Broken machine templates and sources of networks.
+//! Broken machine templates and network sources.
 
 use super::{Bad, bad_world, found, machines};
 use crate::facts::{Answer, Facts};

@@ -1,4 +1,4 @@
-//! Infrastructure that breaks rules: what differs from the good one, and what the finding says.
+//! Infrastructure that breaks rules: its difference from the good infrastructure, and the text of the finding.
 
 use crate::facts::{
     AclEntry, Answer, Facts, Failure, FailureKind, LoadBalancer, MachineDemand, SecurityGroup, Subnet, TargetGroup, Vpc,
@@ -13,7 +13,7 @@ pub(in crate::rules::tests) struct Bad {
     pub(in crate::rules::tests) rule: &'static str,
     /// Object of the finding.
     pub(in crate::rules::tests) object: &'static str,
-    /// A part of its message.
+    /// A part of the message.
     pub(in crate::rules::tests) says: &'static str,
     pub(in crate::rules::tests) break_it: fn(&mut Facts),
 }
@@ -90,7 +90,7 @@ fn deny(number: i32, is_egress: bool, ports: (u16, u16)) -> AclEntry {
     }
 }
 
-/// All of them.
+/// All infrastructures that break a rule.
 pub(in crate::rules::tests) fn bad() -> Vec<Bad> {
     [network::bad(), traffic::bad(), machines::bad()]
         .into_iter()
