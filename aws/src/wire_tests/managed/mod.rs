@@ -1,4 +1,4 @@
-//! Managed clusters: looks at their resources, and the calls that change them.
+//! Managed clusters: lookups of their resources, and the calls that change them.
 
 mod classic_load_balancers;
 pub(super) mod load_balancers;
@@ -6,15 +6,14 @@ mod nat_gateways;
 mod route_tables;
 mod security_groups;
 mod tags;
+mod vpcs;
 
 use capa_api::common::{HostnameType, Tags};
-use capa_cloud::ec2::{InternetGateway, Observed, Subnet, Vpc, VpcDns, internet_gateway, subnet, vpc};
-use capa_cloud::managed::{
-    Answer as Outcome, Call as ManagedCall, Effect, ManagedCloud, ManagedClouds, Repeat, Scope, Seen,
-};
+use capa_cloud::ec2::{Observed, internet_gateway, subnet, vpc};
+use capa_cloud::managed::{Answer as Outcome, Call as ManagedCall, Effect, ManagedCloud, ManagedClouds, Repeat, Scope};
 use capa_cloud::{CloudError, ErrorClass, elb as balancing};
 
-use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, ec2_error, identity};
+use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, identity};
 use super::targets::elb;
 
 pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
@@ -129,12 +128,7 @@ pub(super) fn scope(vpc: Option<&str>) -> Scope {
     }
 }
 
-/// Runs a look at a cluster whose calls get these answers.
-async fn look(vpc: Option<&str>, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
-    look_as(&scope(vpc), serve).await
-}
-
-/// Runs a look with any scope.
+/// Looks up the EC2 resources of a cluster, whose calls get these answers.
 pub(super) async fn look_as(scope: &Scope, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
@@ -156,6 +150,17 @@ pub(super) fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
         .collect();
     filters.sort_unstable();
     filters
+}
+
+/// Asserts that an action is called for two pages of this size, which hold what is in the VPC `vpc-1`.
+pub(super) fn assert_pages_of_vpc(fake: &Fake, action: &str, page_size: &str) {
+    assert_eq!(
+        filters(fake, action),
+        [("vpc-id", "vpc-1"); 2].map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+    for call in fake.calls_of(action) {
+        assert_eq!((call.field("Filter.2.Name"), call.field("MaxResults")), ("", page_size));
+    }
 }
 
 /// The requests that these calls send.
@@ -304,205 +309,4 @@ async fn a_call_that_would_double_is_not_repeated_by_itself() {
             );
         }
     }
-}
-
-/// A VPC with resources, and resources that the filters should have excluded.
-fn network(call: &Call) -> Answer {
-    let owned = tag_set(OWNED, "owned");
-    let block = |range: &str, state: &str| {
-        format!("<item><cidrBlock>{range}</cidrBlock><cidrBlockState><state>{state}</state></cidrBlockState></item>")
-    };
-    let gateway = |id: &str, attachment: &str, tags: &str| {
-        let attachments = format!("<attachmentSet>{attachment}</attachmentSet>");
-        format!("<item><internetGatewayId>{id}</internetGatewayId>{attachments}{tags}</item>")
-    };
-    let attached = |vpc: &str, state: &str| format!("<item><vpcId>{vpc}</vpcId><state>{state}</state></item>");
-    let body = match call.action.as_str() {
-        "DescribeVpcs" => {
-            let blocks = block("10.1.0.0/16", "associated")
-                + &block("10.2.0.0/16", "disassociated")
-                + &block("10.3.0.0/16", "associating")
-                + &block("10.0.0.0/16", "associated");
-            let vpc = format!(
-                "<item><vpcId>vpc-1</vpcId><state>available</state><cidrBlock>10.0.0.0/16</cidrBlock>\
-                 <cidrBlockAssociationSet>{blocks}</cidrBlockAssociationSet>{owned}</item>"
-            );
-            let shared = tag_set(OWNED, "shared");
-            let longer = tag_set(&format!("{OWNED}-2"), "owned");
-            let foreign = [("vpc-2", shared), ("vpc-3", longer)];
-            let foreign = foreign.map(|(id, tags)| format!("<item><vpcId>{id}</vpcId>{tags}</item>"));
-            format!("<vpcSet>{vpc}{}</vpcSet>", foreign.concat())
-        }
-        "DescribeVpcAttribute" if call.field("Attribute") == "enableDnsSupport" => {
-            "<enableDnsSupport><value>true</value></enableDnsSupport>".to_owned()
-        }
-        "DescribeVpcAttribute" => "<enableDnsHostnames><value>false</value></enableDnsHostnames>".to_owned(),
-        "DescribeSubnets" => {
-            let names = "<privateDnsNameOptionsOnLaunch><hostnameType>resource-name</hostnameType>\
-                         </privateDnsNameOptionsOnLaunch>";
-            let subnet = |id: &str, vpc: &str, state: &str, rest: &str| {
-                format!(
-                    "<item><subnetId>{id}</subnetId><vpcId>{vpc}</vpcId><state>{state}</state>\
-                     <cidrBlock>10.0.0.0/24</cidrBlock><availabilityZone>us-test-1a</availabilityZone>{rest}</item>"
-                )
-            };
-            let public = format!("<mapPublicIpOnLaunch>true</mapPublicIpOnLaunch>{names}{owned}");
-            let subnets = subnet("subnet-1", "vpc-1", "available", &public)
-                + &subnet("subnet-2", "vpc-1", "pending", "")
-                + &subnet("subnet-3", "vpc-2", "available", &owned);
-            format!("<subnetSet>{subnets}</subnetSet>")
-        }
-        "DescribeInternetGateways" => {
-            let gateways = gateway("igw-3", &attached("vpc-2", "available"), "")
-                + &gateway("igw-2", &attached("vpc-1", "available"), "")
-                + &gateway("igw-1", &attached("vpc-1", "detached"), &owned);
-            format!("<internetGatewaySet>{gateways}</internetGatewaySet>")
-        }
-        _ => String::new(),
-    };
-    answer(&call.action, &body, None)
-}
-
-fn expected() -> Observed {
-    let subnet = Subnet {
-        id: "subnet-1".to_owned(),
-        vpc_id: "vpc-1".to_owned(),
-        is_available: true,
-        cidr_block: "10.0.0.0/24".to_owned(),
-        zone: "us-test-1a".to_owned(),
-        maps_public_ips: true,
-        hostname_type: Some(HostnameType::ResourceName),
-        tags: tags(),
-    };
-    let pending = Subnet {
-        id: "subnet-2".to_owned(),
-        is_available: false,
-        maps_public_ips: false,
-        hostname_type: None,
-        tags: Tags::new(),
-        ..subnet.clone()
-    };
-    let gateway = |id: &str, vpc: Option<&str>, tags: Tags| InternetGateway {
-        id: id.to_owned(),
-        vpc_id: vpc.map(str::to_owned),
-        tags,
-    };
-    Observed {
-        vpcs: Seen::Got(vec![Vpc {
-            id: "vpc-1".to_owned(),
-            is_available: true,
-            cidr_blocks: ["10.0.0.0/16", "10.1.0.0/16"].map(str::to_owned).into(),
-            associating_cidr_blocks: vec!["10.3.0.0/16".to_owned()],
-            tags: tags(),
-        }]),
-        dns: Seen::Got(VpcDns {
-            support: true,
-            hostnames: false,
-        }),
-        subnets: Seen::Got(vec![subnet, pending]),
-        internet_gateways: Seen::Got(vec![
-            gateway("igw-1", None, tags()),
-            gateway("igw-2", Some("vpc-1"), Tags::new()),
-        ]),
-        nat_gateways: Seen::Got(Vec::new()),
-        addresses: Seen::Got(Vec::new()),
-        free_addresses: Seen::NotAsked,
-        route_tables: Seen::Got(Vec::new()),
-        security_groups: Seen::Got(Vec::new()),
-    }
-}
-
-#[tokio::test]
-async fn a_look_at_a_known_vpc_shows_what_is_in_it_alone() {
-    let (fake, seen) = look(Some("vpc-1"), network).await;
-    assert_eq!(seen, expected());
-    let by_vpc = |name: &str| (name.to_owned(), "vpc-1".to_owned());
-    let by_tag = || (format!("tag:{OWNED}"), "owned".to_owned());
-    assert_eq!(filters(&fake, "DescribeVpcs"), [by_vpc("vpc-id")]);
-    assert_eq!(filters(&fake, "DescribeSubnets"), [by_vpc("vpc-id")]);
-    assert_eq!(
-        filters(&fake, "DescribeInternetGateways"),
-        [by_vpc("attachment.vpc-id"), by_tag()]
-    );
-    let attributes = fake.calls_of("DescribeVpcAttribute");
-    assert!(attributes.len() == 2 && attributes.iter().all(|call| call.field("VpcId") == "vpc-1"));
-    for action in ["DescribeVpcs", "DescribeSubnets", "DescribeInternetGateways"] {
-        let mut calls = fake.calls_of(action).into_iter();
-        assert!(calls.all(|call| call.field("MaxResults") == "1000"), "{action}");
-    }
-}
-
-#[tokio::test]
-async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
-    let (fake, seen) = look(None, network).await;
-    assert_eq!(seen, expected());
-    assert_eq!(
-        filters(&fake, "DescribeVpcs"),
-        [(format!("tag:{OWNED}"), "owned".to_owned())]
-    );
-    assert_eq!(fake.calls()[0].action, "DescribeVpcs");
-    assert_eq!(fake.calls().len(), 10);
-}
-
-/// Asserts that nothing in a VPC is read if AWS shows this number of VPCs.
-async fn assert_asks_for_nothing_in(count: usize, serve: fn(&Call) -> Answer) {
-    let (fake, seen) = look(None, serve).await;
-    assert_eq!(seen.vpcs.got().map(Vec::len), Some(count));
-    let nothing = Observed {
-        vpcs: seen.vpcs.clone(),
-        internet_gateways: Seen::Got(Vec::new()),
-        addresses: Seen::Got(Vec::new()),
-        ..Observed::default()
-    };
-    assert_eq!(seen, nothing);
-    assert_eq!(fake.calls().len(), 3);
-}
-
-#[tokio::test]
-async fn nothing_in_a_vpc_is_asked_for_without_the_only_vpc() {
-    assert_asks_for_nothing_in(0, |call| answer(&call.action, "", None)).await;
-    assert_asks_for_nothing_in(2, |call| match call.action.as_str() {
-        "DescribeVpcs" => {
-            let tag = tag_set(OWNED, "owned");
-            let vpcs = ["vpc-1", "vpc-2"].map(|id| format!("<item><vpcId>{id}</vpcId>{tag}</item>"));
-            answer(&call.action, &format!("<vpcSet>{}</vpcSet>", vpcs.concat()), None)
-        }
-        action => answer(action, "", None),
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_vpc_that_is_gone_has_no_attributes() {
-    let gone = |call: &Call| match call.action.as_str() {
-        "DescribeVpcAttribute" => ec2_error(400, "InvalidVpcID.NotFound", "gone"),
-        action => answer(action, "", None),
-    };
-    let (_fake, seen) = look(Some("vpc-1"), gone).await;
-    assert_eq!((seen.vpcs, seen.dns), (Seen::Got(Vec::new()), Seen::NotAsked));
-    let unseen = |call: &Call| match call.action.as_str() {
-        "DescribeVpcAttribute" => ec2_error(400, "InvalidVpcID.NotFound", "not seen here yet"),
-        _ => network(call),
-    };
-    let (_fake, seen) = look(Some("vpc-1"), unseen).await;
-    assert_eq!(
-        seen.dns.answer().err().flatten().map(|error| error.class),
-        Some(ErrorClass::NotFound)
-    );
-}
-
-#[tokio::test]
-async fn a_refused_describe_leaves_the_others() {
-    let refusing = |call: &Call| match call.field("Filter.1.Name") {
-        "attachment.vpc-id" => ec2_error(403, "UnauthorizedOperation", "no"),
-        _ => network(call),
-    };
-    let (_fake, seen) = look(Some("vpc-1"), refusing).await;
-    let refused = seen.internet_gateways.answer().err().flatten().map(|error| error.class);
-    assert_eq!(refused, Some(ErrorClass::Unauthorized));
-    let others = Observed {
-        internet_gateways: seen.internet_gateways.clone(),
-        ..expected()
-    };
-    assert_eq!(seen, others);
 }

@@ -5,7 +5,7 @@ use capa_cloud::managed::{self, ManagedClouds, Scope};
 use capa_cloud::{ElasticIp, ErrorClass};
 
 use super::super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, identity};
-use super::{OWNED, assert_sent, filters, look_as, scope, tag_set, tags};
+use super::{OWNED, assert_pages_of_vpc, assert_sent, filters, look_as, scope, tag_set, tags};
 
 /// A call of each kind.
 pub(super) fn calls() -> [managed::Call<String>; 4] {
@@ -145,15 +145,7 @@ async fn all_nat_gateways_of_a_vpc_are_shown_in_every_state() {
         gateway("nat-8", NatGatewayState::Pending),
     ];
     assert_eq!(seen.nat_gateways.got(), Some(&expected));
-    let calls = fake.calls_of("DescribeNatGateways");
-    assert_eq!(calls.len(), 2);
-    for call in calls {
-        assert_eq!(
-            (call.field("Filter.1.Name"), call.field("Filter.1.Value.1")),
-            ("vpc-id", "vpc-1")
-        );
-        assert_eq!((call.field("Filter.2.Name"), call.field("MaxResults")), ("", "1000"));
-    }
+    assert_pages_of_vpc(&fake, "DescribeNatGateways", "1000");
 }
 
 fn address_xml(id: &str, rest: &str) -> String {

@@ -6,7 +6,7 @@ use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, route_table};
 use capa_cloud::managed;
 
 use super::super::fake::{Answer, Call, answer};
-use super::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
+use super::{OWNED, assert_pages_of_vpc, assert_sent, look_as, scope, sent_of, tag_set, tags};
 
 /// A call of each kind, with each target of a route.
 pub(super) fn calls() -> [managed::Call<String>; 9] {
@@ -226,13 +226,5 @@ async fn route_tables_of_a_vpc_show_subnets_and_ipv4_routes() {
         tags: Tags::new(),
     };
     assert_eq!(seen.route_tables.got(), Some(&vec![own, main]));
-    let calls = fake.calls_of("DescribeRouteTables");
-    assert_eq!(calls.len(), 2);
-    for call in calls {
-        assert_eq!(
-            (call.field("Filter.1.Name"), call.field("Filter.1.Value.1")),
-            ("vpc-id", "vpc-1")
-        );
-        assert_eq!((call.field("Filter.2.Name"), call.field("MaxResults")), ("", "100"));
-    }
+    assert_pages_of_vpc(&fake, "DescribeRouteTables", "100");
 }

@@ -6,7 +6,7 @@ use capa_cloud::ec2::{SecurityGroup, security_group};
 use capa_cloud::managed;
 
 use super::super::fake::{Answer, Call, answer};
-use super::{OWNED, assert_sent, look_as, scope, sent_of, tag_set, tags};
+use super::{OWNED, assert_pages_of_vpc, assert_sent, look_as, scope, sent_of, tag_set, tags};
 
 fn rule(traffic: &Traffic, source: Source<String>, description: &str) -> Rule<String> {
     Rule {
@@ -256,13 +256,5 @@ async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
         tags: Tags::new(),
     };
     assert_eq!(seen.security_groups.got(), Some(&vec![own, default]));
-    let calls = fake.calls_of("DescribeSecurityGroups");
-    assert_eq!(calls.len(), 2);
-    for call in calls {
-        assert_eq!(
-            (call.field("Filter.1.Name"), call.field("Filter.1.Value.1")),
-            ("vpc-id", "vpc-1")
-        );
-        assert_eq!((call.field("Filter.2.Name"), call.field("MaxResults")), ("", "1000"));
-    }
+    assert_pages_of_vpc(&fake, "DescribeSecurityGroups", "1000");
 }

@@ -94,9 +94,14 @@ impl Field {
         Ok(field)
     }
 
-    /// Ends the manager, and starts another one.
-    pub(crate) async fn restart_manager(&self) -> anyhow::Result<()> {
-        self.provider.restart(&self.world, &self.environment).await
+    /// Ends the manager; see [`Provider::stop`].
+    pub(crate) async fn stop_manager(&self) -> anyhow::Result<()> {
+        self.provider.stop(&self.environment).await
+    }
+
+    /// Starts another manager in the place of the first one.
+    pub(crate) async fn start_another_manager(&self) -> anyhow::Result<()> {
+        self.provider.start_another(&self.world, &self.environment).await
     }
 
     /// This provider's manager, whose metrics say what it knows; `None` for CAPA.

@@ -176,8 +176,9 @@ async fn stay(field: &Field, period: Duration) -> anyhow::Result<Phase> {
 /// AWS call for some seconds.
 async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     progress("  another manager starts");
+    field.stop_manager().await?;
     let start = meters::start_of_manager(field)?;
-    field.restart_manager().await?;
+    field.start_another_manager().await?;
     let known = match field.manager_here()? {
         Some(manager) => {
             knows_all(&manager, workers).await?;

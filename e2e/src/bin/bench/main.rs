@@ -86,8 +86,9 @@ async fn main() -> anyhow::Result<ExitCode> {
     if let Some(file) = &arguments.json {
         std::fs::write(file, serde_json::to_string_pretty(&report)?)?;
     }
-    std::io::stdout().write_all(tables::markdown(&report).as_bytes())?;
-    let missed = goals::goals(&report).iter().any(|goal| !goal.is_reached());
+    let goals = goals::goals(&report);
+    std::io::stdout().write_all(tables::markdown(&report, &goals).as_bytes())?;
+    let missed = goals.iter().any(|goal| !goal.is_reached());
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

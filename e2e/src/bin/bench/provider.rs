@@ -69,13 +69,18 @@ impl Provider {
         }
     }
 
-    /// Ends the manager, and starts another one.
-    pub(crate) async fn restart(&self, world: &LocalWorld, environment: &TestEnvironment) -> anyhow::Result<()> {
+    /// Ends the manager, as Kubernetes does. CAPA's manager runs until [`start_another`](Self::start_another) kills it.
+    pub(crate) async fn stop(&self, environment: &TestEnvironment) -> anyhow::Result<()> {
         match self {
-            Self::Here(program) => {
-                environment.manager()?.stop().await?;
-                start(program, environment).await
-            }
+            Self::Here(_) => environment.manager()?.stop().await,
+            Self::Capa => Ok(()),
+        }
+    }
+
+    /// Starts another manager in the place of the first one.
+    pub(crate) async fn start_another(&self, world: &LocalWorld, environment: &TestEnvironment) -> anyhow::Result<()> {
+        match self {
+            Self::Here(program) => start(program, environment).await,
             Self::Capa => world.restart_capa().await,
         }
     }

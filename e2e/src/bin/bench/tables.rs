@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::goals::goals;
+use crate::goals::Goal;
 use crate::life::Life;
 use crate::meters::{Phase, mebibytes, number};
 use crate::provider::Provider;
 use crate::report::Report;
 use crate::troubles::{Buckets, MACHINES, MACHINES_OF_THE_MINUTE, PENDING, ThrottledMinute, WrongImage};
 
-/// All tables of a report, which begin with what was measured.
-pub(crate) fn markdown(report: &Report) -> String {
+/// All tables of a report, which begin with what was measured and end with the goals.
+pub(crate) fn markdown(report: &Report, goals: &[Goal]) -> String {
     let mut text = format!(
         "Measured: profile `{}`, a program of {:.1} MiB, {} cores, load {} at the beginning.\n",
         report.profile,
@@ -26,7 +26,7 @@ pub(crate) fn markdown(report: &Report) -> String {
     text += &buckets(&report.buckets);
     text += &throttled_minutes(&report.throttled_minutes);
     text += &wrong_images(&report.wrong_images);
-    text += &ratios(report);
+    text += &ratios(goals);
     text
 }
 
@@ -233,8 +233,7 @@ fn wrong_images(measured: &[WrongImage]) -> String {
 }
 
 /// The ratios that the run must keep.
-fn ratios(report: &Report) -> String {
-    let goals = goals(report);
+fn ratios(goals: &[Goal]) -> String {
     if goals.is_empty() {
         return String::new();
     }
