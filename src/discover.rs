@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::aws_access::{identity, pool};
 
 /// The most VPCs that an error lists.
-const MOST_LISTED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// Flags of `capa-rs discover`.
 #[derive(Debug, Args)]
@@ -74,7 +74,7 @@ async fn found(flags: &Flags, cloud: &dyn ClusterCloud) -> Result<Found> {
         bail!("no VPC in {} matches: correct --vpc-tag or --vpc", flags.region);
     };
     if !vpcs.is_empty() {
-        let ids = vpcs.iter().chain([&vpc]).take(MOST_LISTED).map(|vpc| vpc.id.as_str());
+        let ids = vpcs.iter().chain([&vpc]).take(MAX_LISTED).map(|vpc| vpc.id.as_str());
         bail!(
             "several VPCs match: {}: add another --vpc-tag, or use --vpc",
             ids.collect::<Vec<_>>().join(", ")

@@ -15,7 +15,7 @@ const UNITS: [(&str, u128); 8] = [
 ];
 
 /// Maximum number of digits before or after a decimal point: more than any duration needs.
-const MOST_DIGITS: usize = 18;
+const MAX_DIGITS: usize = 18;
 
 /// A duration such as `30m`, `1h30m` or `1.5h`. `None` for any other text, including negative durations.
 pub fn parse(text: &str) -> Option<Duration> {
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Option<Duration> {
 
 /// A decimal number of a unit.
 fn amount(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
-    if whole.len() + fraction.len() == 0 || whole.len() > MOST_DIGITS || fraction.len() > MOST_DIGITS {
+    if whole.len() + fraction.len() == 0 || whole.len() > MAX_DIGITS || fraction.len() > MAX_DIGITS {
         return None;
     }
     let number = |digits: &str| digits.bytes().fold(0, |sum, digit| sum * 10 + u128::from(digit - b'0'));

@@ -22,7 +22,7 @@ use crate::sts::StsCalls;
 pub(crate) const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of encryption keys of one machine template that are read. Each key needs a call.
-const MOST_KEYS: usize = 2;
+const MAX_KEYS: usize = 2;
 
 /// Gathers facts with the credentials of one identity in one region.
 pub(crate) struct FactsGatherer {
@@ -233,7 +233,7 @@ impl FactsGatherer {
     async fn other_services(&self, facts: &mut Facts) {
         let demand = facts.demand.clone();
         let keys_of = |machines: &MachineDemand| -> Vec<String> {
-            let keys = machines.encryption_keys().into_iter().take(MOST_KEYS);
+            let keys = machines.encryption_keys().into_iter().take(MAX_KEYS);
             keys.map(str::to_owned).collect()
         };
         let keys = demand.machines.iter().flat_map(keys_of).collect();

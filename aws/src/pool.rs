@@ -32,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// Maximum number of sessions that follow no machine. Beyond it, the least recently used sessions are dropped. The
 /// number has a limit because users can name any number of regions in an hour, and because an identity gets another
 /// session whenever its Secret changes.
-const MOST_IDLE: usize = 256;
+const MAX_IDLE: usize = 256;
 
 /// The settings of the process's access to AWS.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +173,7 @@ fn make_room(sessions: &mut Sessions) {
     let idle = sessions.iter().filter(|(_, session)| !is_needed(session));
     let mut idle: Vec<_> = idle.map(|(key, session)| (session.used(), key.clone())).collect();
     idle.sort_unstable();
-    let spare = (idle.len() + 1).saturating_sub(MOST_IDLE);
+    let spare = (idle.len() + 1).saturating_sub(MAX_IDLE);
     for (_, key) in idle.into_iter().take(spare) {
         sessions.remove(&key);
     }
@@ -308,7 +308,7 @@ mod tests {
             pool.session(&identity("a"), &format!("xx-invented-{number}"));
             pool.session(&identity(&format!("rotated-{number}")), "eu-west-1");
         }
-        assert_eq!(count(&pool), MOST_IDLE + 1);
+        assert_eq!(count(&pool), MAX_IDLE + 1);
         let kept = |key: &str, region: &str| {
             let key = SessionKey::new(&identity(key), region);
             pool.inner.sessions.lock().contains_key(&key)

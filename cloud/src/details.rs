@@ -27,19 +27,19 @@ pub struct Details {
 impl Details {
     /// The details that a look shows.
     pub(crate) fn of(ec2: &ec2::Observed, elb: &elb::Observed) -> Self {
-        let (balancers, groups) = (elb.load_balancers.got(), elb.target_groups.got());
+        let (balancers, groups) = (elb.load_balancers.shown(), elb.target_groups.shown());
         let (balancers, groups) = (balancers.into_iter().flatten(), groups.into_iter().flatten());
         let parts = balancers
             .map(|balancer| (&balancer.arn, &balancer.tags, &balancer.attributes))
             .chain(groups.map(|group| (&group.arn, &group.tags, &group.attributes)));
-        let listeners = elb.listeners.got().into_iter().flatten();
+        let listeners = elb.listeners.shown().into_iter().flatten();
         let listeners = listeners.map(|listener| (listener.arn.clone(), listener.tags.clone()));
         let tags = parts.clone().map(|(arn, tags, _)| (arn.clone(), tags.clone()));
         // A look neither reads nor shows the tags of resources that the cluster does not own.
         let tags = tags.chain(listeners).filter(|(_, tags)| !tags.is_empty());
-        let gateways = ec2.internet_gateways.got().into_iter().flatten();
+        let gateways = ec2.internet_gateways.shown().into_iter().flatten();
         let unattached = gateways.filter(|gateway| gateway.vpc_id.is_none());
-        let attributes = parts.filter_map(|(arn, _, attributes)| Some((arn.clone(), attributes.got()?.clone())));
+        let attributes = parts.filter_map(|(arn, _, attributes)| Some((arn.clone(), attributes.shown()?.clone())));
         Self {
             dns: ec2.dns.clone(),
             addresses: ec2.addresses.clone(),

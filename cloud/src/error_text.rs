@@ -180,7 +180,7 @@ fn denied_action(text: &str) -> Option<&str> {
 }
 
 /// Maximum length of a text of AWS in a condition, in characters.
-const LONGEST: usize = 400;
+const MAX_CHARACTERS: usize = 400;
 
 /// AWS's text for conditions, shortened: without the parts that change with every call, and without the names of
 /// callers. The request id and the encoded authorization message, which has several kilobytes, are at the end of a
@@ -191,7 +191,7 @@ pub(crate) fn shown(text: &str) -> String {
         .map(|word| if is_principal(word) { "(an IAM principal)" } else { word })
         .collect();
     let text = shown.join(" ");
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_CHARACTERS) {
         None => text,
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }

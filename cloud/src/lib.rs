@@ -31,7 +31,7 @@ pub use model::{
     ResolvedIdentity, Route, RouteTable, RouteTarget, SecretActions, SecretStore, SecurityGroup, SecurityGroupRule,
     StateReason, StoredSecret, Subnet, UserData, Vpc, identifying_tag, zone_type,
 };
-pub use reads::{Found, MOST_TAGGED, Read, Reads};
+pub use reads::{Found, MAX_TAGGED, Read, Reads};
 pub use timing::{Timing, doubled_wait};
 
 // Targets, states, addresses and the options of a launch are the API's own types.

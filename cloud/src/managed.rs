@@ -96,7 +96,7 @@ impl<I> Call<I> {
     pub fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::Ec2(call) => call.repeat(),
-            Self::Elb(_) => Repeat::Harmless,
+            Self::Elb(_) => Repeat::Idempotent,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Maximum number of load balancers and target groups whose tags one call of DescribeTags returns.
-pub const MOST_TAGGED: usize = 20;
+pub const MAX_TAGGED: usize = 20;
 
 /// A read of one account and region.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -207,7 +207,7 @@ pub trait Reads: Send + Sync {
         found!(self, TargetGroupsIn(vpc_id.to_owned()))
     }
 
-    /// The tags of target groups, by ARN: one call for each [`MOST_TAGGED`] of them.
+    /// The tags of target groups, by ARN: one call for each [`MAX_TAGGED`] of them.
     async fn target_group_tags(&self, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError> {
         found!(self, TargetGroupTags(arns.to_vec()))
     }

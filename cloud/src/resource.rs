@@ -1,4 +1,4 @@
-//! What calls do to resources, and what a look shows of one kind of resource. Pure.
+//! What calls do to resources, and what a lookup shows of one kind of resource. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use crate::CloudError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat<'a> {
     /// The call creates a second resource. The SDK does not retry such a call.
-    Doubles,
+    CreatesSecond,
     /// The call returns the resource of the first call, because both calls have this client token.
     Token(&'a str),
     /// AWS refuses the call, or the call changes nothing.
-    Harmless,
+    Idempotent,
 }
 
 /// What a call does to its resource.
@@ -31,28 +31,28 @@ pub enum Effect {
 pub enum Answer {
     /// The id of the resource that the call created.
     Made(String),
-    /// The call is done. The next look shows its effect.
+    /// The call is done. The next lookup shows its effect.
     Done,
 }
 
-/// What a look shows of one kind of resource. A resource does not count as absent if the look did not ask for it, or if
+/// What a lookup shows of one kind of resource. A resource does not count as absent if the lookup did not ask for it, or if
 /// AWS did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seen<T> {
-    /// The look did not ask.
+    /// The lookup did not ask.
     #[default]
     NotAsked,
     /// AWS did not answer with the resources.
     Failed(CloudError),
     /// The answer.
-    Got(T),
+    Shown(T),
 }
 
 impl<T> Seen<T> {
     /// The answer; `None` without one.
-    pub fn got(&self) -> Option<&T> {
+    pub fn shown(&self) -> Option<&T> {
         match self {
-            Self::Got(seen) => Some(seen),
+            Self::Shown(seen) => Some(seen),
             Self::NotAsked | Self::Failed(_) => None,
         }
     }
@@ -60,10 +60,10 @@ impl<T> Seen<T> {
     /// Checks that there is an answer.
     ///
     /// # Errors
-    /// The error of AWS; `None` if the look did not ask.
+    /// The error of AWS; `None` if the lookup did not ask.
     pub fn answer(&self) -> Result<(), Option<&CloudError>> {
         match self {
-            Self::Got(_) => Ok(()),
+            Self::Shown(_) => Ok(()),
             Self::Failed(error) => Err(Some(error)),
             Self::NotAsked => Err(None),
         }
@@ -72,20 +72,20 @@ impl<T> Seen<T> {
 
 impl<T> From<Result<T, CloudError>> for Seen<T> {
     fn from(answer: Result<T, CloudError>) -> Self {
-        answer.map_or_else(Self::Failed, Self::Got)
+        answer.map_or_else(Self::Failed, Self::Shown)
     }
 }
 
 /// The form of `capa-rs plan --facts`: the answer, or nothing.
 impl<T: Serialize> Serialize for Seen<T> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.got().serialize(serializer)
+        self.shown().serialize(serializer)
     }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Seen<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let seen = Option::deserialize(deserializer)?;
-        Ok(seen.map_or(Self::NotAsked, Self::Got))
+        Ok(seen.map_or(Self::NotAsked, Self::Shown))
     }
 }

@@ -6,7 +6,7 @@ use capa_cloud::Query;
 
 const VPC_FILTER: &str = "vpc-id";
 /// The most candidates that a message lists.
-const MOST_LISTED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// The query for resources that match all filters.
 pub(crate) fn query(filters: &[Filter]) -> Query {
@@ -36,8 +36,8 @@ pub(crate) fn candidates<T: AsRef<str>>(candidates: impl IntoIterator<Item = T>)
         .collect();
     listed.sort();
     listed.dedup();
-    let are_more = listed.len() > MOST_LISTED;
-    listed.truncate(MOST_LISTED);
+    let are_more = listed.len() > MAX_LISTED;
+    listed.truncate(MAX_LISTED);
     let more = if are_more { " and more" } else { "" };
     format!("{}{more}", listed.join(", "))
 }

@@ -213,7 +213,7 @@ impl State {
     /// All describes of a look.
     pub(crate) fn observe(&mut self, scope: &Scope) -> Observed {
         let ec2 = self.ec2.observe(scope);
-        let vpc = vpc_of(scope, ec2.vpcs.got().map(Vec::as_slice));
+        let vpc = vpc_of(scope, ec2.vpcs.shown().map(Vec::as_slice));
         let elb = self.elb.observe(&mut self.ec2, scope, vpc.as_deref());
         Observed { ec2, elb }
     }

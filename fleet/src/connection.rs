@@ -23,7 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of objects per page.
 const OBJECTS_OF_A_PAGE: u32 = 100;
 /// Maximum size of an API server's answer, which is enough for a hundred nodes of maximum size.
-const LONGEST_ANSWER_BYTES: usize = 16 << 20;
+const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// A client with short time limits and a limit for the size of answers, because the API server may be run by anybody.
 /// The client uses the proxy from the environment of the process (`HTTPS_PROXY`, `NO_PROXY`).
@@ -34,8 +34,7 @@ pub(crate) async fn client(access: &Access) -> kube::Result<Client> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(ANSWER_TIMEOUT);
     config.write_timeout = Some(ANSWER_TIMEOUT);
-    let limit =
-        MapResponseLayer::new(|answer: Response<_>| answer.map(|body| Limited::new(body, LONGEST_ANSWER_BYTES)));
+    let limit = MapResponseLayer::new(|answer: Response<_>| answer.map(|body| Limited::new(body, MAX_ANSWER_BYTES)));
     Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
 }
 

@@ -28,7 +28,7 @@ const SECRET_READER: &str = "kubeconfig-secretreader";
 /// The extension that is passed to a plugin. Source: client-go.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 /// Maximum length of a property's value. Source: the definition of ClusterProfile.
-const LONGEST_VALUE: usize = 1024;
+const MAX_VALUE: usize = 1024;
 
 /// The settings for ClusterProfiles that come from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub(crate) fn status(
         status.properties.retain(|property| property.name != ZONES_PROPERTY);
     }
     for (name, value) in facts {
-        if let Some(value) = value.filter(|value| (1..=LONGEST_VALUE).contains(&value.len())) {
+        if let Some(value) = value.filter(|value| (1..=MAX_VALUE).contains(&value.len())) {
             set_property(&mut status.properties, name, value);
         }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_path_to_error::Segment;
 
 /// Maximum length of a path in a message, because users choose the keys of maps in the object.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARACTERS: usize = 200;
 
 /// A value that does not have the type of the network contract. The value itself is not stored, because it may be a
 /// secret.
@@ -36,7 +36,7 @@ pub(crate) fn parse(network: &Value) -> Result<MachineNetwork, WrongType> {
             Segment::Seq { .. } => Some(Step::Item),
             Segment::Enum { .. } | Segment::Unknown => None,
         });
-        let shown: String = path.to_string().chars().take(SHOWN).collect();
+        let shown: String = path.to_string().chars().take(MAX_SHOWN_CHARACTERS).collect();
         WrongType {
             path: if shown == "." { String::new() } else { shown },
             expected: network_schema::expected_type(steps),
@@ -123,6 +123,6 @@ mod tests {
     #[test]
     fn the_path_of_a_wrong_type_is_cut() {
         let network = json!({"additionalTags": {"x".repeat(100_000): 1}});
-        assert_eq!(parse(&network).unwrap_err().path.chars().count(), SHOWN);
+        assert_eq!(parse(&network).unwrap_err().path.chars().count(), MAX_SHOWN_CHARACTERS);
     }
 }

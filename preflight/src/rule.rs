@@ -137,7 +137,7 @@ impl Problem {
 
     /// The same problem with the command that fixes it.
     #[must_use]
-    pub fn mended_by(self, command: impl Into<String>) -> Self {
+    pub fn fixed_by(self, command: impl Into<String>) -> Self {
         let command = Some(command.into());
         Self { command, ..self }
     }

@@ -17,7 +17,7 @@ use crate::reconcile::EventDraft;
 use crate::repeated_failure::RepeatedFailure;
 
 /// The API's limit for an event's message.
-const LONGEST_MESSAGE: usize = 1024;
+const MAX_MESSAGE: usize = 1024;
 
 /// How long publishing Events may delay a reconcile.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -116,8 +116,8 @@ fn event(draft: EventDraft) -> Event {
 
 fn truncate(mut message: String) -> String {
     const MARK: char = '…';
-    if message.len() > LONGEST_MESSAGE {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - MARK.len_utf8()));
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE - MARK.len_utf8()));
         message.push(MARK);
     }
     message
@@ -132,11 +132,7 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_between_characters() {
         let cut = truncate("ä".repeat(600));
-        assert!(
-            cut.len() <= LONGEST_MESSAGE && cut.ends_with('…'),
-            "{} bytes",
-            cut.len()
-        );
+        assert!(cut.len() <= MAX_MESSAGE && cut.ends_with('…'), "{} bytes", cut.len());
         assert_eq!(truncate("short".into()), "short");
     }
 

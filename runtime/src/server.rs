@@ -33,7 +33,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a connection may last, even if the client has not read its response.
-const LONGEST: Duration = Duration::from_mins(5);
+const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
 /// How long a response that has started may take at the end of a connection or of the process.
 const GRACE: Duration = Duration::from_secs(2);
@@ -168,7 +168,7 @@ where
     tokio::select! {
         _ = connection.as_mut() => return,
         () = stop.cancelled() => {}
-        () = sleep(LONGEST) => {}
+        () = sleep(MAX_CONNECTION_AGE) => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = timeout(GRACE, connection).await;
@@ -334,9 +334,9 @@ mod tests {
         let began = Instant::now();
         let mut stream = connect_in_memory();
         ask(&mut stream, "/large").await;
-        tokio::time::sleep(LONGEST + GRACE + GRACE).await;
+        tokio::time::sleep(MAX_CONNECTION_AGE + GRACE + GRACE).await;
         assert!(rest(&mut stream).await.len() < LARGE);
-        assert!(began.elapsed() < LONGEST + HEADER_TIMEOUT);
+        assert!(began.elapsed() < MAX_CONNECTION_AGE + HEADER_TIMEOUT);
     }
 
     #[tokio::test]

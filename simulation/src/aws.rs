@@ -339,4 +339,4 @@ pub(crate) fn machine_of(instance: &LaunchedInstance) -> Option<&str> {
 }
 
 /// The longest that EC2 hides or forgets a fresh instance in any history. The protocol relies on 5 minutes.
-pub(crate) const LONGEST_HIDDEN: Duration = Duration::from_secs(90);
+pub(crate) const MAX_HIDDEN: Duration = Duration::from_secs(90);

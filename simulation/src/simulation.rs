@@ -29,15 +29,15 @@ use journeys::Journey;
 use managers::Managers;
 
 /// Events of one moment, of which a few dozens are usual. More are a loop that waits for nothing.
-const MOST_AT_ONCE: usize = 10_000;
+const MAX_AT_ONCE: usize = 10_000;
 /// The calls of a history, of which some thousands are usual. More are a loop that would never end.
-const MOST_CALLS: usize = 300_000;
+const MAX_CALLS: usize = 300_000;
 /// How soon core reacts.
 const CORE_DELAY: Duration = Duration::from_millis(500);
 /// How long faults go on after the end of an outage.
 const AFTER_OUTAGE: Duration = Duration::from_secs(300);
 /// So many outages are followed by faults. A fault may be an outage itself, so a history might never end otherwise.
-const MOST_OUTAGES_WITH_FAULTS: usize = 10;
+const MAX_OUTAGES_WITH_FAULTS: usize = 10;
 
 /// A planned event.
 enum Event {
@@ -159,11 +159,11 @@ impl Simulation {
             self.at_once = if at > self.now() { 0 } else { self.at_once + 1 };
             self.outside.set_now(at);
             self.happen(event);
-            if self.at_once > MOST_AT_ONCE {
+            if self.at_once > MAX_AT_ONCE {
                 self.invariants
                     .violate(at, "hot: passes follow each other without any wait");
             }
-            if self.made.len() > MOST_CALLS {
+            if self.made.len() > MAX_CALLS {
                 self.invariants.violate(at, "hot: calls follow each other for ever");
             }
         }
@@ -194,7 +194,7 @@ impl Simulation {
         self.outages += 1;
         let end = after(self.now(), long);
         self.busy_until(after(end, AFTER_OUTAGE));
-        if self.outages <= MOST_OUTAGES_WITH_FAULTS {
+        if self.outages <= MAX_OUTAGES_WITH_FAULTS {
             self.push(end, Event::Chaos);
         }
         end

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     /// IAM's limit for a managed policy, whitespace not counted.
-    const LONGEST: usize = 6144;
+    const MAX_CHARACTERS: usize = 6144;
 
     fn json_of(policy: &Policy) -> Value {
         serde_json::to_value(policy).expect("a policy")
@@ -429,7 +429,7 @@ mod tests {
         let of_network = Policy::of_managed(&of_cluster(&format!("team-a/{name}")));
         for policy in [full(Partition::AwsUsGov), of_network] {
             let text = json_of(&policy).to_string();
-            assert!(text.len() < LONGEST, "{} characters", text.len());
+            assert!(text.len() < MAX_CHARACTERS, "{} characters", text.len());
         }
     }
 

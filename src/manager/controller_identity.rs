@@ -17,7 +17,7 @@ use tracing::{debug, info};
 
 /// Maximum delay between two attempts. The delay is short, because every cluster without an `identityRef` waits for
 /// this identity.
-const LONGEST_DELAY: Duration = Duration::from_mins(1);
+const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// Annotation on the manager's Lease: the identity has existed. A user who deletes the identity does not want every
 /// namespace to use the manager's credentials, so a restart of the manager must not create it again.
@@ -96,7 +96,7 @@ where
     F: Future<Output = kube::Result<T>>,
 {
     let backoff = Backoff::new(BackoffSettings {
-        cap: LONGEST_DELAY,
+        cap: MAX_DELAY,
         ..BackoffSettings::default()
     });
     let mut failure = RepeatedFailure::new(attempted);

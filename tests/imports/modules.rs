@@ -6,7 +6,7 @@ use crate::circles::Imports;
 use crate::tokens::{Token, tokens};
 
 /// Longer chains of re-exports are taken for a name that imports itself.
-const LONGEST_CHAIN: usize = 12;
+const MAX_CHAIN: usize = 12;
 
 /// A path as it is written, with the line it stands on.
 struct Path {
@@ -174,7 +174,7 @@ impl Crate {
 
     /// What a name means in a module. It may mean a module and a function: the function where the path ends.
     fn lookup(&self, module: usize, name: &str, ends: bool, chain: usize) -> Option<Target> {
-        if chain == LONGEST_CHAIN {
+        if chain == MAX_CHAIN {
             return None;
         }
         let within = &self.modules[module];

@@ -219,7 +219,7 @@ pub struct ControlPlaneTarget {
 
 impl ControlPlaneTarget {
     /// Maximum number of targets of a control plane. The schemas of all kinds repeat the value.
-    pub const MOST: usize = 8;
+    pub const MAX_COUNT: usize = 8;
 
     /// Default port of the API server.
     pub const API_PORT: i32 = 6443;

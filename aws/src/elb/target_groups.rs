@@ -9,7 +9,7 @@ use aws_sdk_elasticloadbalancingv2::types::{TargetHealthStateEnum, TargetTypeEnu
 use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
 use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState};
-use capa_cloud::{CloudError, ErrorClass, MOST_TAGGED};
+use capa_cloud::{CloudError, ErrorClass, MAX_TAGGED};
 
 use super::{ElbCalls, USUAL_DELAY};
 use crate::sdk::pages::Page;
@@ -101,7 +101,7 @@ impl ElbCalls {
     }
 
     /// The tags of target groups, or of load balancers and listeners of the second generation, by ARN. Each call for
-    /// [`MOST_TAGGED`] of them counts as a page, whose token is the number of the ARNs before it.
+    /// [`MAX_TAGGED`] of them counts as a page, whose token is the number of the ARNs before it.
     pub(crate) async fn tags_by_arn(
         &self,
         arns: &[String],
@@ -113,8 +113,8 @@ impl ElbCalls {
         let permit = self.runner.permit(&turn).await?;
         let fetch = |permit, token: Option<String>| async move {
             let before: usize = token.and_then(|token| token.parse().ok()).unwrap_or_default();
-            let end = before + MOST_TAGGED;
-            let asked = arns.iter().skip(before).take(MOST_TAGGED).cloned();
+            let end = before + MAX_TAGGED;
+            let asked = arns.iter().skip(before).take(MAX_TAGGED).cloned();
             let request = self.client.describe_tags().set_resource_arns(Some(asked.collect()));
             let answer = self.runner.call(permit, request.send()).await?;
             let described = answer.tag_descriptions().iter();

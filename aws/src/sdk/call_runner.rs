@@ -21,9 +21,9 @@ use super::metrics::CONTROLLER;
 use super::pages::{Page, all_pages};
 
 /// Maximum number of pages of an answer that a reconcile waits for: twenty thousand items.
-const MOST_PAGES: usize = 20;
+const MAX_PAGES: usize = 20;
 /// Maximum number of pages of a listing in the background: half a million instances.
-const MOST_LISTED_PAGES: usize = 500;
+const MAX_LISTED_PAGES: usize = 500;
 /// How long a reconcile waits for the permit of each further page. After that, the reconcile is requeued at the time of
 /// the next permit, and starts again with the first page. The limit applies to each page, because an answer with more
 /// pages than turns within a total limit would never be complete. The time limit of a pass bounds the wait for all
@@ -227,7 +227,7 @@ impl CallRunner {
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
         let next_permit = || self.limiter.wait_until(Instant::now() + PATIENCE, request);
-        all_pages(permit, MOST_PAGES, next_permit, fetch).await
+        all_pages(permit, MAX_PAGES, next_permit, fetch).await
     }
 
     /// All pages of an answer that is not urgent. Each page after the first waits for `pause` and then for its turn.
@@ -245,7 +245,7 @@ impl CallRunner {
             tokio::time::sleep(pause).await;
             Ok(self.limiter.wait(request).await)
         };
-        all_pages(first, MOST_LISTED_PAGES, next_permit, fetch).await
+        all_pages(first, MAX_LISTED_PAGES, next_permit, fetch).await
     }
 
     /// Waits until this process certainly leads, so that only the leader starts a write that was submitted earlier. A

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// Maximum number of remembered regions. AWS has less than half as many. If one endpoint answers for every region name,
 /// the limit keeps users from filling the memory.
-const MOST: usize = 100;
+const MAX_REGIONS: usize = 100;
 
 /// The label of all regions in which AWS has not answered.
 pub(crate) const UNANSWERED: &str = "unanswered";
@@ -21,7 +21,7 @@ impl AnsweringRegions {
     /// Records that AWS has answered in this region, whatever the answer is.
     pub(crate) fn answered(&self, region: &str) {
         let mut regions = self.0.lock();
-        if regions.len() < MOST && !regions.contains(region) {
+        if regions.len() < MAX_REGIONS && !regions.contains(region) {
             regions.insert(region.to_owned());
         }
     }
@@ -60,6 +60,6 @@ mod tests {
         let labels: BTreeSet<String> = (0..10_000)
             .map(|number| regions.label(&format!("xx-north-{number}")))
             .collect();
-        assert_eq!(labels.len(), MOST + 1);
+        assert_eq!(labels.len(), MAX_REGIONS + 1);
     }
 }

@@ -13,7 +13,7 @@ const ACTIONS: SecretActions = SecretActions::PARAMETER_STORE;
 
 /// Maximum number of names in a call of DeleteParameters
 /// (<https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DeleteParameters.html>).
-const MOST_DELETED: usize = 10;
+const MAX_DELETED: usize = 10;
 
 /// Parameter Store with one identity in one region.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl ParameterStoreCalls {
 
     /// Deletes parameters. Names that do not exist are not an error; the answer lists them.
     pub(super) async fn delete(&self, machine: &MachineKey, names: &[String]) -> Result<(), CloudError> {
-        for names in names.chunks(MOST_DELETED) {
+        for names in names.chunks(MAX_DELETED) {
             let permit = permit(&self.runner, ACTIONS.delete, machine, Priority::Tag).await?;
             let request = self.client.delete_parameters().set_names(Some(names.to_vec()));
             self.runner.call(permit, request.send()).await?;

@@ -40,8 +40,8 @@ impl<I> Call<I> {
 
     pub(super) fn repeat(&self) -> Repeat<'_> {
         match self {
-            Self::CreateInternetGateway { .. } => Repeat::Doubles,
-            _ => Repeat::Harmless,
+            Self::CreateInternetGateway { .. } => Repeat::CreatesSecond,
+            _ => Repeat::Idempotent,
         }
     }
 

@@ -116,7 +116,7 @@ impl<I> Call<I> {
     pub fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::Vpc(call) => call.repeat(),
-            Self::Subnet(_) | Self::SecurityGroup(_) | Self::Tag(_) => Repeat::Harmless,
+            Self::Subnet(_) | Self::SecurityGroup(_) | Self::Tag(_) => Repeat::Idempotent,
             Self::InternetGateway(call) => call.repeat(),
             Self::NatGateway(call) => call.repeat(),
             Self::RouteTable(call) => call.repeat(),

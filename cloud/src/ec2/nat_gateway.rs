@@ -81,9 +81,9 @@ impl<I> Call<I> {
 
     pub(super) fn repeat(&self) -> Repeat<'_> {
         match self {
-            Self::AllocateAddress { .. } => Repeat::Doubles,
+            Self::AllocateAddress { .. } => Repeat::CreatesSecond,
             Self::CreateNatGateway { client_token, .. } => Repeat::Token(client_token),
-            Self::DeleteNatGateway { .. } | Self::ReleaseAddress { .. } => Repeat::Harmless,
+            Self::DeleteNatGateway { .. } | Self::ReleaseAddress { .. } => Repeat::Idempotent,
         }
     }
 

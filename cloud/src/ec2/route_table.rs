@@ -133,7 +133,7 @@ impl<I> Call<I> {
     pub(super) fn repeat(&self) -> Repeat<'_> {
         match self {
             Self::CreateRouteTable { client_token, .. } => Repeat::Token(client_token),
-            _ => Repeat::Harmless,
+            _ => Repeat::Idempotent,
         }
     }
 

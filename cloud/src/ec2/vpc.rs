@@ -65,9 +65,9 @@ impl<I> Call<I> {
 
     pub(super) fn repeat(&self) -> Repeat<'_> {
         match self {
-            Self::CreateVpc { .. } => Repeat::Doubles,
+            Self::CreateVpc { .. } => Repeat::CreatesSecond,
             Self::ModifyVpcAttribute { .. } | Self::AssociateVpcCidrBlock { .. } | Self::DeleteVpc { .. } => {
-                Repeat::Harmless
+                Repeat::Idempotent
             }
         }
     }

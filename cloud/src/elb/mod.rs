@@ -58,9 +58,9 @@ impl Observed {
             self.listeners.answer(),
             self.classic_load_balancers.answer(),
         ];
-        let balancers = self.load_balancers.got().into_iter().flatten();
-        let groups = self.target_groups.got().into_iter().flatten();
-        let classic = self.classic_load_balancers.got().into_iter().flatten();
+        let balancers = self.load_balancers.shown().into_iter().flatten();
+        let groups = self.target_groups.shown().into_iter().flatten();
+        let classic = self.classic_load_balancers.shown().into_iter().flatten();
         let attributes = balancers
             .map(|balancer| balancer.attributes.answer())
             .chain(groups.map(|group| group.attributes.answer()))

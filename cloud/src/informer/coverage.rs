@@ -16,7 +16,7 @@ use crate::Query;
 pub const VALUES_PER_FILTER: usize = 200;
 
 /// Maximum length of a tag key, in characters (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Tag.html>).
-const LONGEST_TAG_KEY: usize = 127;
+const MAX_TAG_KEY: usize = 127;
 
 /// The instances that a listing shows. The absence of an instance from a listing counts only for the clusters that the
 /// listing covers.
@@ -50,7 +50,7 @@ impl ListingScope {
 /// refuses a call with a key that no tag can have. The names of Clusters do not contain these characters.
 fn is_exact(cluster: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
-    !cluster.is_empty() && cluster.chars().all(plain) && meta::cluster_tag(cluster).len() <= LONGEST_TAG_KEY
+    !cluster.is_empty() && cluster.chars().all(plain) && meta::cluster_tag(cluster).len() <= MAX_TAG_KEY
 }
 
 /// The clusters of the machines that watch instances, with the number of machines in each namespace.

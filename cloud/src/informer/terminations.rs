@@ -13,7 +13,7 @@ use super::record::Record;
 
 /// Maximum number of instances in one call. EC2 terminates as many instances in two seconds; a larger batch would wait
 /// longer for its turn.
-const MOST: usize = 40;
+const MAX_IDS: usize = 40;
 
 /// The time after a call in which the next batch of the same cluster is gathered for longer, as a multiple of the usual
 /// time: the machines of a cluster that is scaled down or deleted are submitted one after the other.
@@ -152,7 +152,7 @@ impl Terminations {
         });
         open.ids.push(id.to_owned());
         open.zones.push(zone.into());
-        if open.ids.len() >= MOST {
+        if open.ids.len() >= MAX_IDS {
             self.close(cluster, now);
         }
     }

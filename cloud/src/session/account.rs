@@ -17,7 +17,7 @@ const OPERATION: &str = "GetCallerIdentity";
 pub struct AccountCache {
     /// Validity of a successful answer. The validity is limited, because the call also shows whether AWS still accepts
     /// the credentials.
-    believed: Duration,
+    validity: Duration,
     /// Time after a failed call during which the session does not repeat the call. Each refusal doubles it, up to the
     /// cap.
     retry: Duration,
@@ -25,7 +25,7 @@ pub struct AccountCache {
     last: Option<Last>,
     /// The account that AWS last reported, with the number of replacements of the credentials at that time. `None` if
     /// AWS has refused these credentials since.
-    told: Option<(u64, String)>,
+    reported: Option<(u64, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,17 +43,17 @@ impl AccountCache {
     /// A cache without an answer.
     pub fn new(timing: &Timing) -> Self {
         Self {
-            believed: timing.launch_lookup_age,
+            validity: timing.launch_lookup_age,
             retry: timing.resolve_retry,
             retry_cap: timing.refusal_retry_cap,
             last: None,
-            told: None,
+            reported: None,
         }
     }
 
     /// Records the answer, at `now`, to a call that began at `asked`.
     pub fn record(&mut self, asked: Moment, answer: &Result<String, CloudError>, now: Duration) {
-        self.tell(asked, answer);
+        self.record_reported(asked, answer);
         let before = self
             .last
             .as_ref()
@@ -64,7 +64,7 @@ impl AccountCache {
         }
         let before = before.map_or(0, |last| last.refusals);
         let (until, refusals) = match answer {
-            Ok(_) => (asked.now + self.believed, 0),
+            Ok(_) => (asked.now + self.validity, 0),
             Err(error) if error.class.is_permanent() => {
                 let wait = doubled_wait(self.retry, before, self.retry_cap);
                 (now + wait, before.saturating_add(1))
@@ -80,11 +80,11 @@ impl AccountCache {
         });
     }
 
-    fn tell(&mut self, asked: Moment, answer: &Result<String, CloudError>) {
+    fn record_reported(&mut self, asked: Moment, answer: &Result<String, CloudError>) {
         match answer {
-            Ok(account) => self.told = Some((asked.replacements, account.clone())),
+            Ok(account) => self.reported = Some((asked.replacements, account.clone())),
             Err(error) if error.class.is_permanent() => {
-                self.told
+                self.reported
                     .take_if(|(replacements, _)| *replacements == asked.replacements);
             }
             Err(_) => {}
@@ -93,8 +93,8 @@ impl AccountCache {
 
     /// The account that AWS last reported for the current credentials, regardless of the age of the answer. `None` if
     /// AWS has refused the credentials since.
-    pub fn last_told(&self, at: Moment) -> Option<&str> {
-        let (replacements, account) = self.told.as_ref()?;
+    pub fn last_reported(&self, at: Moment) -> Option<&str> {
+        let (replacements, account) = self.reported.as_ref()?;
         (*replacements == at.replacements).then_some(account)
     }
 

@@ -186,7 +186,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     fn last_account_id(&self) -> Option<String> {
         let (account, replacements) = self.driver.act(|state, at| {
-            let account = state.account.last_told(at)?;
+            let account = state.account.last_reported(at)?;
             Some((account.to_owned(), at.replacements))
         })?;
         *self.confirmed_at.lock() = Some(replacements);

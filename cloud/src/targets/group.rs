@@ -18,7 +18,7 @@ use crate::{CloudError, ErrorClass, MachineKey, Timing, doubled_wait};
 use tags::KnownTags;
 
 /// Maximum number of targets in one register or deregister call.
-const MOST: usize = 40;
+const MAX_TARGETS: usize = 40;
 
 /// The key of a member: its machine, its instance id, and the port that the target is registered with.
 type MemberKey = (MachineKey, String, Option<i32>);
@@ -86,7 +86,7 @@ impl GroupState {
             not_before: Duration::ZERO,
             settles_until: Duration::ZERO,
             open_since: None,
-            most: MOST,
+            most: MAX_TARGETS,
             due: Some(Duration::ZERO),
         }
     }
@@ -460,7 +460,7 @@ impl GroupState {
             }
         }
         if answer.is_ok() {
-            self.most = MOST;
+            self.most = MAX_TARGETS;
             let state = if leaving {
                 TargetState::Draining
             } else {

@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_hours(1);
 /// The time after which other checks are repeated.
 const REPEAT: Duration = Duration::from_hours(24);
 /// The most findings of the status.
-const MOST_FINDINGS: usize = 200;
+const MAX_FINDINGS: usize = 200;
 
 /// The result of the checks for the status: of a new check if one is due, or else the last one.
 pub(super) async fn checked(
@@ -132,6 +132,6 @@ fn findings(report: &Report) -> Vec<PreflightFinding> {
         })
         .collect();
     findings.sort_by_key(|finding| finding.severity);
-    findings.truncate(MOST_FINDINGS);
+    findings.truncate(MAX_FINDINGS);
     findings
 }

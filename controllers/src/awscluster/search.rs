@@ -15,7 +15,7 @@ use super::facts::{FoundNetwork, FoundParts, TargetSearch};
 use crate::filters::{query, query_in};
 
 /// The most target groups of a VPC whose tags are read: 20 calls.
-const MOST_TARGET_GROUPS: usize = 400;
+const MAX_TARGET_GROUPS: usize = 400;
 
 /// Adds what matches `spec.discovery` to `found`. Unless exactly one VPC matches and exists, no other part is searched
 /// for.
@@ -113,8 +113,8 @@ async fn target_groups(
     let groups = cloud.target_groups_in(vpc_id).await?.into_iter();
     let usable = groups.filter(|(_, kind)| matches!(kind, TargetKind::Instance | TargetKind::Address));
     let arns: Vec<String> = usable.map(|(arn, _)| arn).collect();
-    if arns.len() > MOST_TARGET_GROUPS {
-        return Ok(TargetSearch::TooMany(MOST_TARGET_GROUPS));
+    if arns.len() > MAX_TARGET_GROUPS {
+        return Ok(TargetSearch::TooMany(MAX_TARGET_GROUPS));
     }
     let tagged = cloud.target_group_tags(&arns).await?.into_iter();
     let matching = tagged.filter(|(_, tags)| discovery.tags.iter().all(|(key, value)| tags.get(key) == Some(value)));

@@ -17,7 +17,7 @@ const UNLABELLED_FACTOR: u32 = 6;
 const KIND_AGE: Duration = Duration::from_secs(600);
 
 /// Maximum number of stored kinds. A further kind removes the oldest one. A management cluster serves some hundreds.
-const MOST: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 
 /// A kind as the API server serves it.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl KindCache {
     pub(super) fn insert(&self, kind: &SourceKind, known: Known) {
         let mut entries = self.entries.lock();
         entries.retain(|_, entry| self.is_fresh(entry));
-        if entries.len() >= MOST {
+        if entries.len() >= MAX_ENTRIES {
             let oldest = entries
                 .iter()
                 .min_by_key(|(_, entry)| entry.at)
@@ -150,7 +150,7 @@ mod tests {
             cache.insert(&example(&format!("Kind{number}")), Known::NotServed);
             tokio::time::advance(Duration::from_micros(1)).await;
         }
-        assert_eq!(cache.entries.lock().len(), MOST);
+        assert_eq!(cache.entries.lock().len(), MAX_ENTRIES);
         assert!(cache.get(&example("Kind9999")).is_some());
         tokio::time::advance(Duration::from_secs(5)).await;
         cache.insert(&example("Later"), Known::NotServed);

@@ -18,7 +18,7 @@ use crate::kubernetes_api::{BeingRead, NetworkReader, SourceOutcome, SourceRead,
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The longest duration of a read. The API server itself ends a call of a conversion webhook after 30 s.
-const LONGEST: Duration = Duration::from_secs(45);
+const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// What a read depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -148,12 +148,12 @@ impl SharedReads {
         tokio::spawn(async move {
             // The fetch is a task of its own, so that a panic is the failure of this read and its readers are woken.
             let mut fetching = tokio::spawn(fetch);
-            let fetched = timeout(LONGEST, &mut fetching).await;
+            let fetched = timeout(TIMEOUT, &mut fetching).await;
             fetching.abort();
             let answer = match fetched {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => failed(&key, "the read panicked"),
-                Err(_) => failed(&key, &format!("no answer within {LONGEST:?}")),
+                Err(_) => failed(&key, &format!("no answer within {TIMEOUT:?}")),
             };
             let answer = reads.keep(&key, &read, answer);
             sender.send_replace(Some(answer));
@@ -344,7 +344,7 @@ mod tests {
         let began = Instant::now();
         assert!(read(0).await.is_err());
         assert_eq!(listener.recv().await, Some(machine(0)));
-        assert_eq!(began.elapsed().as_secs(), LONGEST.as_secs());
+        assert_eq!(began.elapsed().as_secs(), TIMEOUT.as_secs());
         let Ok(SourceOutcome::Unreadable { code, text }) = read(0).await.map(|read| read.outcome) else {
             panic!("the read has ended");
         };

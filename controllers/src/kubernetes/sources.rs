@@ -30,7 +30,7 @@ const EVALUATIONS: usize = 2;
 
 /// Maximum number of objects that one selector may match. AWS attaches at most 16 security groups to an interface, and
 /// the contract has at most 200 subnets.
-const MOST_OBJECTS: u32 = 200;
+const MAX_OBJECTS: u32 = 200;
 
 /// Reads network sources. Readers that wait for the same objects share one read.
 pub struct SourceReader {
@@ -174,7 +174,7 @@ impl Requests {
         let fetched = match &request.objects {
             SourceObjects::Named(name) => api.get(name).await.map(|object| vec![object]),
             SourceObjects::Selected(selector) => {
-                let parameters = ListParams::default().labels(selector).limit(MOST_OBJECTS);
+                let parameters = ListParams::default().labels(selector).limit(MAX_OBJECTS);
                 api.list(&parameters).await.map(|list| list.items)
             }
         };

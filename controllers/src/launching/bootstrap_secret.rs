@@ -34,14 +34,14 @@ const PURPOSES: [&str; 8] = [
 ];
 
 /// The longest part of a wrong name that a message repeats.
-const SHOWN: usize = 64;
+const MAX_SHOWN_CHARACTERS: usize = 64;
 
 /// Refuses a name that no Secret can have. A request with such a name could reach another object than a Secret.
 pub(crate) fn validate_name(name: &str) -> Result<(), ConditionUpdate> {
     if is_dns_subdomain(name) {
         return Ok(());
     }
-    let shown: String = name.chars().take(SHOWN).collect();
+    let shown: String = name.chars().take(MAX_SHOWN_CHARACTERS).collect();
     let message =
         format!("spec.bootstrap.dataSecretName of the Machine is {shown:?}, which no Secret is named: correct it");
     Err(ConditionType::BootstrapDataReady.is_false(Reason::InvalidSpec, message))

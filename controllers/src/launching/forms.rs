@@ -9,7 +9,7 @@ use capa_network::Problem;
 use super::image::image_id;
 
 /// The longest part of a wrong value that a message repeats.
-const SHOWN: usize = 32;
+const MAX_SHOWN_CHARACTERS: usize = 32;
 
 /// What a field holds.
 #[derive(Clone, Copy)]
@@ -99,7 +99,7 @@ fn invalid(path: &str, form: Form, text: &str) -> Option<String> {
     if text.is_empty() || form.fits(text) {
         return None;
     }
-    let shown: String = text.chars().take(SHOWN).collect();
+    let shown: String = text.chars().take(MAX_SHOWN_CHARACTERS).collect();
     let cut = if shown.len() < text.len() { "…" } else { "" };
     Some(format!("{path} is {shown:?}{cut}: set it to {}", form.described()))
 }
@@ -204,8 +204,11 @@ mod tests {
     #[test]
     fn a_long_value_is_cut_in_the_message() {
         let said = said(&format!("instanceType: t3.large, ami: {{id: {}}}", "x".repeat(65))).unwrap();
-        assert!(said.contains(&format!("{:?}…", "x".repeat(SHOWN))), "{said}");
-        assert!(!said.contains(&"x".repeat(SHOWN + 1)), "{said}");
+        assert!(
+            said.contains(&format!("{:?}…", "x".repeat(MAX_SHOWN_CHARACTERS))),
+            "{said}"
+        );
+        assert!(!said.contains(&"x".repeat(MAX_SHOWN_CHARACTERS + 1)), "{said}");
     }
 
     #[test]

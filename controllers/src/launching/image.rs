@@ -14,7 +14,7 @@ pub(super) const ARM64: &str = "arm64";
 const ARCHITECTURES: [&str; 2] = ["x86_64", ARM64];
 
 /// The longest format, in bytes. Names of images have at most 128 characters.
-const LONGEST: usize = 256;
+const MAX_CHARACTERS: usize = 256;
 
 /// The digits of an account's id.
 const ACCOUNT_DIGITS: usize = 12;
@@ -106,9 +106,9 @@ pub(crate) fn newest(images: Vec<Image>) -> Option<Image> {
 /// `v`.
 fn name(lookup: &ImageLookup, version: Option<&str>) -> Result<String, String> {
     let format = lookup.format.as_deref().unwrap_or_default();
-    if format.len() > LONGEST {
+    if format.len() > MAX_CHARACTERS {
         return Err(format!(
-            "imageLookupFormat has more than {LONGEST} characters: names of images are shorter"
+            "imageLookupFormat has more than {MAX_CHARACTERS} characters: names of images are shorter"
         ));
     }
     let mut name = String::new();

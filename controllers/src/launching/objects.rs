@@ -17,7 +17,7 @@ use super::storage::{LaunchSecrets, StorageRequest};
 
 /// The longest validity of a presigned URL
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html>).
-const LONGEST: Duration = Duration::from_hours(7 * 24);
+const MAX_VALIDITY: Duration = Duration::from_hours(7 * 24);
 
 /// The object of a launch, and the user data that refers to it. With presigned URLs, the user data is replaced before
 /// each attempt, because each attempt has another URL.
@@ -128,7 +128,7 @@ fn valid_for(bucket: &NetworkBootstrapBucket) -> Result<Option<Duration>, Condit
     };
     let seconds = go_duration::parse(text).map_or(0, |duration| duration.as_secs());
     let valid_for = Duration::from_secs(seconds);
-    if seconds == 0 || valid_for > LONGEST {
+    if seconds == 0 || valid_for > MAX_VALIDITY {
         let message = format!(
             "presignedURLDuration of the S3 bucket {} is {text:?}: set a duration from 1s to 168h, for example 30m",
             bucket.bucket

@@ -46,10 +46,10 @@ const WITHIN: Duration = Duration::from_mins(10);
 
 /// The most passes over one object for each minute of the manager: some dozen for its life, and its retries at growing
 /// intervals. An object that keeps the manager busy has more in a few seconds.
-const MOST_PASSES: usize = 40;
+const MAX_PASSES: usize = 40;
 
 /// The most calls to AWS for each object and minute.
-const MOST_CALLS: usize = 5;
+const MAX_CALLS: usize = 5;
 
 /// The number of concurrent requests.
 const AT_ONCE: usize = 8;
@@ -357,10 +357,10 @@ fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize, began:
         }
     };
     let mut passes = passes.iter();
-    let too_many = passes.find(|((kind, name), passes)| **passes > MOST_PASSES * minutes + users(kind, name));
+    let too_many = passes.find(|((kind, name), passes)| **passes > MAX_PASSES * minutes + users(kind, name));
     ensure!(too_many.is_none(), "{too_many:?} passes in {minutes} minutes");
     let calls = scenario.calls();
-    let most = MOST_CALLS * objects * minutes;
+    let most = MAX_CALLS * objects * minutes;
     ensure!(calls.values().sum::<usize>() <= most, "{calls:?} in {minutes} minutes");
     Ok(())
 }

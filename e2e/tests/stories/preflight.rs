@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::scenario::{CORE, REGION, Scenario, WITHIN, run_story, story};
 
 /// The most calls of the checks of a network.
-const MOST_CALLS: usize = 15;
+const MAX_CALLS: usize = 15;
 
 #[test]
 fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Resu
         assert!(said.contains("V3"), "{said}");
         s.await_condition("dev", "Ready", "False", "RulesFailing").await?;
         let calls = s.aws().checks_journal().distinct();
-        assert!(!calls.is_empty() && calls.len() <= MOST_CALLS, "{calls}");
+        assert!(!calls.is_empty() && calls.len() <= MAX_CALLS, "{calls}");
 
         names(true).await?;
         let annotation = json!({"infrastructure.cluster.x-k8s.io/preflight-requested": "mended"});

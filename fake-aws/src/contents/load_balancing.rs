@@ -117,7 +117,7 @@ pub(super) fn classic_load_balancers_of(ec2: &Ec2, elb: &Elb, vpc: &str) -> Vec<
 }
 
 fn classic_load_balancer_contents(ec2: &Ec2, balancer: ClassicLoadBalancer) -> ClassicLoadBalancerContents {
-    let attributes = balancer.attributes.got();
+    let attributes = balancer.attributes.shown();
     ClassicLoadBalancerContents {
         is_internal: balancer.scheme == LoadBalancerScheme::Internal,
         security_groups: security_group_names(ec2, &balancer.security_group_ids),
@@ -137,7 +137,7 @@ fn load_balancer_contents(ec2: &Ec2, elb: &Elb, balancer: LoadBalancer) -> LoadB
         is_internal: balancer.scheme == LoadBalancerScheme::Internal,
         zones: balancer.subnets.keys().cloned().collect(),
         security_groups: security_group_names(ec2, &balancer.security_group_ids),
-        attributes: balancer.attributes.got().cloned().unwrap_or_default(),
+        attributes: balancer.attributes.shown().cloned().unwrap_or_default(),
         listeners: sorted(listeners.map(|listener| listener_contents(elb, listener))),
         name: balancer.name,
         tags: balancer.tags,
@@ -157,7 +157,7 @@ fn listener_contents(elb: &Elb, listener: Listener) -> ListenerContents {
 fn target_group_contents(group: TargetGroup) -> TargetGroupContents {
     TargetGroupContents {
         health_check: health_check_contents(group.health_check),
-        attributes: group.attributes.got().cloned().unwrap_or_default(),
+        attributes: group.attributes.shown().cloned().unwrap_or_default(),
         name: group.name,
         port: group.port,
         tags: group.tags,

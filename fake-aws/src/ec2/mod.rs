@@ -185,14 +185,14 @@ impl Ec2 {
             let unattached = known.unattached_gateways.clone();
             let attached = vpc.map(|vpc| self.describe_gateways(None, Some(&vpc), None));
             observed.internet_gateways = match attached {
-                Some(Seen::Got(attached)) => Seen::Got([unattached, attached].concat()),
+                Some(Seen::Shown(attached)) => Seen::Shown([unattached, attached].concat()),
                 Some(other) => other,
-                None => Seen::Got(unattached),
+                None => Seen::Shown(unattached),
             };
             return observed;
         }
         if let Some(vpc) = &vpc {
-            let is_shown = observed.vpcs.got().is_none_or(|vpcs| !vpcs.is_empty());
+            let is_shown = observed.vpcs.shown().is_none_or(|vpcs| !vpcs.is_empty());
             observed.dns = match self.describe_dns(vpc) {
                 Err(error) if !is_shown && error.class == ErrorClass::NotFound => Seen::NotAsked,
                 answer => answer.into(),

@@ -14,7 +14,7 @@ use super::subnet::overlap;
 use super::{Ec2, Resource, is_allowed_size, parsed_range};
 
 /// The most IPv4 ranges of a VPC, unless AWS has raised the quota.
-const MOST_RANGES: usize = 5;
+const MAX_RANGES: usize = 5;
 
 /// A VPC with the attributes that no list shows.
 #[derive(Clone, Debug)]
@@ -103,8 +103,8 @@ impl Ec2 {
             let message = format!("The CIDR '{cidr_block}' is invalid.");
             return Err(CloudError::answered(action, "InvalidVpc.Range", &message));
         }
-        if known.len() >= MOST_RANGES {
-            let message = format!("This network '{id}' has met its maximum number of allowed CIDRs: {MOST_RANGES}");
+        if known.len() >= MAX_RANGES {
+            let message = format!("This network '{id}' has met its maximum number of allowed CIDRs: {MAX_RANGES}");
             return Err(CloudError::answered(action, "CidrLimitExceeded", &message));
         }
         added.push((range.to_string(), now));

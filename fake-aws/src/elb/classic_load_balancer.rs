@@ -64,7 +64,7 @@ impl Elb {
                 attributes,
             } => {
                 let known = self.classic_to_change(ec2, action, load_balancer)?;
-                known.attributes = Seen::Got(*attributes);
+                known.attributes = Seen::Shown(*attributes);
             }
             Call::AttachLoadBalancerToSubnets { load_balancer, subnets } => {
                 self.attach_to_subnets(ec2, action, load_balancer, subnets)?;
@@ -331,7 +331,7 @@ fn new_load_balancer(
         vpc_id: place.vpc,
         listeners: vec![listener.clone()],
         health_check: new_health_check(listener),
-        attributes: Seen::Got(ClassicAttributes {
+        attributes: Seen::Shown(ClassicAttributes {
             is_cross_zone: false,
             idle_timeout_seconds: 60,
         }),

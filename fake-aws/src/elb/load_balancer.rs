@@ -211,7 +211,7 @@ impl Elb {
     pub(crate) fn all_load_balancers(&self, ec2: &Ec2) -> Vec<LoadBalancer> {
         let resources = self.load_balancers.values();
         let views = resources.map(|resource| LoadBalancer {
-            attributes: Seen::Got(resource.body.attributes.clone()),
+            attributes: Seen::Shown(resource.body.attributes.clone()),
             ..Self::view_load_balancer(ec2, resource)
         });
         views.collect()

@@ -65,7 +65,7 @@ impl Elb {
             if balancer.vpc_id != vpc {
                 balancer.tags.clear();
             } else if let Some(attributes) = known.attributes.get(&balancer.arn) {
-                balancer.attributes = Seen::Got(attributes.clone());
+                balancer.attributes = Seen::Shown(attributes.clone());
             } else if is_owned(&balancer.tags) {
                 let attributes = describe(ec2, "DescribeLoadBalancerAttributes");
                 let attributes = attributes.map(|()| self.load_balancer_attributes(&balancer.arn));
@@ -82,7 +82,7 @@ impl Elb {
             if !is_owned(&group.tags) {
                 group.attributes = Seen::NotAsked;
             } else if let Some(attributes) = known.attributes.get(&group.arn) {
-                group.attributes = Seen::Got(attributes.clone());
+                group.attributes = Seen::Shown(attributes.clone());
             } else if let Err(error) = describe(ec2, "DescribeTargetGroupAttributes") {
                 group.attributes = Seen::Failed(error);
             }

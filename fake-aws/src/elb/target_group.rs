@@ -50,7 +50,7 @@ impl Elb {
             }
             Call::ModifyTargetGroupAttributes { group, attributes } => {
                 self.known_target_group(ec2, action, group)?;
-                if let Some(Seen::Got(known)) = self.target_group_mut(group).map(|group| &mut group.attributes) {
+                if let Some(Seen::Shown(known)) = self.target_group_mut(group).map(|group| &mut group.attributes) {
                     merge(known, attributes);
                 }
                 Ok(Answer::Done)
@@ -142,7 +142,7 @@ impl Elb {
     }
 
     pub(crate) fn set_target_group_attribute(&mut self, arn: &str, name: &str, value: &str) -> bool {
-        let Some(Seen::Got(known)) = self.target_group_mut(arn).map(|group| &mut group.attributes) else {
+        let Some(Seen::Shown(known)) = self.target_group_mut(arn).map(|group| &mut group.attributes) else {
             return false;
         };
         known.insert(name.to_owned(), value.to_owned());
@@ -174,7 +174,7 @@ fn new_target_group(
         protocol: "TCP".to_owned(),
         port,
         health_check,
-        attributes: Seen::Got(new_attributes()),
+        attributes: Seen::Shown(new_attributes()),
         tags,
     }
 }

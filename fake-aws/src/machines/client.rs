@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use capa_cloud::targets::{Group, GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MOST_TAGGED, NetworkInterface, Query,
+    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MAX_TAGGED, NetworkInterface, Query,
     RouteTable, SecurityGroup, Subnet, Vpc,
 };
 
@@ -237,7 +237,7 @@ impl<'a> Client<'a> {
     /// DescribeTags of target groups, by ARN.
     pub fn target_group_tags(&mut self, now: Timestamp, arns: &[String]) -> Result<Vec<(String, Tags)>, CloudError> {
         let (region, _) = self.enter(now, "DescribeTags", 0)?;
-        if arns.len() > MOST_TAGGED {
+        if arns.len() > MAX_TAGGED {
             let message = "Cannot have more than 20 resources described";
             return Err(CloudError::answered("DescribeTags", "ValidationError", message));
         }

@@ -10,9 +10,9 @@ use super::client::Client;
 use super::region::Region;
 
 /// The most tags of a resource.
-const MOST_TAGS: usize = 50;
+const MAX_TAGS: usize = 50;
 /// The most security groups of a network interface, unless the account has a higher quota.
-const MOST_GROUPS: usize = 5;
+const MAX_GROUPS: usize = 5;
 
 impl Client<'_> {
     /// CreateTags: sets tags of resources, all or nothing.
@@ -23,7 +23,7 @@ impl Client<'_> {
         for id in resources {
             let known = region.tags_of(now, id).ok_or_else(|| missing(ACTION, id))?;
             let added = tags.keys().filter(|tag| !known.contains_key(*tag)).count();
-            if known.len() + added > MOST_TAGS {
+            if known.len() + added > MAX_TAGS {
                 let message = format!("The maximum number of tags for {id} has been reached.");
                 return Err(CloudError::answered(ACTION, "TagLimitExceeded", &message));
             }
@@ -68,7 +68,7 @@ impl Client<'_> {
         if group_ids.is_empty() {
             return refuse("InvalidParameterValue", "You must specify at least one group");
         }
-        if group_ids.len() > MOST_GROUPS {
+        if group_ids.len() > MAX_GROUPS {
             let message = format!("The maximum number of security groups for {interface_id} has been reached.");
             return refuse("SecurityGroupsPerInterfaceLimitExceeded", &message);
         }

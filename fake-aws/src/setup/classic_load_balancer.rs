@@ -35,7 +35,7 @@ impl FakeAccount {
     /// Replaces the attributes of a Classic Load Balancer.
     #[must_use]
     pub fn set_classic_attributes(&self, name: &str, attributes: ClassicAttributes) -> bool {
-        self.change_classic(name, |balancer| balancer.attributes = Seen::Got(attributes))
+        self.change_classic(name, |balancer| balancer.attributes = Seen::Shown(attributes))
     }
 
     /// Replaces the security groups of a Classic Load Balancer. The groups need not exist.

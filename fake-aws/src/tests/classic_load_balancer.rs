@@ -26,7 +26,7 @@ fn a_new_classic_load_balancer_has_the_settings_of_aws() {
     assert_eq!(public.health_check.target, "TCP:6443");
     let timing = "every 30 s with 5 s for an answer, healthy after 10 and unhealthy after 2";
     assert_eq!(public.health_check.timing.to_string(), timing);
-    let attributes = public.attributes.got().unwrap();
+    let attributes = public.attributes.shown().unwrap();
     assert_eq!(attributes.to_string(), "cross-zone off, idle timeout 60 s");
     let internal = network.account.classic_load_balancers().remove(1);
     assert!(
@@ -62,10 +62,10 @@ fn a_classic_name_stands_for_one_balancer_also_while_hidden() {
     assert_eq!(network.call(create(NAME, &[], &[])), "DuplicateLoadBalancerName");
     assert_eq!(network.call(configure(NAME)), "LoadBalancerNotFound");
     assert_eq!(network.call(delete(NAME)), "", "an unknown one");
-    assert_eq!(network.look_at_classic().got().unwrap().len(), 0);
+    assert_eq!(network.look_at_classic().shown().unwrap().len(), 0);
     network.account.advance(seconds(20));
     assert_eq!(network.call(configure(NAME)), "");
-    assert_eq!(network.look_at_classic().got().unwrap().len(), 1);
+    assert_eq!(network.look_at_classic().shown().unwrap().len(), 1);
     assert!(network.account.set_tags(NAME, Tags::new()));
     assert_eq!(
         network.call(create(NAME, &[subnet], &[])),
@@ -156,7 +156,7 @@ fn check_and_attributes_of_a_classic_balancer_change() {
     assert_eq!(network.call(configure(NAME)), "");
     assert_eq!(network.call(modify(NAME)), "");
     assert_eq!(network.classic().health_check, check("HTTPS:6443/readyz"));
-    assert_eq!(network.classic().attributes, Seen::Got(CROSS_ZONE));
+    assert_eq!(network.classic().attributes, Seen::Shown(CROSS_ZONE));
 }
 
 #[test]

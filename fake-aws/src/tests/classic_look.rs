@@ -25,7 +25,7 @@ fn a_look_asks_for_the_generations_that_it_names() {
         ..both.clone()
     };
     assert_eq!(look_at(account, vpc, &NAMES, &[]), second_only);
-    assert!(both.load_balancers.got().is_some() && both.classic_load_balancers.got().is_some());
+    assert!(both.load_balancers.shown().is_some() && both.classic_load_balancers.shown().is_some());
     assert_eq!(look_at(account, None, &NAMES, &[NAME]), both, "the VPC by tag");
     account.reset_describes();
     assert_eq!(look_at(&FakeAccount::new(), None, &NAMES, &[NAME]), Observed::default());
@@ -44,7 +44,7 @@ fn a_look_shows_classic_balancers_of_the_vpc_and_namesakes() {
     account.add_classic_load_balancer("elsewhere", &vpc, &[], owned());
     account.add_classic_load_balancer("other", &network.vpc, &[&network.subnet], Tags::new());
     let seen = network.look_at_classic();
-    let shown = seen.got().unwrap().iter();
+    let shown = seen.shown().unwrap().iter();
     let shown: Vec<_> = shown
         .map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes))
         .collect();
@@ -97,12 +97,12 @@ fn a_refused_classic_describe_fails_the_kind_or_a_part() {
         let refused = [name.to_owned()].into();
         network.account.set(|behaviour| behaviour.refused_describes = refused);
         let seen = look_at(&network.account, Some(&network.vpc), &NAMES, &[NAME]);
-        assert_eq!(seen.load_balancers.got().is_some(), !operation.is_empty(), "{name}");
+        assert_eq!(seen.load_balancers.shown().is_some(), !operation.is_empty(), "{name}");
         let balancers = &seen.classic_load_balancers;
-        let attributes = balancers.got().map(|balancers| &balancers[0].attributes);
+        let attributes = balancers.shown().map(|balancers| &balancers[0].attributes);
         let is_seen = [
-            balancers.got().is_some(),
-            attributes.is_some_and(|attributes| attributes.got().is_some()),
+            balancers.shown().is_some(),
+            attributes.is_some_and(|attributes| attributes.shown().is_some()),
         ];
         assert_eq!(is_seen, expected, "{name}");
         let errors = [
@@ -124,10 +124,10 @@ fn tags_of_fresh_classic_balancers_can_show_later() {
     network.account.set(|behaviour| behaviour.hidden_tags = seconds(20));
     network.make_classic();
     let seen = network.look_at_classic();
-    assert_eq!(seen.got().unwrap()[0].tags, Tags::new());
-    assert_eq!(seen.got().unwrap()[0].attributes, Seen::NotAsked);
+    assert_eq!(seen.shown().unwrap()[0].tags, Tags::new());
+    assert_eq!(seen.shown().unwrap()[0].attributes, Seen::NotAsked);
     network.account.advance(seconds(20));
     let seen = network.look_at_classic();
-    assert_eq!(seen.got().unwrap()[0].tags, owned());
-    assert!(seen.got().unwrap()[0].attributes.got().is_some());
+    assert_eq!(seen.shown().unwrap()[0].tags, owned());
+    assert!(seen.shown().unwrap()[0].attributes.shown().is_some());
 }

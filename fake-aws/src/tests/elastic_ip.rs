@@ -4,7 +4,7 @@ use super::*;
 
 fn seen(account: &FakeAccount, ids: &[&str]) -> Vec<String> {
     let seen = observe_addresses(account, None, ids).addresses;
-    let addresses = seen.got().unwrap().iter();
+    let addresses = seen.shown().unwrap().iter();
     addresses.map(|address| address.allocation_id.clone()).collect()
 }
 

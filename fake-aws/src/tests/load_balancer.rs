@@ -24,7 +24,7 @@ fn a_load_balancer_is_provisioning_before_it_is_active() {
     assert_eq!(arn, format!("{beginning}{id}"));
     assert_eq!(made.dns_name, format!("dev-apiserver-{id}.elb.eu-west-1.amazonaws.com"));
     assert_eq!(made.subnets["eu-west-1a"], network.subnet);
-    let attributes = made.attributes.got().unwrap();
+    let attributes = made.attributes.shown().unwrap();
     assert_eq!(attributes["load_balancing.cross_zone.enabled"], "false");
     assert_eq!(attributes[PROTECTION], "false");
     network.account.advance(seconds(19));
@@ -62,10 +62,10 @@ fn a_name_stands_for_one_load_balancer_also_while_hidden() {
     let with_group = create_balancer("dev-apiserver", &[subnet], &["sg-9"]);
     assert_eq!(network.call(with_group), "DuplicateLoadBalancerName");
     assert_eq!(network.call(set_subnets(&arn, &[subnet])), "LoadBalancerNotFound");
-    assert_eq!(network.look().load_balancers.got().unwrap().len(), 0);
+    assert_eq!(network.look().load_balancers.shown().unwrap().len(), 0);
     network.account.advance(seconds(20));
     assert_eq!(network.call(set_subnets(&arn, &[subnet])), "");
-    assert_eq!(network.look().load_balancers.got().unwrap().len(), 1);
+    assert_eq!(network.look().load_balancers.shown().unwrap().len(), 1);
     let other = create_balancer("other", &[subnet], &[]);
     assert_eq!(network.call(other), "TooManyLoadBalancers");
 }
@@ -123,7 +123,7 @@ fn settings_of_a_load_balancer_change_one_by_one() {
     let changed = account.load_balancers().pop().unwrap();
     assert_eq!(changed.security_group_ids, [two]);
     assert_eq!(changed.subnets["eu-west-1b"], other_zone);
-    let attributes = changed.attributes.got().unwrap();
+    let attributes = changed.attributes.shown().unwrap();
     assert_eq!(attributes["load_balancing.cross_zone.enabled"], "true");
     assert_eq!(attributes[PROTECTION], "false");
     let unknown = set_attribute("arn:aws:9", PROTECTION, "true");
@@ -196,7 +196,7 @@ fn a_look_shows_load_balancers_of_the_vpc_and_namesakes() {
     let here = account.add_load_balancer("other", &network.vpc, &[&network.subnet], Tags::new());
     account.add_listener(&here, 80, "arn:aws:9", Tags::new());
     let seen = network.look();
-    let shown = seen.load_balancers.got().unwrap().iter();
+    let shown = seen.load_balancers.shown().unwrap().iter();
     let shown: Vec<_> = shown
         .map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes))
         .collect();
@@ -204,7 +204,7 @@ fn a_look_shows_load_balancers_of_the_vpc_and_namesakes() {
         shown,
         [("dev-apiserver", 0, &Seen::NotAsked), ("other", 0, &Seen::NotAsked)]
     );
-    assert_eq!(seen.listeners, Seen::Got(vec![]), "of owned ones only");
+    assert_eq!(seen.listeners, Seen::Shown(vec![]), "of owned ones only");
 }
 
 #[test]
@@ -220,8 +220,8 @@ fn looks_at_load_balancers_are_counted_by_action() {
     }
     account.reset_describes();
     let seen = network.look();
-    assert!(seen.load_balancers.got().unwrap()[0].attributes.got().is_some());
-    assert_eq!(seen.listeners.got().unwrap()[0].tags, owned());
+    assert!(seen.load_balancers.shown().unwrap()[0].attributes.shown().is_some());
+    assert_eq!(seen.listeners.shown().unwrap()[0].tags, owned());
     let mut counts = account.describes();
     counts.retain(|action, _| action.contains("Load") || action.contains("Target") || action.contains("Listen"));
     assert!(counts.values().all(|count| *count == 1), "{counts:?}");
@@ -248,13 +248,13 @@ fn a_refused_describe_leaves_the_other_parts() {
         let refused = [action.to_owned()].into();
         network.account.set(|behaviour| behaviour.refused_describes = refused);
         let seen = network.look();
-        let (balancers, groups) = (seen.load_balancers.got(), seen.target_groups.got());
+        let (balancers, groups) = (seen.load_balancers.shown(), seen.target_groups.shown());
         let is_seen = [
             balancers.is_some(),
-            balancers.is_some_and(|balancers| balancers[0].attributes.got().is_some()),
+            balancers.is_some_and(|balancers| balancers[0].attributes.shown().is_some()),
             groups.is_some(),
-            groups.is_some_and(|groups| groups[0].attributes.got().is_some()),
-            seen.listeners.got().is_some(),
+            groups.is_some_and(|groups| groups[0].attributes.shown().is_some()),
+            seen.listeners.shown().is_some(),
         ];
         assert_eq!(is_seen, expected, "{action}");
     }

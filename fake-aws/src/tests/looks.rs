@@ -6,7 +6,7 @@ use capa_cloud::managed::Seen;
 use super::*;
 
 fn ids<T>(seen: &Seen<Vec<T>>, id: impl Fn(&T) -> &String) -> Vec<String> {
-    seen.got().unwrap().iter().map(|one| id(one).clone()).collect()
+    seen.shown().unwrap().iter().map(|one| id(one).clone()).collect()
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_look_by_id_shows_the_vpc_and_all_that_is_in_it() {
     assert_eq!(ids(&seen.vpcs, |vpc| &vpc.id), [vpc]);
     assert_eq!(ids(&seen.subnets, |subnet| &subnet.id), [subnet]);
     assert_eq!(ids(&seen.internet_gateways, |gateway| &gateway.id), [attached, free]);
-    assert!(seen.dns.got().unwrap().support);
+    assert!(seen.dns.shown().unwrap().support);
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn a_look_by_tag_compares_key_and_value_whole() {
         account.add_internet_gateway(None, tags.clone());
         let seen = observe(&account, None);
         let count = usize::from(is_seen);
-        assert_eq!(seen.vpcs.got().unwrap().len(), count, "{tags:?}");
-        assert_eq!(seen.internet_gateways.got().unwrap().len(), count, "{tags:?}");
+        assert_eq!(seen.vpcs.shown().unwrap().len(), count, "{tags:?}");
+        assert_eq!(seen.internet_gateways.shown().unwrap().len(), count, "{tags:?}");
         assert_eq!(seen.subnets != Seen::NotAsked, is_seen, "{tags:?}");
         assert_eq!(seen.nat_gateways != Seen::NotAsked, is_seen, "{tags:?}");
         assert_eq!(seen.route_tables != Seen::NotAsked, is_seen, "{tags:?}");
@@ -57,7 +57,7 @@ fn a_look_with_several_owned_vpcs_asks_for_no_subnets() {
     account.add_vpc("10.0.0.0/16", owned());
     account.add_vpc("10.0.0.0/16", owned());
     let seen = observe(&account, None);
-    assert_eq!(seen.vpcs.got().unwrap().len(), 2);
+    assert_eq!(seen.vpcs.shown().unwrap().len(), 2);
     assert_eq!((seen.subnets, seen.dns), (Seen::NotAsked, Seen::NotAsked));
 }
 
@@ -78,10 +78,10 @@ fn fresh_resources_are_hidden_from_looks_and_calls() {
     };
     account.advance(seconds(19));
     let seen = observe(&account, Some(&vpc));
-    assert!(seen.vpcs.got().unwrap().is_empty());
-    assert!(seen.internet_gateways.got().unwrap().is_empty());
+    assert!(seen.vpcs.shown().unwrap().is_empty());
+    assert!(seen.internet_gateways.shown().unwrap().is_empty());
     assert_eq!(seen.dns, Seen::NotAsked);
-    assert!(observe(&account, Some(&foreign)).subnets.got().unwrap().is_empty());
+    assert!(observe(&account, Some(&foreign)).subnets.shown().unwrap().is_empty());
     let not_found = [
         "InvalidVpcID.NotFound",
         "InvalidSubnetID.NotFound",
@@ -96,7 +96,7 @@ fn fresh_resources_are_hidden_from_looks_and_calls() {
     );
     account.advance(seconds(1));
     assert_eq!(refused(), ["", "", ""]);
-    assert_eq!(observe(&account, Some(&vpc)).vpcs.got().unwrap().len(), 1);
+    assert_eq!(observe(&account, Some(&vpc)).vpcs.shown().unwrap().len(), 1);
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn tags_of_fresh_resources_can_show_later() {
     account.set(|behaviour| behaviour.hidden_tags = seconds(20));
     let vpc = made(&account, create_vpc("10.0.0.0/16"));
     let seen = observe(&account, Some(&vpc));
-    assert_eq!(seen.vpcs.got().unwrap()[0].tags, Tags::new());
-    assert!(observe(&account, None).vpcs.got().unwrap().is_empty());
+    assert_eq!(seen.vpcs.shown().unwrap()[0].tags, Tags::new());
+    assert!(observe(&account, None).vpcs.shown().unwrap().is_empty());
     account.advance(seconds(20));
-    assert_eq!(observe(&account, None).vpcs.got().unwrap()[0].tags, owned());
+    assert_eq!(observe(&account, None).vpcs.shown().unwrap()[0].tags, owned());
 }
 
 #[test]

@@ -229,7 +229,13 @@ fn a_fresh_nat_gateway_is_hidden_from_looks_and_calls() {
         behaviour.hidden_tags = seconds(15);
     });
     let gateway = network.make_nat_gateway("one");
-    let seen = || observe(account, Some(&network.vpc)).nat_gateways.got().unwrap().clone();
+    let seen = || {
+        observe(account, Some(&network.vpc))
+            .nat_gateways
+            .shown()
+            .unwrap()
+            .clone()
+    };
     assert_eq!(seen(), []);
     assert_eq!(network.make_nat_gateway("one"), gateway);
     assert_eq!(network.call(delete_nat_gateway(&gateway)), "NatGatewayNotFound");

@@ -99,7 +99,7 @@ fn a_vpc_has_a_main_route_table_that_goes_with_it() {
             made(&account, create_vpc("10.0.0.0/16"))
         };
         assert!(account.add_cidr_block(&vpc, "10.1.0.0/16"));
-        let seen = observe(&account, Some(&vpc)).route_tables.got().unwrap().clone();
+        let seen = observe(&account, Some(&vpc)).route_tables.shown().unwrap().clone();
         assert_eq!(seen, account.route_tables());
         let main = &seen[0];
         assert_eq!((main.is_main, &main.vpc_id, &main.tags), (true, &vpc, &Tags::new()));
@@ -337,7 +337,11 @@ fn a_fresh_route_table_is_hidden_and_its_tags_come_later() {
     });
     let table = network.make_table("one");
     let seen = || {
-        let tables = observe(account, Some(&network.vpc)).route_tables.got().unwrap().clone();
+        let tables = observe(account, Some(&network.vpc))
+            .route_tables
+            .shown()
+            .unwrap()
+            .clone();
         tables.into_iter().find(|known| !known.is_main).map(|known| known.tags)
     };
     let calls = || [associate(&table, &network.subnet), delete_table(&table)].map(|call| network.call(call));
@@ -355,7 +359,7 @@ fn the_main_route_table_of_a_fresh_vpc_is_hidden_with_it() {
     let account = FakeAccount::new();
     account.set(|behaviour| behaviour.hidden = seconds(10));
     let vpc = made(&account, create_vpc("10.0.0.0/16"));
-    let count = || observe(&account, Some(&vpc)).route_tables.got().unwrap().len();
+    let count = || observe(&account, Some(&vpc)).route_tables.shown().unwrap().len();
     assert_eq!(count(), 0);
     account.advance(seconds(10));
     assert_eq!(count(), 1);

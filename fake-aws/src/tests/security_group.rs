@@ -83,7 +83,7 @@ fn a_vpc_has_a_default_security_group_that_goes_with_it() {
         } else {
             made(&account, create_vpc("10.0.0.0/16"))
         };
-        let seen = observe(&account, Some(&vpc)).security_groups.got().unwrap().clone();
+        let seen = observe(&account, Some(&vpc)).security_groups.shown().unwrap().clone();
         assert_eq!(seen, account.security_groups());
         let [group] = &seen[..] else {
             panic!("one group: {seen:?}");
@@ -300,7 +300,7 @@ fn a_fresh_security_group_is_hidden_and_its_tags_come_later() {
     let seen = || {
         let groups = observe(account, Some(&network.vpc))
             .security_groups
-            .got()
+            .shown()
             .unwrap()
             .clone();
         groups
@@ -339,7 +339,7 @@ fn the_default_security_group_of_a_fresh_vpc_is_hidden_with_it() {
     let account = FakeAccount::new();
     account.set(|behaviour| behaviour.hidden = seconds(10));
     let vpc = made(&account, create_vpc("10.0.0.0/16"));
-    let count = || observe(&account, Some(&vpc)).security_groups.got().unwrap().len();
+    let count = || observe(&account, Some(&vpc)).security_groups.shown().unwrap().len();
     assert_eq!(count(), 0);
     account.advance(seconds(10));
     assert_eq!(count(), 1);

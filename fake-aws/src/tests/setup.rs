@@ -14,9 +14,9 @@ fn resources_added_by_hand_are_shown_at_once() {
     account.add_subnet(&vpc, "10.0.0.0/24", "eu-west-1a", owned());
     account.add_internet_gateway(Some(&vpc), owned());
     let seen = observe(&account, None);
-    assert!(seen.vpcs.got().unwrap()[0].is_available);
-    assert!(seen.subnets.got().unwrap()[0].is_available);
-    assert_eq!(seen.internet_gateways.got().unwrap()[0].tags, owned());
+    assert!(seen.vpcs.shown().unwrap()[0].is_available);
+    assert!(seen.subnets.shown().unwrap()[0].is_available);
+    assert_eq!(seen.internet_gateways.shown().unwrap()[0].tags, owned());
 }
 
 #[test]

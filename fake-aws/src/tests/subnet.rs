@@ -44,7 +44,7 @@ fn a_subnet_is_pending_before_it_is_available() {
     let account = FakeAccount::new();
     let vpc = account.add_vpc("10.0.0.0/16", owned());
     made(&account, create_subnet(&vpc, "10.0.0.0/24", "eu-west-1a"));
-    let is_available = || observe(&account, Some(&vpc)).subnets.got().unwrap()[0].is_available;
+    let is_available = || observe(&account, Some(&vpc)).subnets.shown().unwrap()[0].is_available;
     assert!(!is_available());
     account.advance(seconds(2));
     assert!(is_available());

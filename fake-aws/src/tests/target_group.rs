@@ -27,7 +27,7 @@ fn a_new_target_group_has_the_attributes_of_aws() {
     let network = Network::new();
     network.make_target_group();
     let group = network.account.target_groups().remove(0);
-    let attributes = group.attributes.got().unwrap();
+    let attributes = group.attributes.shown().unwrap();
     let attributes: Vec<_> = attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
     let expected = [
         ("deregistration_delay.timeout_seconds", "300"),
@@ -58,7 +58,7 @@ fn health_check_and_attributes_of_a_target_group_change() {
     );
     let group = network.account.target_groups().remove(0);
     assert_eq!(group.health_check, check("443"));
-    let attributes = group.attributes.got().unwrap();
+    let attributes = group.attributes.shown().unwrap();
     assert_eq!(
         (attributes.len(), &*attributes["preserve_client_ip.enabled"]),
         (4, "false")
@@ -99,9 +99,9 @@ fn a_look_asks_for_tags_of_target_groups_with_known_names() {
     let other_vpc = account.add_vpc("10.0.0.0/16", Tags::new());
     account.add_target_group("apiserver-target-3", &other_vpc, 80, owned());
     let seen = network.look();
-    let shown = seen.target_groups.got().unwrap().iter();
+    let shown = seen.target_groups.shown().unwrap().iter();
     let shown: Vec<_> = shown
-        .map(|group| (&*group.name, group.tags.len(), group.attributes.got().is_some()))
+        .map(|group| (&*group.name, group.tags.len(), group.attributes.shown().is_some()))
         .collect();
     assert_eq!(shown, [("apiserver-target-2", 1, true), ("foreign", 0, false)]);
 }

@@ -12,7 +12,7 @@ use crate::names::{
 };
 
 /// Maximum length of a member's name. Source: Karmada's validation.
-const LONGEST_NAME: usize = 48;
+const MAX_NAME: usize = 48;
 /// Number of digits of the hash at the end of a shortened name.
 const HASH_DIGITS: usize = 6;
 
@@ -117,7 +117,7 @@ fn default_name(cluster: &Cluster) -> String {
     if name == full && is_member_name(&name) {
         return name;
     }
-    let kept: String = name.chars().take(LONGEST_NAME - HASH_DIGITS - 1).collect();
+    let kept: String = name.chars().take(MAX_NAME - HASH_DIGITS - 1).collect();
     let [first, second, third, ..] = Sha256::digest(full).0;
     format!("{}-{first:02x}{second:02x}{third:02x}", kept.trim_end_matches('-'))
 }
@@ -125,7 +125,7 @@ fn default_name(cluster: &Cluster) -> String {
 /// Whether a member may have this name. Karmada keeps the credentials of `a` in the Secrets `a` and `a-impersonator`,
 /// and has a ServiceAccount `karmada-impersonator`.
 fn is_member_name(name: &str) -> bool {
-    is_dns_label(name) && name.len() <= LONGEST_NAME && name.rsplit('-').next() != Some("impersonator")
+    is_dns_label(name) && name.len() <= MAX_NAME && name.rsplit('-').next() != Some("impersonator")
 }
 
 fn is_dns_label(name: &str) -> bool {

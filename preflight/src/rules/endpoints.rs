@@ -87,7 +87,7 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
                 format!("{} has no usable endpoint of {service}", vpc.id),
                 "create the endpoint; an interface endpoint needs private DNS, a gateway endpoint the route table",
             )
-            .mended_by(facts.aws(&format!(
+            .fixed_by(facts.aws(&format!(
                 "ec2 create-vpc-endpoint --vpc-id {} --service-name com.amazonaws.{region}.{service} \
                  --vpc-endpoint-type {endpoint_type} {more}",
                 vpc.id
@@ -117,7 +117,7 @@ fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
         let group = ids.iter().next().copied().unwrap_or_default();
         let range = nodes.ranges.first().copied().unwrap_or_default();
         problems.push(
-            Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes").mended_by(facts.aws(
+            Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes").fixed_by(facts.aws(
                 &format!(
                     "ec2 authorize-security-group-ingress --group-id {group} {} --cidr {range}",
                     Traffic::tcp(443).parameters()

@@ -64,7 +64,7 @@ fn credentials(facts: &Facts) -> Checked {
                 "AWS refuses the credentials",
                 "correct the credentials that the check or the identity of the cluster uses",
             )
-            .mended_by("aws sts get-caller-identity"),
+            .fixed_by("aws sts get-caller-identity"),
         ]),
         answer => {
             let account = known(answer, "the account")?;
@@ -77,7 +77,7 @@ fn credentials(facts: &Facts) -> Checked {
                     format!("the credentials are of account {account}, and the cluster expects account {expected}"),
                     "use credentials of the expected account, or correct the account",
                 )
-                .mended_by("aws sts get-caller-identity")
+                .fixed_by("aws sts get-caller-identity")
             });
             Ok(wrong.into_iter().collect())
         }
@@ -99,7 +99,7 @@ fn region(facts: &Facts) -> Checked {
                 format!("the account has not enabled region {name}"),
                 "enable the region for the account",
             )
-            .mended_by(format!("aws account enable-region --region-name {name}")),
+            .fixed_by(format!("aws account enable-region --region-name {name}")),
         ),
         Some(_) => None,
     };

@@ -62,7 +62,7 @@ fn kinds(facts: &Facts) -> Checked {
                     "nothing says how the provider reads a network from this kind",
                     "label the CRD with infrastructure.cluster.x-k8s.io/machine-network: v1, or create an AWSNetworkMapping",
                 )
-                .mended_by(format!(
+                .fixed_by(format!(
                     "kubectl label crd {}.{} infrastructure.cluster.x-k8s.io/machine-network=v1",
                     source.resource, source.group
                 )),
@@ -82,7 +82,7 @@ fn permissions(facts: &Facts) -> Checked {
                 format!("the manager may not read {}.{}", source.resource, source.group),
                 "create a ClusterRole with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\"",
             );
-            problems.push(problem.mended_by(format!(
+            problems.push(problem.fixed_by(format!(
                 "kubectl auth can-i get {}.{} --as system:serviceaccount:capa-rs-system:capa-controller-manager",
                 source.resource, source.group
             )));

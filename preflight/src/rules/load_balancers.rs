@@ -155,7 +155,7 @@ fn target_groups(facts: &Facts) -> Checked {
     ));
     Ok(problems
         .into_iter()
-        .map(|problem| problem.mended_by(command.clone()))
+        .map(|problem| problem.fixed_by(command.clone()))
         .collect())
 }
 
@@ -196,7 +196,7 @@ fn listeners(facts: &Facts) -> Checked {
             .map_or("<load balancer>", String::as_str);
         problems.push(
             Problem::new(&group.arn, message, format!("add a TCP listener on port {port}"))
-                .mended_by(facts.aws(&format!(
+                .fixed_by(facts.aws(&format!(
                 "elbv2 create-listener --load-balancer-arn {balancer} --protocol TCP --port {port} --default-actions \
                  Type=forward,TargetGroupArn={}",
                 group.arn
@@ -244,7 +244,7 @@ fn load_balancers(facts: &Facts) -> Checked {
             "elbv2 describe-load-balancers --load-balancer-arns {}",
             balancer.arn
         ));
-        Ok(Some(Problem::new(&balancer.name, message, fix).mended_by(command)))
+        Ok(Some(Problem::new(&balancer.name, message, fix).fixed_by(command)))
     })
 }
 
@@ -266,7 +266,7 @@ fn zones(facts: &Facts) -> Checked {
             message,
             "add a subnet of the zone, or distribute across zones",
         );
-        Ok(Some(problem.mended_by(facts.aws(&format!(
+        Ok(Some(problem.fixed_by(facts.aws(&format!(
             "elbv2 modify-load-balancer-attributes --load-balancer-arn {} --attributes \
              Key=load_balancing.cross_zone.enabled,Value=true",
             balancer.arn
@@ -302,7 +302,7 @@ fn health_checks(facts: &Facts) -> Checked {
             message,
             "check TCP, or HTTPS with the path /readyz, every 10 seconds",
         );
-        Ok(Some(problem.mended_by(facts.aws(&format!(
+        Ok(Some(problem.fixed_by(facts.aws(&format!(
             "elbv2 modify-target-group --target-group-arn {} --health-check-protocol HTTPS --health-check-path /readyz \
              --health-check-interval-seconds 10 --healthy-threshold-count 2",
             group.arn
@@ -337,7 +337,7 @@ fn hairpin(facts: &Facts) -> Checked {
         }
         let message = "targets by instance behind an internal load balancer preserve the addresses of clients";
         let problem = Problem::new(&group.arn, message, "set preserve_client_ip.enabled to false");
-        Ok(Some(problem.mended_by(set_attribute(
+        Ok(Some(problem.fixed_by(set_attribute(
             facts,
             group,
             PRESERVE_CLIENT_ADDRESSES,
@@ -400,7 +400,7 @@ fn deregistration(facts: &Facts) -> Checked {
             "the target group keeps connections to deregistered targets",
             format!("set {key} to true"),
         );
-        Ok(Some(problem.mended_by(set_attribute(facts, group, key, "true"))))
+        Ok(Some(problem.fixed_by(set_attribute(facts, group, key, "true"))))
     })
 }
 
@@ -424,7 +424,7 @@ fn balancer_groups(facts: &Facts) -> Checked {
             traffic.text()
         );
         let fix = format!("admit {} from the subnets of the machines", traffic.text());
-        Ok(Some(Problem::new(&balancer.name, message, fix).mended_by(facts.aws(
+        Ok(Some(Problem::new(&balancer.name, message, fix).fixed_by(facts.aws(
             &format!(
                 "ec2 authorize-security-group-ingress --group-id {group} {} --cidr <range>",
                 traffic.parameters()

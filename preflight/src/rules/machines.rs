@@ -12,7 +12,7 @@ use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, 
 /// The instance families that count towards the service quotas for virtual CPUs of standard instances.
 const STANDARD_FAMILIES: [char; 7] = ['a', 'c', 'd', 'h', 'i', 'm', 'r'];
 /// The largest user data of an instance, in bytes. Source: the user guide of EC2, «Instance user data».
-const MOST_USER_DATA: usize = 16 * 1024;
+const MAX_USER_DATA: usize = 16 * 1024;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -146,7 +146,7 @@ fn images(facts: &Facts) -> Checked {
         problems.push(
             problem
                 .with_severity(severity)
-                .mended_by(facts.aws(&format!("ec2 describe-images --include-deprecated --image-ids {id}"))),
+                .fixed_by(facts.aws(&format!("ec2 describe-images --include-deprecated --image-ids {id}"))),
         );
     }
     Ok(problems)
@@ -242,7 +242,7 @@ fn offerings(facts: &Facts) -> Checked {
         );
         // Machines that may use several zones are launched in the other zones.
         let severity = if missing.len() < zones.len() { Warning } else { Blocking };
-        problems.push(problem.with_severity(severity).mended_by(facts.aws(&format!(
+        problems.push(problem.with_severity(severity).fixed_by(facts.aws(&format!(
             "ec2 describe-instance-type-offerings --location-type availability-zone \
              --filters Name=instance-type,Values={name}"
         ))));
@@ -266,7 +266,7 @@ fn quotas(facts: &Facts) -> Checked {
         }
         if let Some(quota) = quotas.get(code).filter(|quota| **quota < f64::from(wanted)) {
             let message = format!("{name} instances need {wanted} virtual CPUs, and the quota is {quota}");
-            problems.push(Problem::new(code, message, "ask AWS for a higher quota").mended_by(facts.aws(&format!(
+            problems.push(Problem::new(code, message, "ask AWS for a higher quota").fixed_by(facts.aws(&format!(
                 "service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value \
                  {wanted}"
             ))));
@@ -295,7 +295,7 @@ fn key_pairs(facts: &Facts) -> Checked {
             message,
             "create the key pair, or leave sshKeyName out",
         )
-        .mended_by(facts.aws(&format!(
+        .fixed_by(facts.aws(&format!(
             "ec2 import-key-pair --key-name {name} --public-key-material fileb://<file>"
         )))
     });
@@ -338,7 +338,7 @@ fn instance_profile(facts: &Facts, name: &str, profile: Option<&InstanceProfile>
         }
     };
     let problem = Problem::new(name, message, fix).with_severity(severity);
-    Ok(Some(problem.mended_by(facts.aws(&command))))
+    Ok(Some(problem.fixed_by(facts.aws(&command))))
 }
 
 fn metadata(facts: &Facts) -> Checked {
@@ -360,9 +360,9 @@ fn metadata(facts: &Facts) -> Checked {
 
 fn user_data(facts: &Facts) -> Checked {
     let machines = with(facts, |machines| machines.user_data_bytes)?;
-    let large = machines.into_iter().filter(|(_, bytes)| *bytes > MOST_USER_DATA);
+    let large = machines.into_iter().filter(|(_, bytes)| *bytes > MAX_USER_DATA);
     let problems = large.map(|(machines, bytes)| {
-        let message = format!("the user data has {bytes} bytes, more than {MOST_USER_DATA}");
+        let message = format!("the user data has {bytes} bytes, more than {MAX_USER_DATA}");
         let fix = "shorten files and commands in the bootstrap configuration, or bake them into the image";
         Problem::new(&machines.template, message, fix)
     });
@@ -382,7 +382,7 @@ fn placement(facts: &Facts) -> Checked {
                 message,
                 "correct the name or id, or create it in a zone of the subnets",
             );
-            problems.push(problem.mended_by(facts.aws(command)));
+            problems.push(problem.fixed_by(facts.aws(command)));
         };
         if let Some(name) = spec.placement_group_name.as_deref().filter(|name| !name.is_empty()) {
             is_asked = true;
@@ -444,7 +444,7 @@ fn spot_role(facts: &Facts) -> Checked {
         "the account has no service-linked role for spot instances",
         "create the role once for the account",
     );
-    Ok(vec![problem.mended_by(
+    Ok(vec![problem.fixed_by(
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
     )])
 }

@@ -100,7 +100,7 @@ fn private_routes(facts: &Facts) -> Checked {
         let command = format!(
             "ec2 create-route --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} --nat-gateway-id <nat>"
         );
-        problems.push(Problem::new(id, message, fix).mended_by(facts.aws(&command)));
+        problems.push(Problem::new(id, message, fix).fixed_by(facts.aws(&command)));
     }
     Ok(problems)
 }
@@ -132,7 +132,7 @@ fn public_routes(facts: &Facts) -> Checked {
             let table = &facts.route_table(&subnet.id)?.id;
             let message = format!("{} has no default route to an internet gateway", subnet.id);
             let fix = "add the route, or set publicIP: false";
-            problems.push(Problem::new(&subnet.id, message, fix).mended_by(facts.aws(&format!(
+            problems.push(Problem::new(&subnet.id, message, fix).fixed_by(facts.aws(&format!(
                 "ec2 create-route --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} --gateway-id <igw>"
             ))));
         }
@@ -155,7 +155,7 @@ fn nat_zones(facts: &Facts) -> Checked {
         if let Some(place) = place.filter(|place| place.zone != subnet.zone) {
             let message = format!("{} in {} uses {id} in {}", subnet.id, subnet.zone, place.zone);
             let fix = "create a NAT gateway in the zone of the subnet, and route to it";
-            problems.push(Problem::new(&subnet.id, message, fix).mended_by(
+            problems.push(Problem::new(&subnet.id, message, fix).fixed_by(
                 facts.aws("ec2 create-nat-gateway --subnet-id <public subnet of the zone> --allocation-id <address>"),
             ));
         }

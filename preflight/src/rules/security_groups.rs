@@ -186,7 +186,7 @@ pub(super) fn admits(
         ),
         format!("admit {} from {name}", traffic.text()),
     );
-    Ok(Some(problem.mended_by(facts.aws(&format!(
+    Ok(Some(problem.fixed_by(facts.aws(&format!(
         "ec2 authorize-security-group-ingress --group-id {group} {} {source}",
         traffic.parameters()
     )))))
@@ -221,7 +221,7 @@ fn exist(facts: &Facts) -> Checked {
     let command = facts.aws("ec2 describe-security-groups --query 'SecurityGroups[].[GroupId,VpcId,GroupName]'");
     Ok(problems
         .into_iter()
-        .map(|problem| problem.mended_by(command.clone()))
+        .map(|problem| problem.fixed_by(command.clone()))
         .collect())
 }
 
@@ -248,7 +248,7 @@ fn count(facts: &Facts) -> Checked {
                     format!("machines have {groups} security groups, and a network interface can have {most}"),
                     "use fewer groups, or ask AWS for a higher quota",
                 )
-                .mended_by(facts.aws(&format!(
+                .fixed_by(facts.aws(&format!(
                     "service-quotas request-service-quota-increase --service-code vpc --quota-code {GROUPS_QUOTA} \
                      --desired-value {groups}"
                 ))),
@@ -269,7 +269,7 @@ fn rule_count(facts: &Facts) -> Checked {
                 let message = format!("{} has no room for another rule for {direction} traffic", group.id);
                 problems.push(
                     Problem::new(&group.id, message, "join rules, or ask AWS for a higher quota")
-                        .mended_by(facts.aws(&format!(
+                        .fixed_by(facts.aws(&format!(
                         "service-quotas request-service-quota-increase --service-code vpc --quota-code {RULES_QUOTA} \
                          --desired-value {}",
                         count * 2
@@ -388,7 +388,7 @@ fn egress_problem(
         None => String::new(),
     };
     let fix = format!("allow {} to {name}", traffic.text());
-    Problem::new(ids.join(","), message, fix).mended_by(facts.aws(&format!(
+    Problem::new(ids.join(","), message, fix).fixed_by(facts.aws(&format!(
         "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
          'IpProtocol={}{ports},IpRanges=[{{CidrIp={range}}}]'",
         traffic.protocol
@@ -416,7 +416,7 @@ fn cluster_tags(facts: &Facts) -> Checked {
                 format!("none of the security groups {} has the tag {key}", ids.join(", ")),
                 format!("tag one of them with {key}=shared"),
             )
-            .mended_by(facts.aws(&format!(
+            .fixed_by(facts.aws(&format!(
                 "ec2 create-tags --resources {} --tags Key={key},Value=shared",
                 ids.first().copied().unwrap_or_default()
             ))),
@@ -428,7 +428,7 @@ fn cluster_tags(facts: &Facts) -> Checked {
                 ),
                 "remove the tag from all but one",
             )
-            .mended_by(facts.aws(&format!(
+            .fixed_by(facts.aws(&format!(
                 "ec2 delete-tags --resources {} --tags Key={key}",
                 several.last().copied().unwrap_or_default()
             ))),

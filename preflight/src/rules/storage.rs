@@ -63,7 +63,7 @@ fn encryption_keys(facts: &Facts) -> Checked {
             ),
             Some(_) => return Ok(None),
         };
-        Ok(Some(Problem::new(name, message, fix).mended_by(facts.aws(&command))))
+        Ok(Some(Problem::new(name, message, fix).fixed_by(facts.aws(&command))))
     }))
 }
 
@@ -139,6 +139,6 @@ fn buckets(facts: &Facts) -> Checked {
             ),
             Some(_) => return Ok(None),
         };
-        Ok(Some(Problem::new(name, message, fix).mended_by(facts.aws(&command))))
+        Ok(Some(Problem::new(name, message, fix).fixed_by(facts.aws(&command))))
     }))
 }

@@ -15,7 +15,7 @@ use crate::rules::routes::is_public;
 pub(crate) const ADDRESSES_OF_A_LOAD_BALANCER: i32 = 8;
 
 /// Maximum number of tags of a resource. Source: the user guide of EC2, «Tag your Amazon EC2 resources».
-const MOST_TAGS: usize = 50;
+const MAX_TAGS: usize = 50;
 
 /// Key of the tag with which the cloud controller finds subnets for load balancers of Services.
 pub(crate) const fn role_tag_key(is_public: bool) -> &'static str {
@@ -147,7 +147,7 @@ fn exist(facts: &Facts) -> Checked {
     let command = facts.aws("ec2 describe-subnets --query 'Subnets[].[SubnetId,VpcId,State]'");
     Ok(problems
         .into_iter()
-        .map(|problem| problem.mended_by(command.clone()))
+        .map(|problem| problem.fixed_by(command.clone()))
         .collect())
 }
 
@@ -256,7 +256,7 @@ fn addresses(facts: &Facts) -> Checked {
     let command = facts.aws("ec2 describe-subnets --query 'Subnets[].[SubnetId,AvailableIpAddressCount]'");
     Ok(problems
         .into_iter()
-        .map(|problem| problem.mended_by(command.clone()))
+        .map(|problem| problem.fixed_by(command.clone()))
         .collect())
 }
 
@@ -319,7 +319,7 @@ fn network_acls(facts: &Facts) -> Checked {
                     message,
                     "add an entry that allows the traffic before the one that denies it",
                 )
-                .mended_by(facts.aws(&format!("ec2 describe-network-acls --network-acl-ids {}", list.id))),
+                .fixed_by(facts.aws(&format!("ec2 describe-network-acls --network-acl-ids {}", list.id))),
             );
         }
     }
@@ -338,7 +338,7 @@ fn cluster_tags(facts: &Facts) -> Checked {
             format!("{} has no tag {key}", subnet.id),
             format!("tag the subnet with {key}=shared"),
         )
-        .mended_by(facts.aws(&format!(
+        .fixed_by(facts.aws(&format!(
             "ec2 create-tags --resources {} --tags Key={key},Value=shared",
             subnet.id
         )))
@@ -359,7 +359,7 @@ fn role_tags(facts: &Facts) -> Checked {
                     format!("the {kind} subnet {} has no tag {key}", subnet.id),
                     format!("tag the subnet with {key}=1"),
                 )
-                .mended_by(facts.aws(&format!(
+                .fixed_by(facts.aws(&format!(
                     "ec2 create-tags --resources {} --tags Key={key},Value=1",
                     subnet.id
                 ))),
@@ -373,11 +373,11 @@ fn tag_count(facts: &Facts) -> Checked {
     let full = facts
         .subnets_of(None)?
         .into_iter()
-        .filter(|subnet| subnet.tags.len() >= MOST_TAGS);
+        .filter(|subnet| subnet.tags.len() >= MAX_TAGS);
     let problems = full.map(|subnet| {
-        let message = format!("{} has {MOST_TAGS} tags, the most that AWS allows", subnet.id);
+        let message = format!("{} has {MAX_TAGS} tags, the most that AWS allows", subnet.id);
         Problem::new(&subnet.id, message, "remove tags that nobody needs")
-            .mended_by(facts.aws(&format!("ec2 delete-tags --resources {} --tags Key=<key>", subnet.id)))
+            .fixed_by(facts.aws(&format!("ec2 delete-tags --resources {} --tags Key=<key>", subnet.id)))
     });
     Ok(problems.collect())
 }
@@ -431,7 +431,7 @@ fn ipv6(facts: &Facts) -> Checked {
                 "ec2 disassociate-subnet-cidr-block --association-id <association>".to_owned(),
             ),
         };
-        problems.push(Problem::new(id, message, fix).mended_by(facts.aws(&command)));
+        problems.push(Problem::new(id, message, fix).fixed_by(facts.aws(&command)));
     }
     Ok(problems)
 }

@@ -107,7 +107,7 @@ fn exists(facts: &Facts) -> Checked {
     let command = facts.aws("ec2 describe-vpcs --query 'Vpcs[].[VpcId,State]'");
     Ok(problem
         .into_iter()
-        .map(|problem| problem.mended_by(command.clone()))
+        .map(|problem| problem.fixed_by(command.clone()))
         .collect())
 }
 
@@ -141,7 +141,7 @@ fn attribute(facts: &Facts, name: &str, flag: &str, what: &str, is_on: fn(&Facts
         return Ok(vec![]);
     }
     let problem = Problem::new(vpc, format!("{vpc} has no {what}"), format!("set {name} of the VPC"));
-    Ok(vec![problem.mended_by(facts.aws(&format!(
+    Ok(vec![problem.fixed_by(facts.aws(&format!(
         "ec2 modify-vpc-attribute --vpc-id {vpc} --{flag} '{{\"Value\":true}}'"
     )))])
 }
@@ -199,7 +199,7 @@ fn dhcp_options(facts: &Facts) -> Checked {
     ));
     Ok(problems
         .into_iter()
-        .map(|problem| problem.mended_by(command.clone()))
+        .map(|problem| problem.fixed_by(command.clone()))
         .collect())
 }
 
@@ -229,7 +229,7 @@ fn ipv6(facts: &Facts) -> Checked {
             format!("{} has no IPv6 range", vpc.id),
             "associate an IPv6 range with the VPC",
         )
-        .mended_by(facts.aws(&format!(
+        .fixed_by(facts.aws(&format!(
             "ec2 associate-vpc-cidr-block --vpc-id {} --amazon-provided-ipv6-cidr-block",
             vpc.id
         )))
@@ -270,7 +270,7 @@ fn tenancy(facts: &Facts) -> Checked {
             format!("machines with the tenancy default become dedicated in {}", vpc.id),
             "set tenancy: dedicated, or use a VPC with the tenancy default",
         )
-        .mended_by(facts.aws(&format!(
+        .fixed_by(facts.aws(&format!(
             "ec2 modify-vpc-tenancy --vpc-id {} --instance-tenancy default",
             vpc.id
         )))

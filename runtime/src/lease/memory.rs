@@ -6,7 +6,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 
 /// A few renewals may conflict with a write.
-const MOST_TRIES: usize = 5;
+const MAX_TRIES: usize = 5;
 
 /// The annotations of a Lease. Nothing is remembered if the Lease does not exist.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl LeaseMemory {
     /// # Errors
     /// The error of the request, which also fails if the Lease does not exist.
     pub async fn remember(&self, annotation: &str) -> kube::Result<()> {
-        for _ in 1..MOST_TRIES {
+        for _ in 1..MAX_TRIES {
             match self.try_to_remember(annotation).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 result => return result,

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use jiff::Timestamp;
 
 use super::Deletion;
-use crate::aws::{LONGEST_HIDDEN, ZONES};
+use crate::aws::{MAX_HIDDEN, ZONES};
 use crate::faults::{FaultKind, Faults, Mix};
 use crate::follow_up::{FollowUp, Occasion, ThenDo};
 use crate::management_cluster::ManagementCluster;
@@ -26,7 +26,7 @@ const NEIGHBOURS: usize = 2;
 const TOKEN_MARGIN: Duration = Duration::from_secs(300);
 /// The longest that EC2 remembers a token in any history. It promises no more
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/Run_Instance_Idempotency.html>).
-const LONGEST_TOKEN_MEMORY: Duration = Duration::from_secs(24 * 3600);
+const MAX_TOKEN_MEMORY: Duration = Duration::from_secs(24 * 3600);
 
 /// The script of a seed.
 pub(super) struct Script {
@@ -49,9 +49,9 @@ impl Script {
         // Apart from the scheduler's own numbers, so that a script stays what it is when the scheduler changes.
         let mut random = Rng::with_seed(seed ^ 0x5c21_97a4_0d5e_11ab);
         let chaos = Duration::from_secs(random.u64(60..1_200));
-        let hidden = random.u64(0..=LONGEST_HIDDEN.as_secs());
+        let hidden = random.u64(0..=MAX_HIDDEN.as_secs());
         let least_memory = Timing::default().token_age + TOKEN_MARGIN;
-        let token_memory = random.u64(least_memory.as_secs()..=LONGEST_TOKEN_MEMORY.as_secs());
+        let token_memory = random.u64(least_memory.as_secs()..=MAX_TOKEN_MEMORY.as_secs());
         let has_neighbour = random.u32(0..3) == 0;
         let mut script = Self {
             zones: random.usize(1..=ZONES.len()),
@@ -238,7 +238,7 @@ fn after_pause(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
 /// About as long as the protocol repeats a call, and EC2 remembers its token.
 fn age_of_tokens(random: &mut Rng) -> Duration {
     let repeated = Timing::default().token_age.as_secs();
-    let remembered = LONGEST_TOKEN_MEMORY.as_secs();
+    let remembered = MAX_TOKEN_MEMORY.as_secs();
     Duration::from_secs(random.u64(repeated - 1_800..remembered + 7_200))
 }
 
@@ -268,8 +268,8 @@ fn after_launch(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     match random.u32(0..6) {
         0..3 => vec![(soon, ThenDo::from(UserAction::LoseStatus))],
         3 | 4 => vec![
-            (soon + LONGEST_HIDDEN, ThenDo::from(UserAction::KillInstance)),
-            (soon + LONGEST_HIDDEN + later, ThenDo::from(UserAction::LoseStatus)),
+            (soon + MAX_HIDDEN, ThenDo::from(UserAction::KillInstance)),
+            (soon + MAX_HIDDEN + later, ThenDo::from(UserAction::LoseStatus)),
         ],
         _ => vec![(soon, ThenDo::from(UserAction::DeleteMachine))],
     }

@@ -10,7 +10,7 @@ use crate::common::ImageLookup;
 const METADATA_HOP_LIMIT: i64 = 2;
 
 /// Maximum number of secrets that a spec can request: one call to Parameter Store deletes at most this many.
-const MOST_REQUESTED_SECRETS: usize = 10;
+const MAX_REQUESTED_SECRETS: usize = 10;
 
 /// The image lookup of machines without a lookup in their spec or their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl AWSMachineSpec {
     pub fn effective_secret_count(&self) -> usize {
         let of_spec = self.cloud_init.as_ref().and_then(|options| options.secret_count);
         let count = of_spec.and_then(|count| usize::try_from(count).ok());
-        count.unwrap_or(1).clamp(1, MOST_REQUESTED_SECRETS)
+        count.unwrap_or(1).clamp(1, MAX_REQUESTED_SECRETS)
     }
 
     /// Whether the cluster's bucket can store the bootstrap data. Without `ignition` in the spec, the bucket stores the

@@ -95,7 +95,7 @@ impl Ec2Calls {
 
 /// The id of the VPC if there is exactly one.
 pub(crate) fn only_vpc(vpcs: &Seen<Vec<Vpc>>) -> Option<&str> {
-    match vpcs.got().map(Vec::as_slice) {
+    match vpcs.shown().map(Vec::as_slice) {
         Some([only]) => Some(&only.id),
         _ => None,
     }
@@ -108,7 +108,7 @@ fn asked<T>(answer: Option<Result<T, CloudError>>) -> Seen<T> {
 
 /// The DNS attributes of the VPC in `vpcs`. They are not read if the VPC is gone.
 fn dns_of(vpcs: &Seen<Vec<Vpc>>, dns: Seen<VpcDns>) -> Seen<VpcDns> {
-    let is_gone = vpcs.got().is_some_and(Vec::is_empty);
+    let is_gone = vpcs.shown().is_some_and(Vec::is_empty);
     match dns {
         Seen::Failed(error) if is_gone && error.class == ErrorClass::NotFound => Seen::NotAsked,
         dns => dns,

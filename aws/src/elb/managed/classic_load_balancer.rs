@@ -12,7 +12,7 @@ use capa_cloud::elb::classic_load_balancer::Call;
 use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
 use capa_cloud::managed::{Answer, Seen};
 use capa_cloud::session::Permit;
-use capa_cloud::{CloudError, MOST_TAGGED, Query};
+use capa_cloud::{CloudError, MAX_TAGGED, Query};
 use futures::FutureExt;
 
 use super::super::{ElbCalls, text};
@@ -49,7 +49,7 @@ impl ElbCalls {
         for (balancer, attributes) in owned.iter_mut().zip(attributes) {
             balancer.attributes = attributes.into();
         }
-        Seen::Got(balancers)
+        Seen::Shown(balancers)
     }
 
     /// The Classic Load Balancers in a VPC with their tags, and those elsewhere that have one of these names, without
@@ -91,7 +91,7 @@ impl ElbCalls {
             .await
     }
 
-    /// The tags of each of these load balancers. Each call for [`MOST_TAGGED`] of them waits for its turn and counts as
+    /// The tags of each of these load balancers. Each call for [`MAX_TAGGED`] of them waits for its turn and counts as
     /// a page, whose token is the number of the names before it.
     async fn all_classic_tags(&self, names: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
         if names.is_empty() {
@@ -100,8 +100,8 @@ impl ElbCalls {
         let query = Query::filter("load-balancer-name", names);
         let fetch = |permit, token: Option<String>| async move {
             let before: usize = token.and_then(|token| token.parse().ok()).unwrap_or_default();
-            let end = before + MOST_TAGGED;
-            let asked = names.iter().skip(before).take(MOST_TAGGED).cloned();
+            let end = before + MAX_TAGGED;
+            let asked = names.iter().skip(before).take(MAX_TAGGED).cloned();
             let request = self.classic.describe_tags();
             let request = request.set_load_balancer_names(Some(asked.collect()));
             let answer = self.runner.call(permit, request.send()).await?;

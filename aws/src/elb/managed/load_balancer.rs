@@ -48,7 +48,7 @@ impl ElbCalls {
                 balancer.attributes = attributes.into();
             }
         }
-        (Seen::Got(balancers), listeners.into())
+        (Seen::Shown(balancers), listeners.into())
     }
 
     /// The load balancers in a VPC with their tags, and load balancers elsewhere that have one of these names, without

@@ -300,7 +300,7 @@ fn expected(attributes: Seen<ClassicAttributes>) -> Vec<ClassicLoadBalancer> {
 async fn a_look_shows_classic_ones_in_the_vpc_or_with_a_name() {
     let (fake, seen) = look(&named(), world).await;
     let expected = Observed {
-        classic_load_balancers: Seen::Got(expected(Seen::Got(ATTRIBUTES))),
+        classic_load_balancers: Seen::Shown(expected(Seen::Shown(ATTRIBUTES))),
         ..Observed::default()
     };
     assert_eq!(seen, expected);
@@ -368,7 +368,7 @@ async fn refused_attributes_stay_in_their_load_balancer() {
     };
     let refused = (look(&named(), refusing).await, ErrorClass::Unauthorized);
     for ((_fake, seen), class) in [refused, (look(&named(), silent).await, ErrorClass::NoAnswer)] {
-        let shown = seen.classic_load_balancers.got().unwrap();
+        let shown = seen.classic_load_balancers.shown().unwrap();
         let attributes = &shown[1].attributes;
         assert_eq!(failure(attributes), Some(class));
         assert_eq!(shown, &expected(attributes.clone()));
@@ -392,7 +392,7 @@ async fn a_refused_classic_describe_fails_all_classic_ones() {
         let (_fake, seen) = look(&both, refusing).await;
         let failed = failure(&seen.classic_load_balancers);
         assert_eq!(failed, Some(ErrorClass::Unauthorized), "{action}");
-        assert_eq!(seen.load_balancers, Seen::Got(Vec::new()), "{action}");
+        assert_eq!(seen.load_balancers, Seen::Shown(Vec::new()), "{action}");
     }
 }
 

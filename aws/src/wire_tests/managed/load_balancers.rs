@@ -410,7 +410,7 @@ async fn a_look_shows_load_balancers_in_the_vpc_or_with_a_name() {
             scheme: LoadBalancerScheme::Internal,
             subnets: ["a", "b"].map(zone).into(),
             security_group_ids: vec!["sg-1".to_owned()],
-            attributes: Seen::Got(attributes.clone()),
+            attributes: Seen::Shown(attributes.clone()),
             tags: tags(),
             ..balancer("arn:lb/owned", "dev-apiserver", LoadBalancerState::Active)
         };
@@ -427,18 +427,18 @@ async fn a_look_shows_load_balancers_in_the_vpc_or_with_a_name() {
             balancer("arn:lb/new", "two", LoadBalancerState::Provisioning),
             balancer("arn:lb/failed", "three", failed),
         ];
-        assert_eq!(seen.load_balancers, Seen::Got(expected));
+        assert_eq!(seen.load_balancers, Seen::Shown(expected));
         let listeners = vec![
             listener("arn:listener/owned", 6443, tags()),
             listener("arn:listener/2", 22, shared()),
         ];
-        assert_eq!(seen.listeners, Seen::Got(listeners));
-        let groups = seen.target_groups.got().unwrap();
+        assert_eq!(seen.listeners, Seen::Shown(listeners));
+        let groups = seen.target_groups.shown().unwrap();
         assert_eq!(groups.len(), 23);
         for group in groups {
             let is_owned = group.arn == "arn:tg/owned";
             let expected = if is_owned {
-                Seen::Got(attributes.clone())
+                Seen::Shown(attributes.clone())
             } else {
                 Seen::NotAsked
             };
@@ -539,10 +539,10 @@ async fn a_refused_describe_fails_what_depends_on_it_alone() {
             }
         };
         let (_fake, seen) = look(&named(Some("vpc-1")), refusing).await;
-        let balancer = seen.load_balancers.got().and_then(|shown| shown.first());
+        let balancer = seen.load_balancers.shown().and_then(|shown| shown.first());
         let group = seen
             .target_groups
-            .got()
+            .shown()
             .and_then(|shown| shown.iter().find(|group| group.arn == "arn:tg/owned"));
         let failed = [
             failure(&seen.load_balancers),
@@ -579,7 +579,7 @@ async fn a_load_balancer_that_is_gone_meanwhile_has_no_listeners() {
         _ => world(call),
     };
     let (_fake, seen) = look(&named(Some("vpc-1")), gone).await;
-    assert_eq!(seen.listeners, Seen::Got(Vec::new()));
+    assert_eq!(seen.listeners, Seen::Shown(Vec::new()));
 }
 
 #[tokio::test]

@@ -300,7 +300,12 @@ async fn a_call_that_would_double_is_not_repeated_by_itself() {
         let lost = make(cloud.as_ref(), &call).await.unwrap_err();
         assert_eq!(lost.class, ErrorClass::NoAnswer);
         let sent = fake.calls_of(call.action());
-        assert_eq!(sent.len() == 1, call.repeat() == Repeat::Doubles, "{}", call.action());
+        assert_eq!(
+            sent.len() == 1,
+            call.repeat() == Repeat::CreatesSecond,
+            "{}",
+            call.action()
+        );
         if let Repeat::Token(token) = call.repeat() {
             assert!(
                 sent.iter().all(|sent| sent.field("ClientToken") == token),

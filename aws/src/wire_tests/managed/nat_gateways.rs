@@ -144,7 +144,7 @@ async fn all_nat_gateways_of_a_vpc_are_shown_in_every_state() {
         gateway("nat-7", NatGatewayState::Deleted),
         gateway("nat-8", NatGatewayState::Pending),
     ];
-    assert_eq!(seen.nat_gateways.got(), Some(&expected));
+    assert_eq!(seen.nat_gateways.shown(), Some(&expected));
     assert_pages_of_vpc(&fake, "DescribeNatGateways", "1000");
 }
 
@@ -186,7 +186,7 @@ async fn a_look_shows_the_free_addresses_of_the_pool_of_the_cluster() {
         ..scope(Some("vpc-1"))
     };
     let (fake, seen) = look_as(&of_pool, super::super::elastic_ip::serve).await;
-    assert_eq!(seen.free_addresses.got(), Some(&3));
+    assert_eq!(seen.free_addresses.shown(), Some(&3));
     assert_eq!(
         fake.calls_of("DescribePublicIpv4Pools").remove(0).field("PoolId.1"),
         "ipv4pool-ec2-1"
@@ -207,7 +207,7 @@ async fn owned_addresses_are_shown_without_a_vpc() {
         association_id: Some("eipassoc-1".to_owned()),
         ..address("eipalloc-2")
     };
-    assert_eq!(seen.addresses.got(), Some(&vec![used, address("eipalloc-3")]));
+    assert_eq!(seen.addresses.shown(), Some(&vec![used, address("eipalloc-3")]));
     let by_tag = (format!("tag:{OWNED}"), "owned".to_owned());
     assert_eq!(filters(&fake, "DescribeAddresses"), [by_tag]);
 }
@@ -215,7 +215,7 @@ async fn owned_addresses_are_shown_without_a_vpc() {
 #[tokio::test]
 async fn known_addresses_are_asked_for_where_tags_show_none() {
     let (fake, seen) = look_as(&naming(&["eipalloc-1", "eipalloc-3", "eipalloc-gone"]), addresses).await;
-    let shown = seen.addresses.got().unwrap();
+    let shown = seen.addresses.shown().unwrap();
     let ids: Vec<&str> = shown.iter().map(|address| address.allocation_id.as_str()).collect();
     assert_eq!(ids, ["eipalloc-1", "eipalloc-2", "eipalloc-3"]);
     let calls = fake.calls_of("DescribeAddresses");
@@ -257,5 +257,5 @@ async fn addresses_are_failed_where_the_second_describe_is() {
     };
     let (_fake, seen) = look_as(&naming(&["eipalloc-1"]), refusing).await;
     assert!(seen.addresses.answer().is_err_and(|error| error.is_some()));
-    assert!(seen.internet_gateways.got().is_some());
+    assert!(seen.internet_gateways.shown().is_some());
 }

@@ -225,6 +225,6 @@ async fn route_tables_of_a_vpc_show_subnets_and_ipv4_routes() {
             .collect(),
         tags: Tags::new(),
     };
-    assert_eq!(seen.route_tables.got(), Some(&vec![own, main]));
+    assert_eq!(seen.route_tables.shown(), Some(&vec![own, main]));
     assert_pages_of_vpc(&fake, "DescribeRouteTables", "100");
 }

@@ -255,6 +255,6 @@ async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
         egress: vec![rule(&Traffic::new("-1", -1, -1), any(), "")],
         tags: Tags::new(),
     };
-    assert_eq!(seen.security_groups.got(), Some(&vec![own, default]));
+    assert_eq!(seen.security_groups.shown(), Some(&vec![own, default]));
     assert_pages_of_vpc(&fake, "DescribeSecurityGroups", "1000");
 }

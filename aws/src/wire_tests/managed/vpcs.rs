@@ -95,27 +95,27 @@ fn expected() -> Observed {
         tags,
     };
     Observed {
-        vpcs: Seen::Got(vec![Vpc {
+        vpcs: Seen::Shown(vec![Vpc {
             id: "vpc-1".to_owned(),
             is_available: true,
             cidr_blocks: ["10.0.0.0/16", "10.1.0.0/16"].map(str::to_owned).into(),
             associating_cidr_blocks: vec!["10.3.0.0/16".to_owned()],
             tags: tags(),
         }]),
-        dns: Seen::Got(VpcDns {
+        dns: Seen::Shown(VpcDns {
             support: true,
             hostnames: false,
         }),
-        subnets: Seen::Got(vec![subnet, pending]),
-        internet_gateways: Seen::Got(vec![
+        subnets: Seen::Shown(vec![subnet, pending]),
+        internet_gateways: Seen::Shown(vec![
             gateway("igw-1", None, tags()),
             gateway("igw-2", Some("vpc-1"), Tags::new()),
         ]),
-        nat_gateways: Seen::Got(Vec::new()),
-        addresses: Seen::Got(Vec::new()),
+        nat_gateways: Seen::Shown(Vec::new()),
+        addresses: Seen::Shown(Vec::new()),
         free_addresses: Seen::NotAsked,
-        route_tables: Seen::Got(Vec::new()),
-        security_groups: Seen::Got(Vec::new()),
+        route_tables: Seen::Shown(Vec::new()),
+        security_groups: Seen::Shown(Vec::new()),
     }
 }
 
@@ -154,11 +154,11 @@ async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
 /// Asserts that nothing in a VPC is read if AWS shows this number of VPCs.
 async fn assert_asks_for_nothing_in(count: usize, serve: fn(&Call) -> Answer) {
     let (fake, seen) = look(None, serve).await;
-    assert_eq!(seen.vpcs.got().map(Vec::len), Some(count));
+    assert_eq!(seen.vpcs.shown().map(Vec::len), Some(count));
     let nothing = Observed {
         vpcs: seen.vpcs.clone(),
-        internet_gateways: Seen::Got(Vec::new()),
-        addresses: Seen::Got(Vec::new()),
+        internet_gateways: Seen::Shown(Vec::new()),
+        addresses: Seen::Shown(Vec::new()),
         ..Observed::default()
     };
     assert_eq!(seen, nothing);
@@ -186,7 +186,7 @@ async fn a_vpc_that_is_gone_has_no_attributes() {
         action => answer(action, "", None),
     };
     let (_fake, seen) = look(Some("vpc-1"), gone).await;
-    assert_eq!((seen.vpcs, seen.dns), (Seen::Got(Vec::new()), Seen::NotAsked));
+    assert_eq!((seen.vpcs, seen.dns), (Seen::Shown(Vec::new()), Seen::NotAsked));
     let unseen = |call: &Call| match call.action.as_str() {
         "DescribeVpcAttribute" => ec2_error(400, "InvalidVpcID.NotFound", "not seen here yet"),
         _ => network(call),

@@ -44,15 +44,15 @@ fn an_account_is_valid_ten_minutes_a_failure_five_seconds() {
 #[test]
 fn the_last_account_is_that_of_the_present_credentials() {
     let mut cache = AccountCache::new(&Timing::default());
-    assert_eq!(cache.last_told(at(0, 0)), None);
+    assert_eq!(cache.last_reported(at(0, 0)), None);
     cache.record(at(0, 0), &Ok(account()), Duration::ZERO);
     let unanswered = Err(CloudError::no_answer("GetCallerIdentity", "connection refused"));
     cache.record(at(900, 0), &unanswered, Duration::from_secs(901));
-    assert_eq!(cache.last_told(at(902, 0)), Some(account().as_str()));
-    assert_eq!(cache.last_told(at(902, 1)), None, "other credentials");
+    assert_eq!(cache.last_reported(at(902, 0)), Some(account().as_str()));
+    assert_eq!(cache.last_reported(at(902, 1)), None, "other credentials");
     cache.record(at(910, 0), &refused(), Duration::from_secs(911));
     cache.record(at(920, 0), &unanswered, Duration::from_secs(921));
-    assert_eq!(cache.last_told(at(922, 0)), None, "refused");
+    assert_eq!(cache.last_reported(at(922, 0)), None, "refused");
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub(super) fn missing_subnets(scene: &Scene<'_>, places: &[Place], shown: Shown<
 }
 
 fn zone_of<'a>(scene: &Scene<'a>, subnet: &str) -> Option<&'a str> {
-    let mut subnets = scene.seen.ec2.subnets.got()?.iter();
+    let mut subnets = scene.seen.ec2.subnets.shown()?.iter();
     let shown = subnets.find(|shown| shown.id == subnet);
     shown.map(|shown| shown.zone.as_str())
 }

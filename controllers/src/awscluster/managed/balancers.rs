@@ -22,7 +22,7 @@ pub(super) const TOO_LONG: &str =
 /// The path of the field of the first load balancer, and of the second one.
 const PATHS: [&str; 2] = ["controlPlaneLoadBalancer", "secondaryControlPlaneLoadBalancer"];
 /// The most listeners of a cluster: each is a target of every control plane machine.
-const MOST_LISTENERS: usize = 8;
+const MAX_LISTENERS: usize = 8;
 
 /// A load balancer that the cluster is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,9 +140,8 @@ pub(super) fn wanted(
     }
     let listeners = wanted.iter().map(|balancer| balancer.listeners.len());
     let listeners = listeners.sum::<usize>() + usize::from(is_classic);
-    for balancer in wanted.iter().filter(|_| listeners > MOST_LISTENERS) {
-        let message =
-            format!("the cluster would have {listeners} listeners, and may have {MOST_LISTENERS}: list fewer");
+    for balancer in wanted.iter().filter(|_| listeners > MAX_LISTENERS) {
+        let message = format!("the cluster would have {listeners} listeners, and may have {MAX_LISTENERS}: list fewer");
         problems.push(problem(&balancer.target, "additionalListeners", &message));
     }
     (wanted, problems)

@@ -35,7 +35,7 @@ fn wanted(inputs: &Inputs) -> Vec<Ref> {
 /// Adds the ranges that the VPC lacks. Ranges that were removed from the spec stay, because machines may use them.
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let vpc = &scene.inputs.vpc.target;
-    let Some(vpcs) = scene.seen.ec2.vpcs.got().filter(|_| !scene.is_deleted) else {
+    let Some(vpcs) = scene.seen.ec2.vpcs.shown().filter(|_| !scene.is_deleted) else {
         return;
     };
     let shown = scene.ledger.id(vpc).and_then(|id| vpcs.iter().find(|vpc| vpc.id == id));

@@ -22,7 +22,7 @@ const INSTANCE_PORT: i32 = 6443;
 /// The idle timeout of connections, which is CAPA's.
 const IDLE_TIMEOUT_SECONDS: i32 = 600;
 /// The most seconds that AWS waits for the answer to a health check.
-const MOST_TIMEOUT_SECONDS: i64 = 60;
+const MAX_TIMEOUT_SECONDS: i64 = 60;
 
 /// A Classic Load Balancer that the cluster is to have. Its address is the endpoint of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn mistakes(spec: &LoadBalancerSpec) -> Vec<&'static str> {
         ),
         (timing.timeout_seconds >= timing.interval_seconds, balancers::TOO_LONG),
         (
-            timing.timeout_seconds > MOST_TIMEOUT_SECONDS,
+            timing.timeout_seconds > MAX_TIMEOUT_SECONDS,
             "classic load balancers wait for an answer for 60 s at most: set healthCheck.timeoutSeconds to less",
         ),
         (

@@ -57,7 +57,7 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
 /// Compares the ledger with the look. The tag shows that a load balancer belongs to the cluster. Its id is its name, so
 /// a load balancer elsewhere may have the same id.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(balancers) = seen.elb.classic_load_balancers.got() else {
+    let Some(balancers) = seen.elb.classic_load_balancers.shown() else {
         return;
     };
     let vpc = ledger.id(&inputs.vpc.target).map(str::to_owned);
@@ -87,7 +87,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
 
 /// The load balancer that a look shows under this name.
 fn shown<'a>(scene: &Scene<'a>, name: &str) -> Option<&'a ClassicLoadBalancer> {
-    let mut balancers = scene.seen.elb.classic_load_balancers.got()?.iter();
+    let mut balancers = scene.seen.elb.classic_load_balancers.shown()?.iter();
     balancers.find(|balancer| balancer.name == name)
 }
 
@@ -128,7 +128,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) 
 
 fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
     let (target, name) = (&wanted.target, &wanted.target.name);
-    let mut balancers = scene.seen.elb.classic_load_balancers.got().into_iter().flatten();
+    let mut balancers = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     // AWS treats names that differ only in case as equal.
     if let Some(other) = balancers.find(|balancer| balancer.name.eq_ignore_ascii_case(name)) {
         let message = format!(
@@ -138,7 +138,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan
         );
         return plan.problem(target, Reason::Conflict, message);
     }
-    if endpoint::is_lost(scene, target, plan) {
+    if endpoint::report_lost(scene, target, plan) {
         return;
     }
     let Some(subnets) = attachments::subnets(scene, target, &wanted.places, plan) else {
@@ -210,7 +210,7 @@ fn keep_settings(wanted: &WantedClassicLoadBalancer, balancer: &ClassicLoadBalan
         };
         plan.step(&attributes(wanted), why, call);
     }
-    if let Some(shown) = balancer.attributes.got().filter(|shown| **shown != wanted.attributes) {
+    if let Some(shown) = balancer.attributes.shown().filter(|shown| **shown != wanted.attributes) {
         let why = Why::Differs {
             field: "attributes",
             is: shown.to_string(),
@@ -270,7 +270,7 @@ fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
         if scene.is_deleted {
             let load_balancer = Id::from(name);
             plan.step(target, Why::Unwanted, Call::DeleteLoadBalancer { load_balancer });
-        } else if !endpoint::stays(scene, target, plan) {
+        } else if !endpoint::report_kept(scene, target, plan) {
             let message = format!(
                 "the {target} has the tag of the cluster, and the spec does not ask for it: delete it, or remove the tag"
             );

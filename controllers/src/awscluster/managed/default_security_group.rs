@@ -18,7 +18,7 @@ pub(super) fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let Standing::Shown(id) = scene.standing(&vpc.target) else {
         return;
     };
-    let mut groups = scene.seen.ec2.security_groups.got().into_iter().flatten();
+    let mut groups = scene.seen.ec2.security_groups.shown().into_iter().flatten();
     let default = groups.find(|group| group.name == NAME && group.vpc_id == id);
     let Some(group) = default.filter(|_| vpc.empties_default_security_group) else {
         return;

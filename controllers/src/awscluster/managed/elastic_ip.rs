@@ -49,7 +49,7 @@ pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<R
                 return plan.problem(target, error.class.reason(), not_shown(error));
             }
             let free = match &scene.seen.ec2.free_addresses {
-                Seen::Got(free) => *free,
+                Seen::Shown(free) => *free,
                 Seen::Failed(error) => {
                     let message = format!("the free addresses of the public IPv4 pool cannot be looked up: {error}");
                     return plan.problem(target, error.class.reason(), message);

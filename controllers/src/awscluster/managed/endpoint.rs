@@ -35,9 +35,9 @@ pub(super) fn of(inputs: &Inputs) -> Option<&Ref> {
 /// The load balancer that a look shows with the address of the published endpoint.
 fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
     let (host, _) = scene.inputs.endpoint.as_ref()?;
-    let network = scene.seen.elb.load_balancers.got().into_iter().flatten();
+    let network = scene.seen.elb.load_balancers.shown().into_iter().flatten();
     let network = network.map(|balancer| (&balancer.dns_name, &balancer.arn));
-    let classic = scene.seen.elb.classic_load_balancers.got().into_iter().flatten();
+    let classic = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     let classic = classic.map(|balancer| (&balancer.dns_name, &balancer.name));
     let (_, id) = network.chain(classic).find(|(dns_name, _)| *dns_name == host)?;
     scene.ledger.with_id(id)
@@ -55,7 +55,7 @@ pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
 
 /// Adds a problem for the missing `target` if the published endpoint is the address of a load balancer, because a new
 /// one would have another address. Returns whether there is a problem.
-pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
+pub(super) fn report_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let (Some(lost), Some((host, _))) = (of(scene.inputs), &scene.inputs.endpoint) else {
         return false;
     };
@@ -69,7 +69,7 @@ pub(super) fn is_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool 
 
 /// Adds a problem if `target`, which the spec no longer asks for, is the load balancer of the endpoint. Returns whether
 /// it is.
-pub(super) fn stays(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
+pub(super) fn report_kept(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let kind = match target.kind {
         Kind::ClassicLoadBalancer => "classic",
         _ => "nlb",

@@ -29,7 +29,7 @@ pub(super) const PLANNER: Planner = Planner {
 /// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts. The
 /// others are recorded under their ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(gateways) = seen.ec2.internet_gateways.got() else {
+    let Some(gateways) = seen.ec2.internet_gateways.shown() else {
         return;
     };
     let vpc = ledger.id(&inputs.vpc.target).map(str::to_owned);
@@ -52,7 +52,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.internet_gateway;
-    let Some(gateways) = scene.seen.ec2.internet_gateways.got() else {
+    let Some(gateways) = scene.seen.ec2.internet_gateways.shown() else {
         return;
     };
     if scene.is_deleted {
@@ -63,7 +63,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             plan.wait(target, Reason::Creating, "AWS does not show the internet gateway");
         }
         Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Standing::Absent | Standing::Vanished(_) if scene.seen.ec2.vpcs.got().is_none() => {
+        Standing::Absent | Standing::Vanished(_) if scene.seen.ec2.vpcs.shown().is_none() => {
             plan.wait(target, Reason::WaitingForVpc, "AWS does not show the VPC");
         }
         // The gateway itself needs no VPC. A VPC that AWS refuses must not leave a gateway behind.

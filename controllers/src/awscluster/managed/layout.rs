@@ -5,7 +5,7 @@ use ipnet::Ipv4Net;
 use sha2::{Digest, Sha256};
 
 /// The longest prefix of a subnet that AWS accepts.
-const LONGEST_PREFIX: u8 = 28;
+const MAX_PREFIX_LENGTH: u8 = 28;
 
 /// The range of one default subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) fn default_subnets(
 fn split(range: Ipv4Net, parts: usize) -> Option<Vec<Ipv4Net>> {
     let bits = u8::try_from(parts.next_power_of_two().trailing_zeros()).ok()?;
     let prefix = range.prefix_len().checked_add(bits)?;
-    let parts = range.subnets(prefix).ok().filter(|_| prefix <= LONGEST_PREFIX)?;
+    let parts = range.subnets(prefix).ok().filter(|_| prefix <= MAX_PREFIX_LENGTH)?;
     Some(parts.collect())
 }
 

@@ -14,7 +14,7 @@ const PROTOCOL: &str = "TCP";
 
 /// The listeners of a load balancer that a look shows.
 fn of<'a>(scene: &Scene<'a>, load_balancer: &str) -> impl Iterator<Item = &'a Listener> {
-    let listeners = scene.seen.elb.listeners.got().into_iter().flatten();
+    let listeners = scene.seen.elb.listeners.shown().into_iter().flatten();
     listeners.filter(move |listener| listener.load_balancer_arn == load_balancer)
 }
 

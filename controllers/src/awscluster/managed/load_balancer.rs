@@ -89,7 +89,7 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
 /// identifies the wanted one.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     load_balancer_address::settle(inputs, seen, ledger);
-    let Some(balancers) = seen.elb.load_balancers.got() else {
+    let Some(balancers) = seen.elb.load_balancers.shown() else {
         return;
     };
     let owned = balancers.iter().filter(|balancer| inputs.names.owns(&balancer.tags));
@@ -147,7 +147,7 @@ fn wait_for_a_look(scene: &Scene<'_>, plan: &mut Plan) {
 
 /// The load balancer that a look shows under this ARN.
 pub(super) fn shown<'a>(scene: &Scene<'a>, arn: &str) -> Option<&'a LoadBalancer> {
-    let mut balancers = scene.seen.elb.load_balancers.got()?.iter();
+    let mut balancers = scene.seen.elb.load_balancers.shown()?.iter();
     balancers.find(|balancer| balancer.arn == arn)
 }
 
@@ -171,7 +171,7 @@ pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
 
 fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
     let (target, name) = (&wanted.target, &wanted.target.name);
-    let mut balancers = scene.seen.elb.load_balancers.got().into_iter().flatten();
+    let mut balancers = scene.seen.elb.load_balancers.shown().into_iter().flatten();
     if let Some(other) = balancers.find(|balancer| balancer.name == *name) {
         let message = format!(
             "{} has the name {name} that a load balancer of the cluster is to have, and is in {} or does not have the \
@@ -180,7 +180,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::Conflict, message);
     }
-    if wanted.is_endpoint && endpoint::is_lost(scene, target, plan) {
+    if wanted.is_endpoint && endpoint::report_lost(scene, target, plan) {
         return;
     }
     let Some(subnets) = attachments::subnets(scene, target, &wanted.places, plan) else {
@@ -225,7 +225,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Pl
 
 fn keep_attributes(wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
     let attributes = BTreeMap::from([(CROSS_ZONE, wanted.is_cross_zone.to_string())]);
-    let Some((attributes, why)) = differing(balancer.attributes.got(), attributes) else {
+    let Some((attributes, why)) = differing(balancer.attributes.shown(), attributes) else {
         return;
     };
     let call = Call::ModifyLoadBalancerAttributes {
@@ -276,7 +276,7 @@ fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
         let Some(arn) = scene.deletable(target, plan) else {
             continue;
         };
-        if !endpoint::stays(scene, target, plan) {
+        if !endpoint::report_kept(scene, target, plan) {
             delete_one(target, arn, plan);
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn tags(inputs: &Inputs) -> impl Iterator<Item = (Ref, Tags)> {
 /// Compares the ledger with the look. At most one load balancer is internet-facing, and its addresses are
 /// interchangeable.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(addresses) = seen.ec2.addresses.got() else {
+    let Some(addresses) = seen.ec2.addresses.shown() else {
         return;
     };
     let owned = addresses.iter();
@@ -51,7 +51,7 @@ pub(super) fn allocate(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mu
 pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let users = scene.recorded(&[Kind::LoadBalancer]);
     for (target, id) in elastic_ip::deletable(scene, Kind::LoadBalancerAddress, plan) {
-        let mut addresses = scene.seen.ec2.addresses.got().into_iter().flatten();
+        let mut addresses = scene.seen.ec2.addresses.shown().into_iter().flatten();
         let shown = addresses.find(|address| address.allocation_id == id);
         match shown.and_then(|address| address.association_id.as_deref()) {
             Some(association) if users.is_empty() => {

@@ -92,15 +92,15 @@ impl Subject<'_> {
         let tables = seen
             .ec2
             .route_tables
-            .got()
+            .shown()
             .filter(|tables| tables.iter().any(|table| table.is_main));
         let known = Known {
             zones: &self.checked.zones,
             recorded_zones: zones.unwrap_or_default(),
-            vpcs: seen.ec2.vpcs.got().map(Vec::as_slice).unwrap_or_default(),
-            subnets: seen.ec2.subnets.got().map(Vec::as_slice),
+            vpcs: seen.ec2.vpcs.shown().map(Vec::as_slice).unwrap_or_default(),
+            subnets: seen.ec2.subnets.shown().map(Vec::as_slice),
             route_tables: tables.map(Vec::as_slice),
-            security_groups: seen.ec2.security_groups.got().map(Vec::as_slice),
+            security_groups: seen.ec2.security_groups.shown().map(Vec::as_slice),
             recorded: &recorded,
             has_begun: decided::has_begun(self.cluster),
             api_server_port: self.checked.api_server_port,

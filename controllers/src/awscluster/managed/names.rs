@@ -23,9 +23,9 @@ const API_SERVER: &str = "apiserver";
 /// The value of the role tag on Elastic IPs of load balancers of the API server.
 const LOAD_BALANCER_ADDRESS: &str = "lb-apiserver";
 /// The most characters of the name of a load balancer.
-const MOST_CHARACTERS: usize = 32;
+const MAX_CHARACTERS: usize = 32;
 /// The most tags that AWS allows on a resource.
-pub(super) const MOST_TAGS: usize = 50;
+pub(super) const MAX_TAGS: usize = 50;
 
 /// Names and tags of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,7 +217,7 @@ fn class(is_public: bool) -> &'static str {
 /// long.
 fn generated(text: &str) -> String {
     let name = format!("{}-apiserver", text.replace('.', "-"));
-    if name.len() <= MOST_CHARACTERS {
+    if name.len() <= MAX_CHARACTERS {
         return name;
     }
     format!("{}-k8s", base36(Blake2b::<U28>::digest(text).iter()))

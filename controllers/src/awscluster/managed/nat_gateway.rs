@@ -30,7 +30,7 @@ pub(super) const PLANNER: Planner = Planner {
     tags,
     tags_shown: |seen| {
         // Gateways that have failed or are being deleted keep their tags.
-        let gateways = seen.ec2.nat_gateways.got().into_iter().flatten();
+        let gateways = seen.ec2.nat_gateways.shown().into_iter().flatten();
         let gateways =
             gateways.filter(|gateway| matches!(gateway.state, NatGatewayState::Pending | NatGatewayState::Available));
         let gateways = gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
@@ -64,13 +64,13 @@ fn gateway_tags(inputs: &Inputs) -> Tags {
 
 /// The gateways that AWS has not deleted. It lists others for an hour.
 pub(super) fn live(seen: &Observed) -> Option<impl Iterator<Item = &NatGateway> + Clone> {
-    let gateways = seen.ec2.nat_gateways.got()?.iter();
+    let gateways = seen.ec2.nat_gateways.shown()?.iter();
     Some(gateways.filter(|gateway| gateway.state != NatGatewayState::Deleted))
 }
 
 /// The zone of the subnet of a gateway.
 fn zone_of<'a>(seen: &'a Observed, gateway: &NatGateway) -> Option<&'a str> {
-    let mut subnets = seen.ec2.subnets.got()?.iter();
+    let mut subnets = seen.ec2.subnets.shown()?.iter();
     let subnet = subnets.find(|subnet| subnet.id == gateway.subnet_id)?;
     Some(&subnet.zone)
 }
@@ -118,7 +118,7 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         let shown = live.clone().find(|gateway| gateway.id == id);
         shown.map(|gateway| inputs.names.ownership(&gateway.tags))
     });
-    let listed = seen.ec2.nat_gateways.got().into_iter().flatten();
+    let listed = seen.ec2.nat_gateways.shown().into_iter().flatten();
     for gateway in listed.filter(|gateway| gateway.state == NatGatewayState::Deleted) {
         // AWS shows the gateway as ended, so its state is certain.
         if let Some(target) = ledger.with_id(&gateway.id).cloned() {
@@ -130,7 +130,7 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
 /// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others are
 /// recorded under their ids, and released with the cluster.
 fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(addresses) = seen.ec2.addresses.got() else {
+    let Some(addresses) = seen.ec2.addresses.shown() else {
         return;
     };
     let owned = addresses.iter();
@@ -284,7 +284,7 @@ fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
 /// Waits longer after each failed gateway before another one is created. AWS lists failed gateways for about an hour.
 fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     let subnet = scene.ledger.id(&wanted.subnet);
-    let listed = scene.seen.ec2.nat_gateways.got().into_iter().flatten();
+    let listed = scene.seen.ec2.nat_gateways.shown().into_iter().flatten();
     let failed: Vec<&NatGateway> = listed
         .filter(|gateway| gateway.state == NatGatewayState::Failed || gateway.failure.is_some())
         .filter(|gateway| Some(gateway.subnet_id.as_str()) == subnet)
@@ -307,7 +307,7 @@ fn wait_for_address(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Pla
     let Some(id) = scene.ledger.id(&wanted.address) else {
         return;
     };
-    let mut addresses = scene.seen.ec2.addresses.got().into_iter().flatten();
+    let mut addresses = scene.seen.ec2.addresses.shown().into_iter().flatten();
     let shown = addresses.find(|address| address.allocation_id == id);
     let association = shown.and_then(|shown| shown.association_id.as_ref());
     if let Some(user) = user_of(scene.seen, id).map(|user| &user.id).or(association) {

@@ -11,7 +11,7 @@ use super::plan::Scene;
 use super::reference::{Kind, Ref};
 
 /// The most targets of the control plane in a network.
-const MOST_TARGETS: usize = 8;
+const MAX_TARGETS: usize = 8;
 
 /// The network, as far as it is known. `None` while AWS does not show the VPC or the spec has problems: then the
 /// published network stays.
@@ -25,7 +25,7 @@ pub(super) fn network(
         return None;
     }
     let id = scene.ledger.id(&scene.inputs.vpc.target)?;
-    let vpc = scene.seen.ec2.vpcs.got()?.iter().find(|vpc| vpc.id == id)?;
+    let vpc = scene.seen.ec2.vpcs.shown()?.iter().find(|vpc| vpc.id == id)?;
     let (control_plane_targets, pending_control_plane_targets) = targets(scene, before);
     let groups = security_groups(scene);
     if groups.is_none() && scene.inputs.vpc.brought.is_some() {
@@ -50,7 +50,7 @@ fn subnets(scene: &Scene<'_>) -> Vec<NetworkSubnet> {
     let wanted = scene.inputs.subnets.iter().filter(|subnet| !subnet.is_for_pods_only);
     let known = wanted.filter_map(|subnet| Some((scene.ledger.id(&subnet.target)?, subnet)));
     let by_id: BTreeMap<&str, _> = known.collect();
-    let shown = |id: &str| scene.seen.ec2.subnets.got()?.iter().find(|shown| shown.id == id);
+    let shown = |id: &str| scene.seen.ec2.subnets.shown()?.iter().find(|shown| shown.id == id);
     let subnets = by_id.into_iter().map(|(id, subnet)| NetworkSubnet {
         id: id.to_owned(),
         // The zone in the spec may have changed, but the subnet has not moved.
@@ -92,7 +92,7 @@ fn targets(scene: &Scene<'_>, before: &[ControlPlaneTarget]) -> (Vec<ControlPlan
     let published = before.iter().filter(|target| known.contains(target)).cloned();
     let mut targets: Vec<ControlPlaneTarget> = vec![];
     for target in wanted.chain(published) {
-        if !targets.contains(&target) && targets.len() < MOST_TARGETS {
+        if !targets.contains(&target) && targets.len() < MAX_TARGETS {
             targets.push(target);
         }
     }

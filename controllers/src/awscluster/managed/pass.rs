@@ -147,7 +147,7 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
     // A refusal to create is certain, unless an earlier call with the same token may have created the resource. A
     // throttled call is also certain if the SDK makes it only once.
     let is_certain = match step.call.repeat() {
-        Repeat::Doubles => error.class.is_refusal() || error.class == ErrorClass::Throttled,
+        Repeat::CreatesSecond => error.class.is_refusal() || error.class == ErrorClass::Throttled,
         Repeat::Token(_) => {
             if code == "IdempotentParameterMismatch" {
                 ledger.client_token_is_spent(&step.target);
@@ -155,8 +155,8 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
             error.class.is_refusal() && !ready.is_repeat && code != "IdempotentParameterMismatch"
         }
         // The SDK may have made the call twice: then the first call has created this resource.
-        Repeat::Harmless if NAMES_TAKEN.contains(&code) => false,
-        Repeat::Harmless => error.class.is_refusal() || error.retry_after.is_some(),
+        Repeat::Idempotent if NAMES_TAKEN.contains(&code) => false,
+        Repeat::Idempotent => error.class.is_refusal() || error.retry_after.is_some(),
     };
     if effect == Effect::Create && is_certain {
         ledger.is_gone(&step.target);

@@ -85,7 +85,7 @@ impl Scene<'_> {
 
     /// Whether AWS did not show resources of the VPC that may exist. Without a VPC, no resource exists.
     pub(crate) fn is_unseen<T>(&self, seen: &Seen<T>) -> bool {
-        seen.got().is_none() && self.ledger.id(&self.inputs.vpc.target).is_some()
+        seen.shown().is_none() && self.ledger.id(&self.inputs.vpc.target).is_some()
     }
 
     /// The client token of the call that creates a resource: that of a call without an answer, or else a new one.
@@ -227,7 +227,7 @@ impl Step {
     pub(crate) fn client_token(&self) -> Option<&str> {
         match self.call.repeat() {
             Repeat::Token(token) => Some(token),
-            Repeat::Doubles | Repeat::Harmless => None,
+            Repeat::CreatesSecond | Repeat::Idempotent => None,
         }
     }
 

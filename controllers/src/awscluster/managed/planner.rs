@@ -42,7 +42,7 @@ pub(super) fn tags_by_id<T>(
     seen: &Seen<Vec<T>>,
     of: for<'a> fn(&'a T) -> (&'a String, &'a Tags),
 ) -> Vec<(&str, &Tags)> {
-    let shown = seen.got().into_iter().flatten();
+    let shown = seen.shown().into_iter().flatten();
     shown
         .map(|resource| {
             let (id, tags) = of(resource);

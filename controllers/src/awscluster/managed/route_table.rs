@@ -45,7 +45,7 @@ fn tags(inputs: &Inputs, subnet: &WantedSubnet) -> Tags {
 /// subnet, or the name of a table without an association, identifies the wanted one. Others are recorded under their
 /// ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(tables) = seen.ec2.route_tables.got() else {
+    let Some(tables) = seen.ec2.route_tables.shown() else {
         return;
     };
     let owned = tables
@@ -128,7 +128,7 @@ fn create(scene: &Scene<'_>, subnet: &WantedSubnet, target: &Ref, plan: &mut Pla
 
 /// Keeps the default route and the association of a table.
 fn keep(scene: &Scene<'_>, subnet: &WantedSubnet, id: &str, plan: &mut Plan) {
-    let mut tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
+    let mut tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
     let Some(table) = tables.find(|table| table.id == id) else {
         return;
     };
@@ -192,7 +192,7 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
     if id.is_some_and(|id| table.association_of(id).is_some()) {
         return;
     }
-    let mut tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
+    let mut tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
     let other = id.and_then(|id| tables.find_map(|other| Some((other, other.association_of(id)?))));
     let Some((other, association)) = other else {
         let call = Call::AssociateRouteTable {
@@ -221,7 +221,7 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
 }
 
 fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
+    let tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
     for target in scene.ledger.of_kind(Kind::RouteTable) {
         let Some(id) = scene.deletable(target, plan) else {
             continue;

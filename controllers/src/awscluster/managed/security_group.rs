@@ -19,7 +19,7 @@ use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
 use super::{default_security_group, nat_gateway};
 
 /// The most rules of a group, unless AWS has raised the quota.
-const MOST_RULES: usize = 60;
+const MAX_RULES: usize = 60;
 
 /// The planner of the security groups.
 pub(super) const PLANNER: Planner = Planner {
@@ -59,7 +59,7 @@ fn brought(inputs: &Inputs) -> impl Iterator<Item = (&WantedSecurityGroup, &str)
 /// Compares the ledger with the look. A group with the tag of the cluster belongs to it, and its name identifies the
 /// wanted one. Others are recorded under their ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(groups) = seen.ec2.security_groups.got() else {
+    let Some(groups) = seen.ec2.security_groups.shown() else {
         return;
     };
     // Groups that the user brings belong to the user, whatever tags they have.
@@ -123,7 +123,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 fn shown<'a>(scene: &Scene<'a>, is: impl Fn(&SecurityGroup) -> bool) -> Option<&'a SecurityGroup> {
-    scene.seen.ec2.security_groups.got()?.iter().find(|group| is(group))
+    scene.seen.ec2.security_groups.shown()?.iter().find(|group| is(group))
 }
 
 fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
@@ -170,7 +170,7 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
             );
         }
     }
-    let is_full = group.ingress.len() + missing.len() > MOST_RULES;
+    let is_full = group.ingress.len() + missing.len() > MAX_RULES;
     let is_replaced = |shown: &Rule<String>| !is_full && missing.iter().any(|rule| rule.traffic == shown.traffic);
     let is_ours = |shown: &Rule<String>| {
         wanted.role != SecurityGroupRole::Lb
@@ -204,11 +204,11 @@ fn is_certain(scene: &Scene<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan
             .problems
             .iter()
             .any(|problem| problem.target.kind == Kind::Subnet);
-        !is_wrong && !scene.inputs.subnets.is_empty() && ec2.nat_gateways.got().is_some()
+        !is_wrong && !scene.inputs.subnets.is_empty() && ec2.nat_gateways.shown().is_some()
     } else {
-        ec2.addresses.got().is_some()
+        ec2.addresses.shown().is_some()
     };
-    !is_wrong && !is_waiting && knows_nat_gateways && ec2.vpcs.got().is_some()
+    !is_wrong && !is_waiting && knows_nat_gateways && ec2.vpcs.shown().is_some()
 }
 
 fn names_group_of_user(rule: &Rule<Id>) -> bool {
@@ -259,7 +259,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
         Origin::Role(role) => vec![Source::Group(Id::Of(Ref::new(Kind::SecurityGroup, role.as_str())))],
         Origin::Vpc => {
             let id = scene.ledger.id(&scene.inputs.vpc.target);
-            let mut shown = scene.seen.ec2.vpcs.got().into_iter().flatten();
+            let mut shown = scene.seen.ec2.vpcs.shown().into_iter().flatten();
             let own = shown.find(|vpc| Some(vpc.id.as_str()) == id);
             if own.is_none() {
                 plan.wait(
@@ -277,7 +277,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
             for address in addresses(scene) {
                 if let Some(public_ip) = public_ip(scene, address) {
                     found.push(Source::Cidr(format!("{public_ip}/32")));
-                } else if scene.seen.ec2.addresses.got().is_some() {
+                } else if scene.seen.ec2.addresses.shown().is_some() {
                     let message = format!("the {address} is not known yet");
                     plan.wait(target, Reason::WaitingForNatGateways, message);
                 }
@@ -290,7 +290,13 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
 /// The addresses of the user's NAT gateways to which the subnets route: the subnets in the spec, and subnets that were
 /// removed from it, because machines may use them.
 fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
-    let tables = scene.seen.ec2.route_tables.got().map(Vec::as_slice).unwrap_or_default();
+    let tables = scene
+        .seen
+        .ec2
+        .route_tables
+        .shown()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let subnets = scene.ledger.of_kind(Kind::Subnet);
     let used = subnets.filter_map(|subnet| table_of(&subnet.name, tables)?.default_target());
     let used: BTreeSet<&str> = used.collect();
@@ -326,7 +332,7 @@ fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
 
 fn public_ip<'a>(scene: &Scene<'a>, address: &Ref) -> Option<&'a str> {
     let id = scene.ledger.id(address)?;
-    let mut addresses = scene.seen.ec2.addresses.got()?.iter();
+    let mut addresses = scene.seen.ec2.addresses.shown()?.iter();
     let shown = addresses.find(|address| address.allocation_id == id);
     shown.map(|address| address.public_ip.as_str())
 }

@@ -26,7 +26,7 @@ use crate::pause::not_paused;
 const IN_USE: Duration = Duration::from_mins(10);
 
 /// The most characters of a plan in the status.
-const LONGEST_PLAN: usize = 100_000;
+const MAX_PLAN_CHARACTERS: usize = 100_000;
 
 /// The reason for a resource that cannot be deleted because it is in use.
 pub(super) fn in_use(cluster: &AWSCluster, now: Timestamp) -> Reason {
@@ -251,7 +251,7 @@ pub(super) fn planned(
         conditions::set(&mut status.conditions, update, cluster.metadata.generation, now);
     }
     status.network_status = None;
-    status.plan = Some(preview.to_string().chars().take(LONGEST_PLAN).collect());
+    status.plan = Some(preview.to_string().chars().take(MAX_PLAN_CHARACTERS).collect());
     status
 }
 

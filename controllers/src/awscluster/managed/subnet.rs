@@ -37,7 +37,9 @@ pub(super) const PLANNER: Planner = Planner {
 /// Compares the ledger with the look. A subnet with the tag of the cluster belongs to it, and its range identifies the
 /// wanted one. Other subnets with the tag are recorded under their names.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(subnets) = seen.ec2.subnets.got() else { return };
+    let Some(subnets) = seen.ec2.subnets.shown() else {
+        return;
+    };
     if inputs.vpc.brought.is_some() {
         for wanted in &inputs.subnets {
             ledger.shared(&wanted.target, &wanted.target.name);
@@ -142,7 +144,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedSubnet, plan: &mut Plan) {
 }
 
 fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
-    let mut subnets = scene.seen.ec2.subnets.got().into_iter().flatten();
+    let mut subnets = scene.seen.ec2.subnets.shown().into_iter().flatten();
     let Some(subnet) = subnets.find(|subnet| subnet.id == id) else {
         return;
     };

@@ -9,13 +9,13 @@ use capa_cloud::{ec2, elb};
 
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
-use super::names::MOST_TAGS;
+use super::names::MAX_TAGS;
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind, Ref};
 
 /// The most characters of the key of a tag.
-const LONGEST_KEY: usize = 128;
+const MAX_KEY_CHARACTERS: usize = 128;
 
 /// Compares the recorded keys with the tags that a look shows. A tag that has the value in the spec counts as set by
 /// the provider, also after a lost status and on resources that CAPA has created. A key that neither the resource nor
@@ -51,7 +51,7 @@ fn keys_of_spec<'a>(inputs: &Inputs, keys: impl Iterator<Item = &'a String>) -> 
     let of_cluster = meta::cluster_tag(&inputs.names.cluster);
     let can_leave = |key: &&String| {
         let is_fixed = [meta::NAME_TAG, meta::ROLE_TAG, &of_cluster].contains(&key.as_str());
-        !is_fixed && (1..=LONGEST_KEY).contains(&key.chars().count())
+        !is_fixed && (1..=MAX_KEY_CHARACTERS).contains(&key.chars().count())
     };
     keys.filter(can_leave).cloned().collect()
 }
@@ -88,7 +88,7 @@ fn correct(scene: &Scene<'_>, target: &Ref, id: &str, is: &Tags, wanted: &Tags, 
     let others = wanted.clone().into_iter();
     let differing = others.filter(|(key, value)| key != meta::ROLE_TAG && is.get(key) != Some(value));
     let (changed, missing): (Tags, Tags) = differing.partition(|(key, _)| is.contains_key(key));
-    let has_room = is.len() + missing.len() <= MOST_TAGS || surplus.is_empty();
+    let has_room = is.len() + missing.len() <= MAX_TAGS || surplus.is_empty();
     let missing = if has_room { missing } else { Tags::new() };
     for added in [changed, missing].into_iter().filter(|added| !added.is_empty()) {
         let why = differs(&added.keys().collect::<Vec<_>>(), is, wanted);

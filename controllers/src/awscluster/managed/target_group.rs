@@ -33,7 +33,7 @@ pub(super) fn wanted(inputs: &Inputs) -> impl Iterator<Item = Ref> {
 /// Compares the ledger with the look. A target group with the tag of the cluster belongs to it. The wanted one is
 /// identified by its name, or by the listener that forwards to it, because CAPA gives its target groups random names.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(groups) = seen.elb.target_groups.got() else {
+    let Some(groups) = seen.elb.target_groups.shown() else {
         return;
     };
     let owned = groups.iter().filter(|group| inputs.names.owns(&group.tags));
@@ -67,7 +67,7 @@ fn attached_to<'a>(
 ) -> Option<&'a TargetGroup> {
     let name = &wanted.group.target.name;
     let prefix = PREFIXES.into_iter().find(|prefix| name.starts_with(prefix))?;
-    let mut listeners = seen.elb.listeners.got()?.iter();
+    let mut listeners = seen.elb.listeners.shown()?.iter();
     let listener = listeners.find(|shown| shown.load_balancer_arn == load_balancer && shown.port == wanted.port)?;
     owned.find(|group| {
         let is_like = group.port == wanted.port && group.protocol == PROTOCOL && group.name.starts_with(prefix);
@@ -90,7 +90,7 @@ pub(super) fn keep(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tag
 
 fn create(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags, plan: &mut Plan) {
     let target = &wanted.target;
-    let mut groups = scene.seen.elb.target_groups.got().into_iter().flatten();
+    let mut groups = scene.seen.elb.target_groups.shown().into_iter().flatten();
     if let Some(other) = groups.find(|group| group.name == target.name) {
         let message = format!(
             "{} has the name that a target group of the cluster is to have, and is in {} or does not have the cluster's \
@@ -110,7 +110,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags,
 }
 
 fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn: &str, plan: &mut Plan) {
-    let mut groups = scene.seen.elb.target_groups.got().into_iter().flatten();
+    let mut groups = scene.seen.elb.target_groups.shown().into_iter().flatten();
     let Some(group) = groups.find(|group| group.arn == arn) else {
         return;
     };
@@ -143,7 +143,7 @@ fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn:
     // Targets that see the addresses of clients would refuse their traffic.
     if let Err(Some(error)) = group.attributes.answer() {
         plan.problem(&target, error.class.reason(), error.to_string());
-    } else if let Some((attributes, why)) = differing(group.attributes.got(), attributes) {
+    } else if let Some((attributes, why)) = differing(group.attributes.shown(), attributes) {
         let group = Id::from(arn);
         plan.step(&target, why, Call::ModifyTargetGroupAttributes { group, attributes });
     }
@@ -158,7 +158,7 @@ pub(super) fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
         let Some(arn) = scene.deletable(target, plan) else {
             continue;
         };
-        let users = scene.seen.elb.listeners.got().into_iter().flatten();
+        let users = scene.seen.elb.listeners.shown().into_iter().flatten();
         let users = users.filter(|listener| listener.target_group_arns.iter().any(|group| group == arn));
         let after: Option<Vec<Ref>> = users.map(|listener| end_of(scene, listener, plan)).collect();
         if let Some(after) = after {

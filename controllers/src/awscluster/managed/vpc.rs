@@ -36,13 +36,13 @@ pub(super) const PLANNER: Planner = Planner {
 /// The VPC that AWS shows.
 fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
     let id = scene.ledger.id(&scene.inputs.vpc.target)?;
-    scene.seen.ec2.vpcs.got()?.iter().find(|vpc| vpc.id == id)
+    scene.seen.ec2.vpcs.shown()?.iter().find(|vpc| vpc.id == id)
 }
 
 /// Compares the ledger with the look. If several VPCs have the tag, none is recorded, because another management
 /// cluster may own one of them.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    let Some(vpcs) = seen.ec2.vpcs.got() else { return };
+    let Some(vpcs) = seen.ec2.vpcs.shown() else { return };
     if let Some(brought) = &inputs.vpc.brought {
         let of_user = vpcs.iter().filter(|vpc| !inputs.names.owns(&vpc.tags));
         if of_user.clone().any(|vpc| vpc.id == *brought) {
@@ -66,7 +66,9 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
 
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let target = &scene.inputs.vpc.target;
-    let Some(vpcs) = scene.seen.ec2.vpcs.got() else { return };
+    let Some(vpcs) = scene.seen.ec2.vpcs.shown() else {
+        return;
+    };
     if let Some(brought) = &scene.inputs.vpc.brought {
         return check(scene, brought, vpcs, plan);
     }
@@ -185,7 +187,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
         );
         return plan.problem(&wanted.target, Reason::InvalidSpec, message);
     }
-    let Some(dns) = scene.seen.ec2.dns.got() else { return };
+    let Some(dns) = scene.seen.ec2.dns.shown() else { return };
     let attributes = wanted.target.part(Kind::VpcAttributes);
     // DNS host names require DNS support, so it is enabled first.
     let (attribute, field) = match (dns.support, dns.hostnames) {
@@ -231,23 +233,23 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
 
 /// The ids of resources in the VPC without the tag of the cluster.
 fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
-    let subnets = scene.seen.ec2.subnets.got().into_iter().flatten();
+    let subnets = scene.seen.ec2.subnets.shown().into_iter().flatten();
     let subnets = subnets.map(|subnet| (subnet.id.as_str(), &subnet.tags));
-    let gateways = scene.seen.ec2.internet_gateways.got().into_iter().flatten();
+    let gateways = scene.seen.ec2.internet_gateways.shown().into_iter().flatten();
     let gateways = gateways.filter(|gateway| gateway.vpc_id.as_deref() == Some(vpc));
     let gateways = gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
     let nat_gateways = nat_gateway::live(scene.seen).into_iter().flatten();
     let nat_gateways = nat_gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
-    let tables = scene.seen.ec2.route_tables.got().into_iter().flatten();
+    let tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
     let tables = tables.filter(|table| !table.is_main);
     let tables = tables.map(|table| (table.id.as_str(), &table.tags));
-    let groups = scene.seen.ec2.security_groups.got().into_iter().flatten();
+    let groups = scene.seen.ec2.security_groups.shown().into_iter().flatten();
     let groups = groups.filter(|group| group.name != default_security_group::NAME);
     let groups = groups.map(|group| (group.id.as_str(), &group.tags));
-    let balancers = scene.seen.elb.load_balancers.got().into_iter().flatten();
+    let balancers = scene.seen.elb.load_balancers.shown().into_iter().flatten();
     let balancers = balancers.filter(|balancer| balancer.vpc_id == vpc);
     let balancers = balancers.map(|balancer| (balancer.arn.as_str(), &balancer.tags));
-    let classic = scene.seen.elb.classic_load_balancers.got().into_iter().flatten();
+    let classic = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     let classic = classic.filter(|balancer| balancer.vpc_id == vpc);
     let classic = classic.map(|balancer| (balancer.name.as_str(), &balancer.tags));
     let all = subnets

@@ -17,8 +17,8 @@ use crate::filters::candidates;
 
 const PATH: &str = "spec.discovery";
 /// The most entries that the network contract has in each of its lists.
-const MOST_SUBNETS: usize = 200;
-const MOST_SECURITY_GROUPS: usize = 16;
+const MAX_SUBNETS: usize = 200;
+const MAX_SECURITY_GROUPS: usize = 16;
 
 /// The results of the searches for `spec.discovery`.
 pub(super) struct Discovered<'a> {
@@ -123,8 +123,8 @@ impl<'a> Discovered<'a> {
                 add_roles(roles.entry(id).or_insert_with(|| Some(BTreeSet::new())), entry);
             }
         }
-        if roles.len() > MOST_SUBNETS {
-            let message = self.too_many("subnets", "subnets", MOST_SUBNETS, roles.keys());
+        if roles.len() > MAX_SUBNETS {
+            let message = self.too_many("subnets", "subnets", MAX_SUBNETS, roles.keys());
             problems.add(Reason::Conflict, message);
             return vec![];
         }
@@ -164,8 +164,8 @@ impl<'a> Discovered<'a> {
             if self.parts().is_some() && ids.is_empty() {
                 problems.add(Reason::NotFound, self.nothing("security group", &path));
             }
-            if ids.len() > MOST_SECURITY_GROUPS {
-                let message = self.too_many("security groups", &path, MOST_SECURITY_GROUPS, ids);
+            if ids.len() > MAX_SECURITY_GROUPS {
+                let message = self.too_many("security groups", &path, MAX_SECURITY_GROUPS, ids);
                 problems.add(Reason::Conflict, message);
             } else {
                 into.clone_from(ids);
@@ -187,10 +187,10 @@ impl<'a> Discovered<'a> {
                         Reason::NotFound,
                         self.nothing("target group of type instance or ip", path),
                     )),
-                    1..=ControlPlaneTarget::MOST => None,
+                    1..=ControlPlaneTarget::MAX_COUNT => None,
                     _ => Some((
                         Reason::Conflict,
-                        self.too_many("target groups", path, ControlPlaneTarget::MOST, arns),
+                        self.too_many("target groups", path, ControlPlaneTarget::MAX_COUNT, arns),
                     )),
                 };
                 match problem {

@@ -26,7 +26,7 @@ pub(super) use search::{Found, find};
 
 /// The most submitted terminations that the status has room for. A further termination publishes no event, and waits
 /// again if the instance reappears in its targets.
-const MOST_SUBMITTED: usize = 16;
+const MAX_SUBMITTED: usize = 16;
 
 /// The state of an instance after a step.
 pub(super) enum Ended {
@@ -129,7 +129,7 @@ async fn terminate(
     match location.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
             let submitted = &mut scope.status.submitted_terminations;
-            if submitted.len() < MOST_SUBMITTED && !submitted.iter().any(|submitted| submitted == id) {
+            if submitted.len() < MAX_SUBMITTED && !submitted.iter().any(|submitted| submitted == id) {
                 submitted.push(id.to_owned());
             }
             let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, under_way(id));

@@ -133,7 +133,7 @@ fn has_instance(owner: &Machine) -> bool {
 }
 
 /// The longest part of a mismatched value that a condition repeats.
-const SHOWN: usize = 64;
+const MAX_SHOWN_CHARACTERS: usize = 64;
 
 /// The effect of the annotation on a machine that is being deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
     } else {
         "the value of this AWSMachine, which has no record of an instance"
     };
-    let shown: String = value.chars().take(SHOWN).collect();
+    let shown: String = value.chars().take(MAX_SHOWN_CHARACTERS).collect();
     Abandonment::Mismatch(format!(
         "annotation {} names \"{shown}\", not {expected}, {why}: it has no effect",
         meta::ABANDON_INSTANCE_ANNOTATION

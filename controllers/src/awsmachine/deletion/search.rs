@@ -287,7 +287,7 @@ async fn find_by_tags(
         }
         Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), context).into()),
     };
-    context.memory.looked(scope.uid());
+    context.memory.lookup_succeeded(scope.uid());
     let (ended, found): (Vec<_>, Vec<_>) = found
         .into_iter()
         .partition(|instance| instance.state == InstanceState::Terminated);
@@ -399,7 +399,7 @@ fn deletion_blocked(scope: &mut MachineScope, mut blocked: Blocked, context: &Ma
     if !blocked.is_throttled() {
         let longest_pause = context.timing.refusal_retry_cap + context.timing.listing_interval;
         let now = context.kubernetes.uptime();
-        context.memory.could_not_look(scope.uid(), now, longest_pause);
+        context.memory.lookup_failed(scope.uid(), now, longest_pause);
     }
     let why = &blocked.condition.message;
     let mut message = format!("the instance of this machine cannot be terminated: {why}");

@@ -391,14 +391,14 @@ async fn resolve_targets(
     let (mut resolved, problems) = resolve_names(targets, &answers, region, account_id);
     resolved.retain(|target| target.load_balancer_name.is_none());
     let mut problem = problems.into_iter().next();
-    if resolved.len() > ControlPlaneTarget::MOST {
+    if resolved.len() > ControlPlaneTarget::MAX_COUNT {
         let message = format!(
             "the load balancers of the control plane forward to {} target groups, of which a machine can have {}: \
              name those of the API in controlPlaneTargets",
             resolved.len(),
-            ControlPlaneTarget::MOST
+            ControlPlaneTarget::MAX_COUNT
         );
-        resolved.truncate(ControlPlaneTarget::MOST);
+        resolved.truncate(ControlPlaneTarget::MAX_COUNT);
         problem = problem.or_else(|| Some(Problem::new(Reason::InvalidSpec, message)));
     }
     (resolved, problem)

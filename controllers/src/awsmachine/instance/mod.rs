@@ -227,7 +227,7 @@ async fn absent(
         scope.next = Next::Requeue(remaining);
         return Ok(Observed::Nothing);
     }
-    if !scope.has_run() && context.memory.asks_for_later(scope.uid(), &id) {
+    if !scope.has_run() && context.memory.may_have_later_instance(scope.uid(), &id) {
         find_later(scope, &id, location, context).await?;
     }
     let message = format!(
@@ -250,7 +250,7 @@ async fn find_later(
 ) -> Result<(), FlowError> {
     match adopt::adopt_newer_attempt(scope, location, context).await {
         Ok(None) => {
-            context.memory.has_no_later(scope.uid(), gone);
+            context.memory.has_no_later_instance(scope.uid(), gone);
             Ok(())
         }
         Ok(Some(id)) => {

@@ -92,7 +92,7 @@ pub(in crate::awsmachine) fn watch_anew(
 }
 
 /// Maximum number of instances of one machine that end in `pending`.
-const MOST_FAILED: u32 = 5;
+const MAX_FAILED: u32 = 5;
 
 /// The consequence of the end of an instance that never ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub(super) fn ended_before_running(
         return Ending::Final;
     };
     let failed_before = attempt.failed_instances;
-    if failed_before.saturating_add(1) >= MOST_FAILED || !code.is_some_and(is_failed_launch) {
+    if failed_before.saturating_add(1) >= MAX_FAILED || !code.is_some_and(is_failed_launch) {
         return Ending::Final;
     }
     if instance.state != InstanceState::Terminated {
@@ -147,6 +147,6 @@ pub(in crate::awsmachine) fn evidence_of_planned(
     context: &MachineContext,
 ) -> NeverLaunchedEvidence {
     let owner = scope.owners.machine.as_deref().ok();
-    let tried_for = context.memory.tried_in_vain(scope.uid());
+    let tried_for = context.memory.time_of_failed_lookups(scope.uid());
     never_launched_evidence(&scope.machine, owner, tried_for, context.timing.launch_lookup_age)
 }

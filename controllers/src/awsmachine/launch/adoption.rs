@@ -60,7 +60,7 @@ fn ids(instances: &[&(Instance, Ownership)]) -> Vec<String> {
 }
 
 /// Maximum length of an invalid value in a condition.
-const SHOWN: usize = 64;
+const MAX_SHOWN_CHARACTERS: usize = 64;
 
 /// Several living instances belong to this machine.
 pub(super) fn conflict_of_several(ids: &[String]) -> Blocked {
@@ -120,7 +120,7 @@ pub(super) fn conflict_of_unseen(id: &str, region: &str, account_id: &str) -> Bl
 
 /// The value of the annotation is neither an instance id nor `none`.
 pub(super) fn conflict_of_unreadable(value: &str) -> Blocked {
-    let shown: String = value.chars().take(SHOWN).collect();
+    let shown: String = value.chars().take(MAX_SHOWN_CHARACTERS).collect();
     conflict(format!(
         "annotation {} is {shown:?}: nothing is launched until it is the id of an instance, or {}, or gone",
         meta::ADOPT_INSTANCE_ANNOTATION,

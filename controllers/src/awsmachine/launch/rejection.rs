@@ -16,7 +16,7 @@ use crate::launching::image::image_id;
 use crate::launching::replacement::Replacement;
 
 /// The longest part of a value that a message repeats.
-const SHOWN: usize = 128;
+const MAX_SHOWN_CHARACTERS: usize = 128;
 
 /// The known facts of a refused launch.
 pub(in crate::awsmachine) struct RefusedLaunch<'a> {
@@ -262,7 +262,11 @@ impl fmt::Display for Field<'_> {
         let Some(value) = self.value else {
             return Ok(());
         };
-        let shown: String = value.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+        let shown: String = value
+            .chars()
+            .take(MAX_SHOWN_CHARACTERS)
+            .flat_map(char::escape_debug)
+            .collect();
         write!(formatter, ": {shown}")
     }
 }

@@ -220,7 +220,7 @@ impl LaunchMemory {
 
     /// Records that the instance of a deleted machine could not be looked up. After a pause of more than
     /// `longest_pause`, the count of the time begins anew.
-    pub(super) fn could_not_look(&self, uid: &str, at: Duration, longest_pause: Duration) {
+    pub(super) fn lookup_failed(&self, uid: &str, at: Duration, longest_pause: Duration) {
         let mut state = self.state();
         let (first, last) = state.failed_lookups.entry(uid.to_owned()).or_insert((at, at));
         if at.saturating_sub(*last) > longest_pause {
@@ -230,18 +230,18 @@ impl LaunchMemory {
     }
 
     /// Records that the instance of a deleted machine was looked up.
-    pub(super) fn looked(&self, uid: &str) {
+    pub(super) fn lookup_succeeded(&self, uid: &str) {
         self.state().failed_lookups.remove(uid);
     }
 
     /// The time from the first to the last failed lookup for a deleted machine.
-    pub(super) fn tried_in_vain(&self, uid: &str) -> Duration {
+    pub(super) fn time_of_failed_lookups(&self, uid: &str) -> Duration {
         let tries = self.state().failed_lookups.get(uid).copied();
         tries.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
     }
 
     /// Whether to look for the instance of a later call, after this instance is gone.
-    pub(super) fn asks_for_later(&self, uid: &str, gone: &str) -> bool {
+    pub(super) fn may_have_later_instance(&self, uid: &str, gone: &str) -> bool {
         self.state()
             .without_newer_attempt
             .get(uid)
@@ -249,7 +249,7 @@ impl LaunchMemory {
     }
 
     /// Records that no later call has followed this instance, which is gone.
-    pub(super) fn has_no_later(&self, uid: &str, gone: &str) {
+    pub(super) fn has_no_later_instance(&self, uid: &str, gone: &str) {
         self.state()
             .without_newer_attempt
             .insert(uid.to_owned(), gone.to_owned());

@@ -162,15 +162,19 @@ fn permanent_errors_count_until_their_machine_is_forgotten() {
 fn a_lookup_ends_the_time_in_which_none_succeeded() {
     let memory = LaunchMemory::new("one");
     let at = Duration::from_secs;
-    let failed = |uid, seconds| memory.could_not_look(uid, at(seconds), at(60));
-    assert_eq!(memory.tried_in_vain("a"), Duration::ZERO);
+    let failed = |uid, seconds| memory.lookup_failed(uid, at(seconds), at(60));
+    assert_eq!(memory.time_of_failed_lookups("a"), Duration::ZERO);
     failed("a", 10);
-    assert_eq!(memory.tried_in_vain("a"), Duration::ZERO, "one failure is no time");
+    assert_eq!(
+        memory.time_of_failed_lookups("a"),
+        Duration::ZERO,
+        "one failure is no time"
+    );
     failed("a", 70);
-    assert_eq!(memory.tried_in_vain("a"), at(60));
-    assert_eq!(memory.tried_in_vain("b"), Duration::ZERO, "another machine");
-    memory.looked("a");
-    assert_eq!(memory.tried_in_vain("a"), Duration::ZERO);
+    assert_eq!(memory.time_of_failed_lookups("a"), at(60));
+    assert_eq!(memory.time_of_failed_lookups("b"), Duration::ZERO, "another machine");
+    memory.lookup_succeeded("a");
+    assert_eq!(memory.time_of_failed_lookups("a"), Duration::ZERO);
     failed("a", 100);
     memory.forget("a");
     assert_eq!(memory.entries(), 0);
@@ -181,7 +185,7 @@ fn two_failures_far_apart_are_no_time_of_failures() {
     let memory = LaunchMemory::new("one");
     let at = Duration::from_secs;
     for seconds in [0, 60, 121, 180] {
-        memory.could_not_look("a", at(seconds), at(60));
+        memory.lookup_failed("a", at(seconds), at(60));
     }
-    assert_eq!(memory.tried_in_vain("a"), at(59));
+    assert_eq!(memory.time_of_failed_lookups("a"), at(59));
 }

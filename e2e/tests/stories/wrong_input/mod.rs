@@ -24,7 +24,7 @@ const AT_ONCE: usize = 4;
 const COMPLAINS_WITHIN: Duration = Duration::from_secs(90);
 
 /// The longest part of a message in the table.
-const SHOWN: usize = 160;
+const MAX_SHOWN_CHARACTERS: usize = 160;
 
 /// Ids of the right form that no account has.
 const NO_SUBNET: &str = "subnet-00000000000000bad";
@@ -74,7 +74,12 @@ struct Row {
 
 impl Display for Row {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let mut seen: String = self.seen.replace(['\n', '|'], " ").chars().take(SHOWN).collect();
+        let mut seen: String = self
+            .seen
+            .replace(['\n', '|'], " ")
+            .chars()
+            .take(MAX_SHOWN_CHARACTERS)
+            .collect();
         if seen.len() < self.seen.len() {
             seen.push('…');
         }

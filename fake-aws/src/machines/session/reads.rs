@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use capa_cloud::limits::{CallRequest, Flow, Priority};
 use capa_cloud::session::confirmed_account;
-use capa_cloud::{CloudError, ClusterCloud, Found, MOST_TAGGED, Query, Read, Reads};
+use capa_cloud::{CloudError, ClusterCloud, Found, MAX_TAGGED, Query, Read, Reads};
 use jiff::Timestamp;
 
 use super::{SimSession, Transport, describe_query};
@@ -21,10 +21,10 @@ impl<T: Transport> ClusterCloud for SimSession<T> {
 impl<T: Transport> Reads for SimSession<T> {
     async fn read(&self, read: &Read) -> Result<Found, CloudError> {
         if let Read::TargetGroupTags(arns) = read
-            && !(1..=MOST_TAGGED).contains(&arns.len())
+            && !(1..=MAX_TAGGED).contains(&arns.len())
         {
             let mut tags = Vec::new();
-            for arns in arns.chunks(MOST_TAGGED) {
+            for arns in arns.chunks(MAX_TAGGED) {
                 tags.extend(self.target_group_tags(arns).await?);
             }
             return Ok(Found::TargetGroupTags(tags));

@@ -10,7 +10,7 @@ use crate::requirements::wanted::{GroupUse, Wanted};
 use crate::rules::load_balancers::{CONNECTION_TERMINATION, PRESERVE_CLIENT_ADDRESSES};
 
 /// Maximum length of the names of load balancers and target groups.
-const LONGEST_NAME: usize = 32;
+const MAX_NAME: usize = 32;
 
 pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
 fn name(document: &Document<'_>, object: &Object) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     let cluster: String = document.requirements.cluster.chars().map(letter).collect();
-    let room = LONGEST_NAME.saturating_sub(object.name.len() + 1);
+    let room = MAX_NAME.saturating_sub(object.name.len() + 1);
     let cluster: String = cluster.trim_start_matches('-').chars().take(room).collect();
     format!("{cluster}-{}", object.name).trim_start_matches('-').to_owned()
 }

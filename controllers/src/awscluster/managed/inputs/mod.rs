@@ -19,7 +19,7 @@ use super::balancers::{self, Place, Places, WantedLoadBalancer};
 use super::classic_balancer::{self, WantedClassicLoadBalancer};
 use super::ingress::{self, WantedRule};
 use super::layout::{self, default_subnets};
-use super::names::{MOST_TAGS, Names};
+use super::names::{MAX_TAGS, Names};
 use super::problem::Problem;
 use super::reference::{Id, Kind, Ref};
 use crate::awscluster::resolve::too_long;
@@ -547,9 +547,9 @@ impl Inputs {
         let groups = self.security_groups.iter();
         let groups = groups.map(|group| (&group.target, self.names.security_group_tags(group.role).len()));
         let most = of_network.chain(groups).max_by_key(|(_, tags)| *tags);
-        if let Some((target, tags)) = most.filter(|(_, tags)| *tags > MOST_TAGS) {
+        if let Some((target, tags)) = most.filter(|(_, tags)| *tags > MAX_TAGS) {
             let message =
-                format!("{target} would have {tags} tags, and AWS allows {MOST_TAGS}: set fewer additionalTags");
+                format!("{target} would have {tags} tags, and AWS allows {MAX_TAGS}: set fewer additionalTags");
             self.problems.push(problem(&self.vpc.target, message));
         }
     }

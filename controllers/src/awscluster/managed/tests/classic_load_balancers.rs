@@ -64,7 +64,7 @@ fn a_cluster_without_a_type_has_the_load_balancer_of_capa() {
         "TCP:6443 every 5 s with 4 s for an answer, healthy after 2 and unhealthy after 6"
     );
     assert_eq!(
-        found.attributes.got(),
+        found.attributes.shown(),
         Some(&ClassicAttributes {
             is_cross_zone: false,
             idle_timeout_seconds: 600
@@ -117,7 +117,7 @@ fn settings_reach_the_classic_load_balancer_and_follow_the_spec() {
     let mut world = World::aged(&with("crossZoneLoadBalancing: true, healthCheckProtocol: HTTPS"));
     let vpc = world.account.vpcs()[0].id.clone();
     let found = balancer(&world);
-    assert!(found.attributes.got().unwrap().is_cross_zone);
+    assert!(found.attributes.shown().unwrap().is_cross_zone);
     assert_eq!(found.health_check.target, "HTTPS:6443/readyz");
     let own = found.security_group_ids[0].clone();
     let theirs = world.account.add_security_group(&vpc, "theirs", Tags::new());
@@ -129,7 +129,7 @@ fn settings_reach_the_classic_load_balancer_and_follow_the_spec() {
         )),
     );
     let found = balancer(&world);
-    assert!(!found.attributes.got().unwrap().is_cross_zone);
+    assert!(!found.attributes.shown().unwrap().is_cross_zone);
     assert_eq!(
         found.health_check.to_string(),
         "SSL:6443 every 30 s with 20 s for an answer, healthy after 3 and unhealthy after 4"

@@ -40,7 +40,7 @@ pub(super) fn group(world: &World, port: i32) -> TargetGroup {
 }
 
 fn attribute(seen: &capa_cloud::managed::Seen<std::collections::BTreeMap<String, String>>, name: &str) -> String {
-    seen.got().and_then(|all| all.get(name)).cloned().unwrap_or_default()
+    seen.shown().and_then(|all| all.get(name)).cloned().unwrap_or_default()
 }
 
 /// Runs passes until nothing is left to do, after a change by a user.

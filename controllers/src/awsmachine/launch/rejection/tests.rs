@@ -285,7 +285,7 @@ fn a_long_or_odd_value_is_cut_and_escaped() {
     let said = said(&spec, "InvalidParameterValue", "Invalid IAM Instance Profile name");
     let shown = format!(
         "spec.iamInstanceProfile: a\\n{} does not exist",
-        "x".repeat(super::SHOWN - 2)
+        "x".repeat(super::MAX_SHOWN_CHARACTERS - 2)
     );
     assert!(said.starts_with(&shown), "{said}");
 }
