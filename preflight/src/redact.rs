@@ -5,13 +5,34 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// Prefixes of ids of AWS.
-const PREFIXES: [&str; 17] = [
-    "acl-", "ami-", "cr-", "dopt-", "eigw-", "eni-", "h-", "i-", "igw-", "nat-", "pcx-", "rtb-", "sg-", "subnet-",
-    "tgw-", "vpc-", "vpce-",
+const PREFIXES: [&str; 22] = [
+    "acl-",
+    "ami-",
+    "cagw-",
+    "cr-",
+    "dopt-",
+    "eigw-",
+    "eipalloc-",
+    "eni-",
+    "h-",
+    "i-",
+    "igw-",
+    "lgw-",
+    "nat-",
+    "pcx-",
+    "pl-",
+    "rtb-",
+    "sg-",
+    "subnet-",
+    "tgw-",
+    "vgw-",
+    "vpc-",
+    "vpce-",
 ];
 
-/// The same document with replacements for resource ids, account ids and the hexadecimal ids of load balancers and
-/// target groups. An id gets the same replacement everywhere, so that rules have the same findings.
+/// The same document with replacements for resource ids, account ids, and the ids in the ARNs and DNS names of load
+/// balancers and target groups, wherever they stand in a text. An id gets the same replacement everywhere, so that rules
+/// have the same findings.
 pub fn redact(mut document: Value) -> Value {
     let mut names = HashMap::new();
     replace(&mut document, &mut names);
@@ -35,41 +56,34 @@ fn replace(value: &mut Value, names: &mut HashMap<String, String>) {
 
 /// The text with its ids replaced.
 fn redacted(text: &str, names: &mut HashMap<String, String>) -> String {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut result = String::new();
-    let mut word = String::new();
-    for c in text.chars() {
-        if is_word(c) {
-            word.push(c);
-        } else {
-            result.push_str(&replacement(&word, names));
-            word.clear();
-            result.push(c);
-        }
+    let mut before = "";
+    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        result += &replacement(before, word, names);
+        result += &part[word.len()..];
+        before = part;
     }
-    result.push_str(&replacement(&word, names));
     result
 }
 
-/// The replacement of an id or an account; any other word is unchanged.
-fn replacement(word: &str, names: &mut HashMap<String, String>) -> String {
-    let is_account = word.len() == 12 && word.chars().all(|c| c.is_ascii_digit());
-    let prefix = PREFIXES.iter().find(|prefix| {
-        let rest = word.strip_prefix(**prefix).unwrap_or_default();
-        rest.len() >= 8 && rest.chars().all(|c| c.is_ascii_hexdigit())
-    });
-    // The ARNs of load balancers and target groups end with such a number.
-    let is_hexadecimal = word.len() == 16 && word.chars().all(|c| c.is_ascii_hexdigit());
-    if !is_account && prefix.is_none() && !is_hexadecimal {
-        return word.to_owned();
-    }
-    let number = names.len() + 1;
-    let make = || match prefix {
-        Some(prefix) => format!("{prefix}{number:08x}"),
-        None if is_account => format!("{number:012}"),
-        None => format!("{number:016x}"),
+/// The replacement of a word that is an id, or follows the prefix of an id; any other word is unchanged.
+fn replacement(before: &str, word: &str, names: &mut HashMap<String, String>) -> String {
+    let is_hexadecimal = word.chars().all(|c| c.is_ascii_hexdigit());
+    let is_decimal = word.chars().all(|c| c.is_ascii_digit());
+    let (key, width) = match word.len() {
+        8.. if is_hexadecimal && PREFIXES.contains(&before) => (format!("{before}{word}"), 8),
+        // An account.
+        12 if is_decimal => (word.to_owned(), 12),
+        // The ARNs of load balancers and target groups end with such an id, and the DNS names of network load balancers
+        // contain it.
+        16 if is_hexadecimal => (word.to_owned(), 16),
+        // The DNS names of other load balancers contain such a number.
+        9 | 10 if is_decimal => (word.to_owned(), 10),
+        _ => return word.to_owned(),
     };
-    names.entry(word.to_owned()).or_insert_with(make).clone()
+    let number = names.len() + 1;
+    names.entry(key).or_insert_with(|| format!("{number:0width$}")).clone()
 }
 
 #[cfg(test)]
@@ -84,12 +98,16 @@ mod tests {
             "vpc": "vpc-0a1b2c3d4e5f60718",
             "text": "subnet-0a1b2c3d lies in vpc-0a1b2c3d4e5f60718 of account 123456789012 (eu-west-1a, 10.0.0.0/16)",
             "arn": "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/api/0123456789abcdef",
+            "host": "api-0123456789abcdef.elb.eu-west-1.amazonaws.com",
+            "classic": "internal-api-1234567890.eu-west-1.elb.amazonaws.com",
+            "bucket": "dev-123456789012-eu-west-1",
+            "name": "of-vpc-0a1b2c3d4e5f60718",
             "count": 3,
             "subnet-0a1b2c3d": "i-am-no-id",
         });
         let redacted = redact(document.clone());
         let text = redacted.to_string();
-        for id in ["0a1b2c3d", "123456789012", "0123456789abcdef"] {
+        for id in ["0a1b2c3d", "123456789012", "0123456789abcdef", "1234567890"] {
             assert!(!text.contains(id), "{id}: {text}");
         }
         for word in ["eu-west-1a", "10.0.0.0/16", "targetgroup/api/", "i-am-no-id", "lies in"] {
@@ -100,6 +118,12 @@ mod tests {
             vpc.starts_with("vpc-0000000") && redacted["text"].as_str().unwrap().contains(vpc),
             "{text}"
         );
+        let id = redacted["arn"].as_str().unwrap().rsplit_once('/').unwrap().1;
+        assert!(
+            redacted["host"].as_str().unwrap().starts_with(&format!("api-{id}.")),
+            "{text}"
+        );
+        assert_eq!(redacted["name"], format!("of-{vpc}"));
         assert_eq!(redact(document), redacted, "always the same");
     }
 }
