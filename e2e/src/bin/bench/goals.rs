@@ -99,9 +99,9 @@ fn beside_capa(here: &Life, report: &Report) -> Vec<Goal> {
         goals.push(goal(
             "CPU time of the manager",
             |life| life.created.manager_cpu_seconds,
-            0.6,
+            0.5,
         ));
-        goals.push(goal("memory with all machines", Life::resident_mebibytes, 0.4));
+        goals.push(goal("memory with all machines", Life::resident_mebibytes, 0.3));
     }
     goals
 }
