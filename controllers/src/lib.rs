@@ -10,6 +10,7 @@ pub mod awsnetworkmapping;
 mod call_fingerprint;
 mod filters;
 pub mod identity;
+mod invalid_value;
 pub mod kubernetes;
 pub mod kubernetes_api;
 mod launching;

@@ -9,6 +9,8 @@ use capa_api::forms::is_dns_subdomain;
 use capa_api::meta;
 use k8s_openapi::api::core::v1::Secret;
 
+use crate::invalid_value::shortened;
+
 /// The type of the Secrets that Cluster API and its providers make.
 const CLUSTER_SECRET: &str = "cluster.x-k8s.io/secret";
 
@@ -33,15 +35,12 @@ const PURPOSES: [&str; 8] = [
     "token",
 ];
 
-/// The longest part of a wrong name that a message repeats.
-const MAX_SHOWN_CHARACTERS: usize = 64;
-
 /// Refuses a name that no Secret can have. A request with such a name could reach another object than a Secret.
 pub(crate) fn validate_name(name: &str) -> Result<(), ConditionUpdate> {
     if is_dns_subdomain(name) {
         return Ok(());
     }
-    let shown: String = name.chars().take(MAX_SHOWN_CHARACTERS).collect();
+    let shown = shortened(name);
     let message =
         format!("spec.bootstrap.dataSecretName of the Machine is {shown:?}, which no Secret is named: correct it");
     Err(ConditionType::BootstrapDataReady.is_false(Reason::InvalidSpec, message))

@@ -13,6 +13,7 @@ use capa_cloud::{CloudError, Instance, Observation};
 
 use crate::awsmachine::ownership::AdoptAnnotation;
 use crate::awsmachine::scope::{Blocked, MachineScope, earlier, search_token};
+use crate::invalid_value::shortened;
 use crate::time::remaining;
 
 /// A step of the deletion of an instance.
@@ -132,9 +133,6 @@ fn has_instance(owner: &Machine) -> bool {
     has_id || owner.has_joined()
 }
 
-/// The longest part of a mismatched value that a condition repeats.
-const MAX_SHOWN_CHARACTERS: usize = 64;
-
 /// The effect of the annotation on a machine that is being deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum Abandonment {
@@ -162,7 +160,7 @@ pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
     } else {
         "the value of this AWSMachine, which has no record of an instance"
     };
-    let shown: String = value.chars().take(MAX_SHOWN_CHARACTERS).collect();
+    let shown = shortened(value);
     Abandonment::Mismatch(format!(
         "annotation {} names \"{shown}\", not {expected}, {why}: it has no effect",
         meta::ABANDON_INSTANCE_ANNOTATION

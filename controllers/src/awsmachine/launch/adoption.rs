@@ -10,6 +10,7 @@ use crate::awsmachine::ownership::{
     AdoptAnnotation, Ids, MachineTags, Ownership, Proof, Reason as NotOurs, launched_by,
 };
 use crate::awsmachine::scope::Blocked;
+use crate::invalid_value::shortened;
 
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +59,6 @@ fn ids(instances: &[&(Instance, Ownership)]) -> Vec<String> {
     ids.sort();
     ids
 }
-
-/// Maximum length of an invalid value in a condition.
-const MAX_SHOWN_CHARACTERS: usize = 64;
 
 /// Several living instances belong to this machine.
 pub(super) fn conflict_of_several(ids: &[String]) -> Blocked {
@@ -120,7 +118,7 @@ pub(super) fn conflict_of_unseen(id: &str, region: &str, account_id: &str) -> Bl
 
 /// The value of the annotation is neither an instance id nor `none`.
 pub(super) fn conflict_of_unreadable(value: &str) -> Blocked {
-    let shown: String = value.chars().take(MAX_SHOWN_CHARACTERS).collect();
+    let shown = shortened(value);
     conflict(format!(
         "annotation {} is {shown:?}: nothing is launched until it is the id of an instance, or {}, or gone",
         meta::ADOPT_INSTANCE_ANNOTATION,
