@@ -35,8 +35,8 @@ pub enum Answer {
     Done,
 }
 
-/// What a lookup shows of one kind of resource. A resource does not count as absent if the lookup did not ask for it, or if
-/// AWS did not answer.
+/// What a lookup shows of one kind of resource. A resource does not count as absent if the lookup did not ask for it,
+/// or if AWS did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seen<T> {
     /// The lookup did not ask.

@@ -27,7 +27,7 @@ const WITHOUT_REPORT: Duration = Duration::from_secs(1);
 const USUAL_START: Duration = Duration::from_secs(15);
 
 /// The highest factor by which budgets grow.
-const MAX_PATIENT: u32 = 4;
+const MAX_FACTOR: u32 = 4;
 
 /// The factor by which budgets grow, from the slowest start of a world.
 static PATIENCE: AtomicU32 = AtomicU32::new(1);
@@ -39,7 +39,7 @@ pub(crate) fn world_started_in(took: Duration) {
 
 fn patience(start: Duration) -> u32 {
     let factor = start.as_millis().div_ceil(USUAL_START.as_millis());
-    u32::try_from(factor).unwrap_or(MAX_PATIENT).clamp(1, MAX_PATIENT)
+    u32::try_from(factor).unwrap_or(MAX_FACTOR).clamp(1, MAX_FACTOR)
 }
 
 /// Calls `probe` until it succeeds, and returns its result. The probe looks at namespaces or AWS accounts of the test.

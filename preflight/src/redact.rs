@@ -31,8 +31,8 @@ const PREFIXES: [&str; 22] = [
 ];
 
 /// The same document with replacements for resource ids, account ids, and the ids in the ARNs and DNS names of load
-/// balancers and target groups, wherever they stand in a text. An id gets the same replacement everywhere, so that rules
-/// have the same findings.
+/// balancers and target groups, wherever they stand in a text. An id gets the same replacement everywhere, so that
+/// rules have the same findings.
 pub fn redact(mut document: Value) -> Value {
     let mut names = HashMap::new();
     replace(&mut document, &mut names);
@@ -56,10 +56,11 @@ fn replace(value: &mut Value, names: &mut HashMap<String, String>) {
 
 /// The text with its ids replaced.
 fn redacted(text: &str, names: &mut HashMap<String, String>) -> String {
+    let is_separator = |c: char| !c.is_ascii_alphanumeric();
     let mut result = String::new();
     let mut before = "";
-    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
-        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    for part in text.split_inclusive(is_separator) {
+        let word = part.trim_end_matches(is_separator);
         result += &replacement(before, word, names);
         result += &part[word.len()..];
         before = part;

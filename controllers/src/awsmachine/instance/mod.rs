@@ -250,7 +250,7 @@ async fn find_later(
 ) -> Result<(), FlowError> {
     match adopt::adopt_newer_attempt(scope, location, context).await {
         Ok(None) => {
-            context.memory.has_no_later_instance(scope.uid(), gone);
+            context.memory.found_no_later_instance(scope.uid(), gone);
             Ok(())
         }
         Ok(Some(id)) => {

@@ -249,7 +249,7 @@ impl LaunchMemory {
     }
 
     /// Records that no later call has followed this instance, which is gone.
-    pub(super) fn has_no_later_instance(&self, uid: &str, gone: &str) {
+    pub(super) fn found_no_later_instance(&self, uid: &str, gone: &str) {
         self.state()
             .without_newer_attempt
             .insert(uid.to_owned(), gone.to_owned());
