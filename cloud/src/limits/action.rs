@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::queue::{Cost, Queue};
+use super::queue::{Cost, EXPECTED, Queue};
 use super::quotas::Quota;
 use super::share::Share;
 use super::token_bucket::TokenBucket;
 use super::{CallRequest, Caller, Flow};
-
-/// The time for which a turn is kept for an absent caller.
-const KEPT: Duration = Duration::from_secs(10);
 
 struct Granted {
     instances: u64,
@@ -100,10 +97,10 @@ impl ActionLimiter {
         self.queue.is_empty() && self.granted.is_empty()
     }
 
-    /// Removes the callers that did not come back in time.
+    /// Removes the callers and the granted turns of which no more is to be expected.
     fn expire(&mut self, now: Duration) {
-        self.queue.expire(now, KEPT);
-        self.take_back(|_, turn| turn.at + KEPT < now);
+        self.queue.expire(now);
+        self.take_back(|_, turn| turn.at + EXPECTED < now);
     }
 
     /// Removes granted turns, and refunds their tokens.

@@ -230,6 +230,7 @@ impl Limiter {
     /// # Errors
     /// The time until the caller's turn comes. A caller that comes back then, or up to ten seconds later, is granted
     /// the turn unless a more urgent call, a throttle, or a call of a tenant that waits for fewer turns came between.
+    /// The others do not wait for a caller that comes later, but the caller keeps its place for ten minutes.
     pub fn acquire(&mut self, turn: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.bucket(turn.action, now).acquire(turn, now)
     }

@@ -4,6 +4,9 @@
 //! its turns round robin. The order is computed at each request and not fixed when a caller joins. So a new tenant
 //! waits for at most one turn of each other tenant, regardless of the number of their callers. The turns are computed
 //! one after the other up to the turn of the request, because a queue may contain thousands of callers.
+//!
+//! A caller that does not come at its turn does not delay the others, but keeps its place: the passes of a busy manager
+//! come later than the callers were told to come, and a caller that lost its place each time would never be served.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
@@ -14,6 +17,12 @@ use super::{CallRequest, Caller, Flow, Priority};
 /// The additional waiting time after which a tenant's caller precedes another tenant's caller of the next higher
 /// priority.
 const AGING: Duration = Duration::from_secs(30);
+
+/// The time after its turn for which a caller is expected. The turns of the callers behind it allow for its call.
+pub(super) const EXPECTED: Duration = Duration::from_secs(10);
+
+/// The time after its turn for which an absent caller keeps its place.
+const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// The unit of the outer round robin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +56,12 @@ struct Waiting {
     asked: Duration,
     /// The time at which the caller was told to come back.
     turn: Duration,
+}
+
+impl Waiting {
+    fn is_expected(&self, now: Duration) -> bool {
+        now <= self.turn + EXPECTED
+    }
 }
 
 /// The callers of one flow, in the order of their first requests.
@@ -132,13 +147,13 @@ impl Queue {
         self.retain(|waiting| waiting.caller != *caller);
     }
 
-    /// Removes the callers that did not come back within `kept` after the time at which they were told to come back.
-    pub(super) fn expire(&mut self, now: Duration, kept: Duration) {
-        self.retain(|waiting| now <= waiting.turn + kept);
+    /// Removes the callers that have been absent for so long that they will hardly come.
+    pub(super) fn expire(&mut self, now: Duration) {
+        self.retain(|waiting| now <= waiting.turn + REMEMBERED);
     }
 
-    /// The tokens that the callers ahead of a waiting caller need. `wait` gives the time until the tokens suffice for a
-    /// cost, and after it for a call with this number of instances.
+    /// The tokens that the expected callers ahead of a waiting caller need. `wait` gives the time until the tokens
+    /// suffice for a cost, and after it for a call with this number of instances.
     ///
     /// The first callers of all priorities compete by the time since the last turn of their tenants, and a priority has
     /// a handicap of [`AGING`] for each rank. Only the first caller of a tenant ages. So a tenant with many callers is
@@ -149,7 +164,12 @@ impl Queue {
         now: Duration,
         mut wait: impl FnMut(Cost, u64) -> Duration,
     ) -> Cost {
-        let mut classes: Vec<Turns<'_>> = self.classes.iter().map(Turns::new).collect();
+        let is_in_line = |waiting: &Waiting| waiting.is_expected(now) || waiting.caller == request.caller;
+        let mut classes: Vec<Turns<'_>> = self
+            .classes
+            .iter()
+            .map(|class| Turns::new(class, &is_in_line))
+            .collect();
         let is_merged = classes.len() > 1;
         let mut ahead = Cost::default();
         loop {
@@ -217,10 +237,12 @@ struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    fn new((priority, class): (&Priority, &'a Class)) -> Self {
+    fn new((priority, class): (&Priority, &'a Class), is_in_line: &'a impl Fn(&Waiting) -> bool) -> Self {
         let mut tenants: Vec<_> = class.iter().collect();
         tenants.sort_unstable_by_key(|(_, lines)| lines.place);
-        let of_tenants = tenants.into_iter().map(|(tenant, lines)| of_tenant(tenant, lines));
+        let of_tenants = tenants
+            .into_iter()
+            .map(|(tenant, lines)| of_tenant(tenant, lines, is_in_line));
         let coming: Box<dyn Iterator<Item = Turn<'a>> + 'a> = Box::new(round_robin(of_tenants.collect()));
         Self {
             priority: *priority,
@@ -239,7 +261,11 @@ impl<'a> Turns<'a> {
 }
 
 /// The future turns of a tenant: the turns of its flows, round robin.
-fn of_tenant<'a>(tenant: &'a Tenant, lines: &'a Lines) -> impl Iterator<Item = Turn<'a>> {
+fn of_tenant<'a>(
+    tenant: &'a Tenant,
+    lines: &'a Lines,
+    is_in_line: &'a impl Fn(&Waiting) -> bool,
+) -> impl Iterator<Item = Turn<'a>> {
     let mut flows: Vec<_> = lines.by_flow.iter().collect();
     flows.sort_unstable_by_key(|(_, line)| line.place);
     let since = lines.since;
@@ -250,7 +276,7 @@ fn of_tenant<'a>(tenant: &'a Tenant, lines: &'a Lines) -> impl Iterator<Item = T
             flow,
             waiting,
         };
-        line.callers.iter().map(turn)
+        line.callers.iter().filter(|waiting| is_in_line(waiting)).map(turn)
     };
     round_robin(flows.into_iter().map(of_flow).collect())
 }

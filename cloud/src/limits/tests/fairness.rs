@@ -224,7 +224,7 @@ fn flows_without_waiting_callers_are_removed() {
     }
     assert!(!limiter.is_idle());
     // These callers never return, and another caller comes long after their turns.
-    let later = seconds(1_000.0);
+    let later = seconds(2_000.0);
     assert_eq!(limiter.acquire(&launch("one"), later), Ok(()));
     assert!(limiter.is_idle());
     let turn = launch_in(cluster("team-a", "c"), "m");

@@ -52,7 +52,12 @@ struct Fleet {
 }
 
 /// Launches all machines at once. Each returns at the time that the limiter returns, and two seconds after a throttle.
-fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
+fn launch_fleet(machines: usize, server: Server) -> Fleet {
+    launch_late_fleet(machines, server, Duration::ZERO)
+}
+
+/// Launches all machines at once, with a manager that makes each pass `late`.
+fn launch_late_fleet(machines: usize, mut server: Server, late: Duration) -> Fleet {
     let mut limiter = half();
     let mut events: BinaryHeap<_> = (0..machines)
         .map(|machine| Reverse((Duration::ZERO, machine)))
@@ -63,8 +68,13 @@ fn launch_fleet(machines: usize, mut server: Server) -> Fleet {
         throttles: 0,
     };
     while let Some(Reverse((now, machine))) = events.pop() {
+        assert!(
+            now < seconds(3600.0),
+            "{} of {machines} machines are launched",
+            fleet.calls
+        );
         let again = if let Err(wait) = limiter.acquire(&launch(&machine.to_string()), now) {
-            wait
+            wait + late
         } else {
             fleet.calls += 1;
             if server.accepts(now) {
@@ -85,6 +95,16 @@ fn two_hundred_machines_launch_as_fast_as_the_quota_allows() {
     let fleet = launch_fleet(200, Server::launches(0.0));
     // Five at once, then two a second.
     let allowed = seconds((200.0 - 5.0) / 2.0);
+    assert!(fleet.took <= allowed.mul_f64(1.1), "{:?} of {allowed:?}", fleet.took);
+    assert_eq!((fleet.calls, fleet.throttles), (200, 0));
+}
+
+/// The passes of a busy manager begin later than each turn, and later than turns are kept.
+#[test]
+fn a_late_fleet_launches_as_fast_as_the_quota_allows() {
+    let late = seconds(60.0);
+    let fleet = launch_late_fleet(200, Server::launches(0.0), late);
+    let allowed = late + seconds(200.0 / 2.0);
     assert!(fleet.took <= allowed.mul_f64(1.1), "{:?} of {allowed:?}", fleet.took);
     assert_eq!((fleet.calls, fleet.throttles), (200, 0));
 }

@@ -165,6 +165,10 @@ fn a_turn_that_is_not_used_goes_to_the_others() {
     // Ten seconds after its time the turn has expired.
     let late = seconds(10.6);
     assert_eq!(drain(&mut limiter, LAUNCH, late), 3, "five, less those of b and c");
+    // Its caller still comes before others.
+    assert_eq!(limiter.acquire(&launch("new"), late), Err(seconds(0.5)));
+    assert_eq!(limiter.acquire(&launch("gone"), late), Ok(()));
+    assert_eq!(limiter.acquire(&launch("new"), late), Err(seconds(1.0)));
 }
 
 #[test]
