@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capa_aws::{Options, SessionPool};
 use capa_cloud::limits::{Share, Shares};
-use capa_cloud::managed::{ManagedClouds as _, ManagedLook};
+use capa_cloud::managed::{ManagedClouds as _, ManagedObserver};
 use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use prometheus_client::registry::Registry;
 
@@ -23,7 +23,7 @@ pub(crate) async fn pool() -> SessionPool {
 }
 
 /// Reads the resources of managed clusters in a region with these credentials.
-pub(crate) async fn managed_look(region: &str) -> Arc<dyn ManagedLook> {
+pub(crate) async fn managed_observer(region: &str) -> Arc<dyn ManagedObserver> {
     pool().await.managed(&identity(), region)
 }
 

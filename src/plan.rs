@@ -8,12 +8,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use capa_api::cluster::AWSCluster;
 use capa_api::contract::Cluster;
-use capa_cloud::managed::ManagedLook;
+use capa_cloud::managed::ManagedObserver;
 use capa_controllers::awscluster::{PlanFacts, Preview, preview};
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use crate::aws_access::managed_look;
+use crate::aws_access::managed_observer;
 use crate::facts::{progress, runtime};
 use crate::{NOT_PLANNED, live, objects};
 
@@ -133,11 +133,11 @@ async fn planned(flags: &Flags) -> Result<(Preview, PlanFacts)> {
     };
     let region = aws_cluster.spec.region();
     let region = region.context("spec.region of the AWSCluster is missing, or is no name of a region")?;
-    let cloud: Arc<dyn ManagedLook> = if let Some(file) = &flags.file.facts {
+    let cloud: Arc<dyn ManagedObserver> = if let Some(file) = &flags.file.facts {
         Arc::new(saved(file, region)?)
     } else {
         progress(&format!("asking AWS about the resources of the cluster in {region}"));
-        managed_look(region).await
+        managed_observer(region).await
     };
     let planned = preview(&aws_cluster, &cluster, cloud.as_ref(), Timestamp::now()).await;
     planned.map_err(anyhow::Error::msg)

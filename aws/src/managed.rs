@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, ManagedLook, Observed, Scope};
+use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, ManagedObserver, Observed, Scope};
 use capa_cloud::session::{SessionDriver, confirmed_account};
 use capa_cloud::{CloudError, elb};
 use futures::FutureExt;
@@ -43,7 +43,7 @@ impl ManagedSession {
     }
 
     /// Reads both services concurrently if the id of the VPC is known. Otherwise, it reads EC2 first to find the VPC.
-    async fn look(&self, scope: &Scope) -> Observed {
+    async fn observe(&self, scope: &Scope) -> Observed {
         let (ec2, elb) = (self.session.ec2().observe(scope).boxed(), self.session.elb());
         let has_names = !scope.load_balancers.is_empty() || !scope.classic_load_balancers.is_empty();
         match &scope.vpc {
@@ -68,7 +68,7 @@ impl ManagedSession {
 }
 
 #[async_trait]
-impl ManagedLook for ManagedSession {
+impl ManagedObserver for ManagedSession {
     async fn account_id(&self) -> Result<String, CloudError> {
         let (account, replacements) = confirmed_account(&self.session).await?;
         *self.confirmed_at.lock() = Some(replacements);
@@ -80,7 +80,7 @@ impl ManagedLook for ManagedSession {
     }
 
     async fn observe(&self, scope: &Scope) -> Result<Observed, CloudError> {
-        let seen = self.look(scope).await;
+        let seen = self.observe(scope).await;
         self.check_credentials("DescribeVpcs")?;
         Ok(seen)
     }

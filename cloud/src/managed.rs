@@ -1,5 +1,5 @@
-//! What the reconciler of managed clusters reads and writes in AWS: one look at all resources of a cluster, and calls
-//! as data.
+//! What the reconciler of managed clusters reads and writes in AWS: one observation of all resources of a cluster, and
+//! calls as data.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub use crate::details::Details;
 pub use crate::resource::{Answer, Effect, Repeat, Seen};
 use crate::{CloudError, ResolvedIdentity, ec2, elb};
 
-/// The cluster and the resources that a look asks for.
+/// The cluster and the resources that an observation asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scope {
@@ -18,29 +18,30 @@ pub struct Scope {
     pub cluster: String,
     /// Id of the VPC, if it is known: AWS may show the tags of a new VPC later than the VPC.
     pub vpc: Option<String>,
-    /// Whether the user brings the VPC. Then the look asks neither for the DNS attributes of the VPC nor for an
+    /// Whether the user brings the VPC. Then the observation asks neither for the DNS attributes of the VPC nor for an
     /// internet gateway, because the cluster has none of its own.
     pub is_vpc_of_user: bool,
-    /// Whether the cluster may have Elastic IPs. Otherwise the look does not ask for any.
+    /// Whether the cluster may have Elastic IPs. Otherwise the observation does not ask for any.
     pub has_addresses: bool,
     /// Id of the internet gateway, if it is known.
     pub internet_gateway: Option<String>,
     /// Ids of the Elastic IPs that are known.
     pub addresses: Vec<String>,
-    /// The public IPv4 pool that new Elastic IPs are taken from. Without one, the look does not ask for free addresses.
+    /// The public IPv4 pool that new Elastic IPs are taken from. Without one, the observation does not ask for free
+    /// addresses.
     pub public_ipv4_pool: Option<String>,
-    /// Names of the load balancers of the second generation. Without any, the look does not ask for these.
+    /// Names of the load balancers of the second generation. Without any, the observation does not ask for these.
     pub load_balancers: Vec<String>,
     /// Names of the target groups of the cluster.
     pub target_groups: Vec<String>,
-    /// Names of the Classic Load Balancers of the cluster. Without any, the look does not ask for these.
+    /// Names of the Classic Load Balancers of the cluster. Without any, the observation does not ask for these.
     pub classic_load_balancers: Vec<String>,
-    /// The details that an earlier look has read. The look does not ask for them again.
+    /// The details that an earlier observation has read. The observation does not ask for them again.
     #[serde(skip)]
     pub known: Option<Arc<Details>>,
 }
 
-/// What a look shows of the resources of one cluster.
+/// What an observation shows of the resources of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Observed {
@@ -134,7 +135,7 @@ calls_of!(
 
 /// What AWS shows of managed clusters in one account and region.
 #[async_trait]
-pub trait ManagedLook: Send + Sync {
+pub trait ManagedObserver: Send + Sync {
     /// The account that the credentials belong to.
     async fn account_id(&self) -> Result<String, CloudError>;
     /// The names of the availability zones that the account can use without opting in, sorted.
@@ -149,7 +150,7 @@ pub trait ManagedLook: Send + Sync {
 /// One account and region as a managed cluster uses it. A holder of this trait can write; the reconciler of unmanaged
 /// clusters gets [`crate::ClusterCloud`] instead.
 #[async_trait]
-pub trait ManagedCloud: ManagedLook {
+pub trait ManagedCloud: ManagedObserver {
     /// Whether the manager can resolve the host name.
     async fn resolves(&self, host: &str) -> bool;
     /// Makes one call.

@@ -30,14 +30,14 @@ const USUAL_START: Duration = Duration::from_secs(15);
 const MAX_FACTOR: u32 = 4;
 
 /// The factor by which budgets grow, from the slowest start of a world.
-static PATIENCE: AtomicU32 = AtomicU32::new(1);
+static DEADLINE_FACTOR: AtomicU32 = AtomicU32::new(1);
 
 /// Lets all later waits of this process last as many times longer as this start of a world took longer than usual.
 pub(crate) fn world_started_in(took: Duration) {
-    PATIENCE.fetch_max(patience(took), Ordering::Relaxed);
+    DEADLINE_FACTOR.fetch_max(deadline_factor(took), Ordering::Relaxed);
 }
 
-fn patience(start: Duration) -> u32 {
+fn deadline_factor(start: Duration) -> u32 {
     let factor = start.as_millis().div_ceil(USUAL_START.as_millis());
     u32::try_from(factor).unwrap_or(MAX_FACTOR).clamp(1, MAX_FACTOR)
 }
@@ -71,7 +71,7 @@ async fn wait<T>(
     mut probe: impl AsyncFnMut() -> anyhow::Result<T>,
     mut changes: Option<watch::Receiver<()>>,
 ) -> anyhow::Result<T> {
-    let within = within * PATIENCE.load(Ordering::Relaxed);
+    let within = within * DEADLINE_FACTOR.load(Ordering::Relaxed);
     let started = Instant::now();
     loop {
         if let Some(changes) = &mut changes {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn budgets_grow_with_the_start_of_a_world() {
-        let factors = [0, 15, 16, 31, 300].map(|seconds| patience(Duration::from_secs(seconds)));
+        let factors = [0, 15, 16, 31, 300].map(|seconds| deadline_factor(Duration::from_secs(seconds)));
         assert_eq!(factors, [1, 1, 2, 3, 4]);
     }
 

@@ -210,7 +210,7 @@ impl State {
         self.crashed_by.is_some()
     }
 
-    /// All describes of a look.
+    /// All describes of an observation.
     pub(crate) fn observe(&mut self, scope: &Scope) -> Observed {
         let ec2 = self.ec2.observe(scope);
         let vpc = vpc_of(scope, ec2.vpcs.shown().map(Vec::as_slice));

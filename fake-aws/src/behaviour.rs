@@ -13,9 +13,9 @@ pub struct Behaviour {
     pub zones: Vec<String>,
     /// Time for which a new VPC or subnet is pending before it is available. Default: 2 seconds.
     pub pending: Duration,
-    /// Time for which a new resource is hidden from looks and unknown to calls that name it. Default: zero.
+    /// Time for which a new resource is hidden from observations and unknown to calls that name it. Default: zero.
     pub hidden: Duration,
-    /// Time for which a new resource has no tags for looks, neither to show nor to select by. Default: zero.
+    /// Time for which a new resource has no tags for observations, neither to show nor to select by. Default: zero.
     pub hidden_tags: Duration,
     /// Time for which a new NAT gateway is pending before it is available or has failed. Default: 20 seconds.
     pub nat_gateway_pending: Duration,

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedClouds, ManagedLook, Observed, Scope};
+use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedClouds, ManagedObserver, Observed, Scope};
 use capa_cloud::{CloudError, ResolvedIdentity};
 
 use crate::account::{FakeAccount, State};
@@ -24,7 +24,7 @@ impl FakeAccount {
 }
 
 #[async_trait]
-impl ManagedLook for FakeAccount {
+impl ManagedObserver for FakeAccount {
     async fn account_id(&self) -> Result<String, CloudError> {
         self.read(|state| Ok(state.ec2.account_id())).await
     }

@@ -27,7 +27,7 @@ pub async fn look_for_policies(
         let mut ticks = tokio::time::interval(period);
         loop {
             ticks.tick().await;
-            match look(&policies, &bindings, names, &mut missing).await {
+            match check_once(&policies, &bindings, names, &mut missing).await {
                 Ok(()) => failure.succeeded(),
                 Err(error) => failure.failed(&error),
             }
@@ -41,7 +41,7 @@ pub async fn look_for_policies(
 ///
 /// The first error ends the search. The API server's error names the policy, so the error of the next policy would be a
 /// different failure.
-async fn look(
+async fn check_once(
     policies: &Api<ValidatingAdmissionPolicy>,
     bindings: &Api<ValidatingAdmissionPolicyBinding>,
     names: &'static [&'static str],

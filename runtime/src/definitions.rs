@@ -75,7 +75,7 @@ pub enum DefinitionsError {
     },
 }
 
-/// Confirms that the installed definitions are these definitions. An installation in progress has `patience` to
+/// Confirms that the installed definitions are these definitions. An installation in progress has `timeout` to
 /// complete.
 ///
 /// A definition that is not installed is not an error, because the caches wait for its kind. A definition that the
@@ -83,9 +83,9 @@ pub enum DefinitionsError {
 pub async fn ensure_of_this_release(
     client: &Client,
     definitions: &[Definition],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), DefinitionsError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let mut failure = RepeatedFailure::new("read which release the CRDs and admission policies are of");
     loop {
         let others = others(client, definitions, &mut failure).await?;

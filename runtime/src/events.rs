@@ -20,7 +20,7 @@ use crate::repeated_failure::RepeatedFailure;
 const MAX_MESSAGE: usize = 1024;
 
 /// How long publishing Events may delay a reconcile.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The only recorder of the process. The recorder merges repeated events within some minutes into one series.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ impl Events {
                 }
             }
         };
-        if timeout(PATIENCE, publish).await.is_err() {
+        if timeout(PUBLISH_TIMEOUT, publish).await.is_err() {
             debug!("events not published in time");
         }
     }

@@ -19,7 +19,7 @@ use crate::simulation::user_actions::UserAction;
 use crate::time::{START, after};
 
 /// How long a fleet may take.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+const DEADLINE: Duration = Duration::from_secs(1_800);
 
 /// The time and the calls of the launch of a fleet.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ pub fn launch(machines: usize, weather: Weather) -> Launches {
         called(began, runs),
         called(began, after(began, Duration::from_secs(60))),
     );
-    simulation.run_until(after(began, PATIENCE));
+    simulation.run_until(after(began, DEADLINE));
     let launched = simulation
         .outside
         .aws
@@ -103,7 +103,7 @@ pub fn launch(machines: usize, weather: Weather) -> Launches {
         by_action,
         in_first_minute,
         provisioned: provisioned(&simulation),
-        took: launched.map_or(PATIENCE, |at| at.duration_since(began).unsigned_abs()),
+        took: launched.map_or(DEADLINE, |at| at.duration_since(began).unsigned_abs()),
         calls: simulation
             .made
             .iter()
@@ -117,7 +117,7 @@ pub fn launch(machines: usize, weather: Weather) -> Launches {
 
 /// Runs until so many machines are provisioned, and returns the time.
 fn run_until_all_run(simulation: &mut Simulation, began: Timestamp, machines: usize) -> Timestamp {
-    let end = after(began, PATIENCE);
+    let end = after(began, DEADLINE);
     while provisioned(simulation) < machines && simulation.now() < end && simulation.invariants.violation.is_none() {
         simulation.run_until(after(simulation.now(), Duration::from_millis(500)));
     }
@@ -152,8 +152,8 @@ pub struct Flood {
 }
 
 /// Creates so many machines at once that AWS refuses for ever, after `lead` the first machine of another cluster, and
-/// looks on for as long as `patience`.
-pub fn flood(machines: usize, lead: Duration, patience: Duration) -> Flood {
+/// looks on for as long as `deadline`.
+pub fn flood(machines: usize, lead: Duration, deadline: Duration) -> Flood {
     let mut simulation = started();
     let began = simulation.now();
     for machine in 0..machines {
@@ -172,7 +172,7 @@ pub fn flood(machines: usize, lead: Duration, patience: Duration) -> Flood {
     let came = simulation.now();
     create_newcomer(&mut simulation);
     simulation.settle(Duration::ZERO);
-    simulation.run_until(after(came, patience));
+    simulation.run_until(after(came, deadline));
     let mut launched = simulation.outside.aws.ec2.launched();
     let launched_after = launched
         .next()

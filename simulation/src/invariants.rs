@@ -274,7 +274,7 @@ impl Invariants {
     }
 
     /// Checks the calls of AWS since the last check. Returns what has happened to which machines.
-    pub(crate) fn look(&mut self, outside: &mut Outside) -> Vec<(Occasion, ManagementCluster, usize)> {
+    pub(crate) fn check(&mut self, outside: &mut Outside) -> Vec<(Occasion, ManagementCluster, usize)> {
         let now = outside.now;
         for (of, launch) in outside.aws.take_launch_requests() {
             let (token, subnet) = (&launch.client_token, &launch.subnet_id);

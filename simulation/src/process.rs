@@ -41,7 +41,7 @@ const CONCURRENCY: usize = 10;
 /// The longest a pass may take, as the runtime's default is.
 const PASS_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a pass waits for the cache to show the last write before it reads the object itself, as in the runtime.
-const CACHE_PATIENCE: Duration = Duration::from_secs(30);
+const CACHE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How soon a pass looks again whether the cache shows the last write, as in the runtime.
 const CACHE_GLANCE: Duration = Duration::from_millis(100);
 /// `--sync-period`.
@@ -351,8 +351,8 @@ impl Process {
             return Some(false);
         }
         let since = *self.owing.entry(item.clone()).or_insert(now);
-        let patience = after(since, CACHE_PATIENCE);
-        if patience <= now {
+        let deadline = after(since, CACHE_TIMEOUT);
+        if deadline <= now {
             self.owing.remove(item);
             return Some(true);
         }
@@ -363,8 +363,8 @@ impl Process {
         };
         let next_event = self.deliveries.get(&kind).and_then(|queue| queue.front());
         let glance = after(now, CACHE_GLANCE);
-        let next = next_event.map_or(patience, |(at, _)| (*at).max(glance));
-        self.enqueue(item.clone(), next.min(patience));
+        let next = next_event.map_or(deadline, |(at, _)| (*at).max(glance));
+        self.enqueue(item.clone(), next.min(deadline));
         None
     }
 

@@ -205,7 +205,7 @@ impl Simulation {
         for of in ManagementCluster::ALL {
             self.settle_objects(of, lag);
         }
-        for (occasion, of, machine) in self.invariants.look(&mut self.outside) {
+        for (occasion, of, machine) in self.invariants.check(&mut self.outside) {
             self.follow(occasion, of, machine);
             if occasion == Occasion::Launched {
                 self.push(after(self.now(), BOOT), Event::Core(of));

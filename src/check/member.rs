@@ -23,9 +23,9 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
 
 /// How long the API server may take to accept a connection or to answer a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a watch may take to deliver its first event.
-const WATCH_PATIENCE: Duration = Duration::from_secs(5);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests whose time is measured.
 const REQUESTS: usize = 20;
 /// The namespace of Karmada in its members.
@@ -70,9 +70,9 @@ pub(super) fn facts(file: &Path, context: Option<&str>) -> Result<MemberFacts> {
         };
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
         let mut config = proxy::of_environment(config.with_context(|| format!("cannot use {}", file.display()))?);
-        config.connect_timeout = Some(PATIENCE);
-        config.read_timeout = Some(PATIENCE);
-        config.write_timeout = Some(PATIENCE);
+        config.connect_timeout = Some(REQUEST_TIMEOUT);
+        config.read_timeout = Some(REQUEST_TIMEOUT);
+        config.write_timeout = Some(REQUEST_TIMEOUT);
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let client = Client::try_from(config).with_context(|| format!("cannot use {}", file.display()))?;
         let unusable_field = field_refused_in_secrets(kubeconfig, context).map(str::to_owned);
@@ -216,14 +216,14 @@ async fn watch(client: &Client) -> Result<(), String> {
     let parameters = WatchParams::default().timeout(2);
     let events = told(namespaces(client).watch(&parameters, "0").await)?;
     pin_mut!(events);
-    let first = tokio::time::timeout(WATCH_PATIENCE, events.next()).await;
+    let first = tokio::time::timeout(WATCH_TIMEOUT, events.next()).await;
     match first {
         Ok(Some(Ok(_))) => Ok(()),
         Ok(Some(Err(error))) => Err(described(&error)),
         Ok(None) => Err("a watch of namespaces ended without an event".to_owned()),
         Err(_) => Err(format!(
             "a watch of namespaces had no event within {} s",
-            WATCH_PATIENCE.as_secs()
+            WATCH_TIMEOUT.as_secs()
         )),
     }
 }

@@ -58,7 +58,7 @@ impl IdentitySecrets {
                 for identity in &here {
                     let uid = identity.uid().unwrap_or_default();
                     let failure = failures.entry(uid.clone()).or_insert_with(|| failure_of(identity));
-                    let Some(version) = look(&secrets, identity, failure).await else {
+                    let Some(version) = ensure_owner(&secrets, identity, failure).await else {
                         continue;
                     };
                     let before = seen.insert(uid, version.clone());
@@ -106,7 +106,7 @@ fn failure_of(identity: &AWSClusterStaticIdentity) -> RepeatedFailure {
 
 /// Makes the identity an owner of its Secret and returns the version of the Secret; `None` if the Secret cannot be read
 /// or updated.
-async fn look(
+async fn ensure_owner(
     secrets: &Api<Secret>,
     identity: &AWSClusterStaticIdentity,
     failure: &mut RepeatedFailure,
@@ -116,7 +116,7 @@ async fn look(
     if !is_dns_subdomain(name) {
         return Some(None);
     }
-    let looked = async {
+    let owned_version = async {
         let Some(secret) = secrets.get_metadata_opt(name).await? else {
             return Ok(None);
         };
@@ -138,7 +138,7 @@ async fn look(
         );
         Ok(Some(version(&owned.metadata)))
     };
-    match looked.await {
+    match owned_version.await {
         Ok(version) => {
             failure.succeeded();
             Some(version)

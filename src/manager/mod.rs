@@ -29,7 +29,7 @@ use crate::build_info;
 use crate::process::{self, PROCESS_GRACE};
 
 /// How long the definitions of this release may take to be installed after the manager has started.
-const INSTALLATION_PATIENCE: Duration = Duration::from_secs(10);
+const INSTALLATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Runs until SIGTERM or SIGINT, or until a task ends unexpectedly.
 pub(crate) fn run_blocking(flags: Flags) -> Result<()> {
     flags.process.start_log()?;
@@ -45,7 +45,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let client = flags.process.client().await?;
     let server = version::ensure_supported(&client).await?;
     info!(%server, version = build_info::VERSION, "connected to the management cluster");
-    ensure_of_this_release(&client, &definitions::of_this_release()?, INSTALLATION_PATIENCE).await?;
+    ensure_of_this_release(&client, &definitions::of_this_release()?, INSTALLATION_TIMEOUT).await?;
     let mut registry = process::registry();
     let runtime = Runtime::new(client.clone(), "capa-rs", "capa", &mut registry);
     let election = flags.process.election(&runtime, &flags.leader_elect_resource_name)?;

@@ -9,15 +9,18 @@ use super::{Field, without_effect};
 pub fn document() -> String {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
     for field in without_effect() {
-        match groups.iter_mut().find(|(instead, _)| *instead == field.instead) {
+        match groups
+            .iter_mut()
+            .find(|(alternative, _)| *alternative == field.alternative)
+        {
             Some((_, names)) => names.push(name(field)),
-            None => groups.push((field.instead, vec![name(field)])),
+            None => groups.push((field.alternative, vec![name(field)])),
         }
     }
     let mut text = String::new();
-    for (instead, names) in groups {
+    for (alternative, names) in groups {
         let fields = names.join("\n- ");
-        let _ = writeln!(text, "**Instead:** {}\n\n- {fields}\n", sentence(instead));
+        let _ = writeln!(text, "**Instead:** {}\n\n- {fields}\n", sentence(alternative));
     }
     text.trim_end().to_owned() + "\n"
 }

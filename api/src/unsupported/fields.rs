@@ -9,97 +9,104 @@ const fn managed(path: &'static str) -> Field {
     Field {
         path,
         neutral: &[],
-        instead: "bring what it describes, and name it in `network`",
-        works: false,
+        alternative: "bring what it describes, and name it in `network`",
+        has_effect: false,
     }
 }
 
 impl Field {
-    const fn but(self, neutral: &'static [&'static str]) -> Self {
+    const fn except(self, neutral: &'static [&'static str]) -> Self {
         Self { neutral, ..self }
     }
 
     /// The field has an effect in managed clusters.
-    const fn works(self) -> Self {
-        Self { works: true, ..self }
+    const fn with_effect(self) -> Self {
+        Self {
+            has_effect: true,
+            ..self
+        }
     }
 
-    const fn or(self, instead: &'static str) -> Self {
-        Self { instead, ..self }
+    const fn with_alternative(self, alternative: &'static str) -> Self {
+        Self { alternative, ..self }
     }
 }
 
 /// The table.
 pub(super) const FIELDS: &[Field] = &[
-    managed("partition").works(),
+    managed("partition").with_effect(),
     managed("controlPlaneLoadBalancer.scheme")
-        .but(&[r#""internet-facing""#])
-        .works(),
+        .except(&[r#""internet-facing""#])
+        .with_effect(),
     managed("controlPlaneLoadBalancer.crossZoneLoadBalancing")
-        .but(&["false"])
-        .works(),
-    managed("controlPlaneLoadBalancer.subnets").works(),
-    managed("controlPlaneLoadBalancer.healthCheckProtocol").works(),
-    managed("controlPlaneLoadBalancer.healthCheck").works(),
-    managed("controlPlaneLoadBalancer.additionalSecurityGroups").works(),
-    managed("controlPlaneLoadBalancer.additionalListeners").works(),
-    managed("controlPlaneLoadBalancer.ingressRules").works(),
+        .except(&["false"])
+        .with_effect(),
+    managed("controlPlaneLoadBalancer.subnets").with_effect(),
+    managed("controlPlaneLoadBalancer.healthCheckProtocol").with_effect(),
+    managed("controlPlaneLoadBalancer.healthCheck").with_effect(),
+    managed("controlPlaneLoadBalancer.additionalSecurityGroups").with_effect(),
+    managed("controlPlaneLoadBalancer.additionalListeners").with_effect(),
+    managed("controlPlaneLoadBalancer.ingressRules").with_effect(),
     managed("controlPlaneLoadBalancer.disableHostsRewrite")
-        .but(&["false"])
-        .works(),
+        .except(&["false"])
+        .with_effect(),
     managed("controlPlaneLoadBalancer.preserveClientIP")
-        .but(&["false"])
-        .works(),
-    managed("controlPlaneLoadBalancer.targetGroupIPType").but(&[r#""ipv4""#]),
-    managed("controlPlaneLoadBalancer.dnsResolutionCheck").works(),
+        .except(&["false"])
+        .with_effect(),
+    managed("controlPlaneLoadBalancer.targetGroupIPType").except(&[r#""ipv4""#]),
+    managed("controlPlaneLoadBalancer.dnsResolutionCheck").with_effect(),
     managed("secondaryControlPlaneLoadBalancer.scheme")
-        .but(&[r#""internet-facing""#])
-        .works(),
+        .except(&[r#""internet-facing""#])
+        .with_effect(),
     managed("secondaryControlPlaneLoadBalancer.crossZoneLoadBalancing")
-        .but(&["false"])
-        .works(),
-    managed("secondaryControlPlaneLoadBalancer.subnets").works(),
-    managed("secondaryControlPlaneLoadBalancer.healthCheckProtocol").works(),
-    managed("secondaryControlPlaneLoadBalancer.healthCheck").works(),
-    managed("secondaryControlPlaneLoadBalancer.additionalSecurityGroups").works(),
-    managed("secondaryControlPlaneLoadBalancer.additionalListeners").works(),
-    managed("secondaryControlPlaneLoadBalancer.ingressRules").works(),
+        .except(&["false"])
+        .with_effect(),
+    managed("secondaryControlPlaneLoadBalancer.subnets").with_effect(),
+    managed("secondaryControlPlaneLoadBalancer.healthCheckProtocol").with_effect(),
+    managed("secondaryControlPlaneLoadBalancer.healthCheck").with_effect(),
+    managed("secondaryControlPlaneLoadBalancer.additionalSecurityGroups").with_effect(),
+    managed("secondaryControlPlaneLoadBalancer.additionalListeners").with_effect(),
+    managed("secondaryControlPlaneLoadBalancer.ingressRules").with_effect(),
     managed("secondaryControlPlaneLoadBalancer.disableHostsRewrite")
-        .but(&["false"])
-        .works(),
+        .except(&["false"])
+        .with_effect(),
     managed("secondaryControlPlaneLoadBalancer.preserveClientIP")
-        .but(&["false"])
-        .works(),
-    managed("secondaryControlPlaneLoadBalancer.targetGroupIPType").but(&[r#""ipv4""#]),
-    managed("secondaryControlPlaneLoadBalancer.dnsResolutionCheck").works(),
+        .except(&["false"])
+        .with_effect(),
+    managed("secondaryControlPlaneLoadBalancer.targetGroupIPType").except(&[r#""ipv4""#]),
+    managed("secondaryControlPlaneLoadBalancer.dnsResolutionCheck").with_effect(),
     managed("bastion"),
-    managed("s3Bucket.controlPlaneIAMInstanceProfile").or(ALLOW_READING),
-    managed("s3Bucket.nodesIAMInstanceProfiles").or(ALLOW_READING),
-    managed("s3Bucket.additionalIAMRoles").or(ALLOW_READING),
-    managed("network.cni").works(),
-    managed("network.additionalControlPlaneIngressRules").works(),
-    managed("network.additionalNodeIngressRules").works(),
-    managed("network.nodePortIngressRuleCidrBlocks").works(),
-    managed("network.subnets[].cidrBlock").works(),
+    managed("s3Bucket.controlPlaneIAMInstanceProfile").with_alternative(ALLOW_READING),
+    managed("s3Bucket.nodesIAMInstanceProfiles").with_alternative(ALLOW_READING),
+    managed("s3Bucket.additionalIAMRoles").with_alternative(ALLOW_READING),
+    managed("network.cni").with_effect(),
+    managed("network.additionalControlPlaneIngressRules").with_effect(),
+    managed("network.additionalNodeIngressRules").with_effect(),
+    managed("network.nodePortIngressRuleCidrBlocks").with_effect(),
+    managed("network.subnets[].cidrBlock").with_effect(),
     managed("network.subnets[].ipv6CidrBlock"),
-    managed("network.subnets[].natGatewayId").works(),
+    managed("network.subnets[].natGatewayId").with_effect(),
     managed("network.subnets[].parentZoneName"),
-    managed("network.subnets[].routeTableId").works(),
+    managed("network.subnets[].routeTableId").with_effect(),
     managed("network.vpc.availabilityZoneSelection")
-        .but(&[r#""Ordered""#])
-        .works(),
-    managed("network.vpc.availabilityZoneUsageLimit").but(&["3"]).works(),
+        .except(&[r#""Ordered""#])
+        .with_effect(),
+    managed("network.vpc.availabilityZoneUsageLimit")
+        .except(&["3"])
+        .with_effect(),
     managed("network.vpc.carrierGatewayId"),
-    managed("network.vpc.cidrBlock").works(),
-    managed("network.vpc.elasticIpPool").works(),
+    managed("network.vpc.cidrBlock").with_effect(),
+    managed("network.vpc.elasticIpPool").with_effect(),
     managed("network.vpc.emptyRoutesDefaultVPCSecurityGroup")
-        .but(&["false"])
-        .works(),
-    managed("network.vpc.internetGatewayId").works(),
+        .except(&["false"])
+        .with_effect(),
+    managed("network.vpc.internetGatewayId").with_effect(),
     managed("network.vpc.ipamPool"),
     managed("network.vpc.ipv6"),
-    managed("network.vpc.privateDnsHostnameTypeOnLaunch").works(),
-    managed("network.vpc.secondaryCidrBlocks").works(),
-    managed("network.vpc.subnetSchema").but(&[r#""PreferPrivate""#]).works(),
-    managed("network.vpc.tags").works(),
+    managed("network.vpc.privateDnsHostnameTypeOnLaunch").with_effect(),
+    managed("network.vpc.secondaryCidrBlocks").with_effect(),
+    managed("network.vpc.subnetSchema")
+        .except(&[r#""PreferPrivate""#])
+        .with_effect(),
+    managed("network.vpc.tags").with_effect(),
 ];

@@ -25,9 +25,9 @@ pub struct Field {
     /// server sets it before admission, so that the provider cannot distinguish it from a value of the user.
     pub neutral: &'static [&'static str],
     /// The alternative for the user.
-    pub instead: &'static str,
+    pub alternative: &'static str,
     /// Whether the field has an effect in a managed cluster.
-    pub works: bool,
+    pub has_effect: bool,
 }
 
 /// A field of the managed mode in a spec, with a value that is not neutral.
@@ -56,7 +56,7 @@ pub const fn fields() -> &'static [Field] {
 
 /// The rows of the table that have no effect in any cluster.
 pub fn without_effect() -> impl Iterator<Item = &'static Field> {
-    fields().iter().filter(|field| !field.works)
+    fields().iter().filter(|field| !field.has_effect)
 }
 
 /// The fields of the managed mode that the spec of an AWSCluster sets. Null, an empty text and an empty list do not

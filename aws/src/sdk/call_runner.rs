@@ -28,14 +28,14 @@ const MAX_LISTED_PAGES: usize = 500;
 /// the next permit, and starts again with the first page. The limit applies to each page, because an answer with more
 /// pages than turns within a total limit would never be complete. The time limit of a pass bounds the wait for all
 /// pages.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// What a caller does if its turn has not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// The caller, a reconciler, comes back later and does other work until then.
     ComesBack,
-    /// The caller waits for at most [`PATIENCE`].
+    /// The caller waits for at most [`MAX_WAIT`].
     Waits,
 }
 
@@ -99,14 +99,14 @@ impl CallRunner {
         &self.limiter
     }
 
-    /// The permit for a call. A patient runner waits at most [`PATIENCE`] for the turn.
+    /// The permit for a call. A patient runner waits at most [`MAX_WAIT`] for the turn.
     ///
     /// # Errors
     /// [`CloudError::deferred`] if the turn comes later.
     pub(crate) async fn permit(&self, request: &CallRequest) -> Result<Permit, CloudError> {
         match self.turn {
             Turn::ComesBack => self.limiter.acquire(request),
-            Turn::Waits => self.limiter.wait_until(Instant::now() + PATIENCE, request).await,
+            Turn::Waits => self.limiter.wait_until(Instant::now() + MAX_WAIT, request).await,
         }
     }
 
@@ -215,7 +215,7 @@ impl CallRunner {
         self.pages(permit, &request, fetch).await
     }
 
-    /// All pages of an answer, one after the other. Each page after the first waits at most [`PATIENCE`] for the turn
+    /// All pages of an answer, one after the other. Each page after the first waits at most [`MAX_WAIT`] for the turn
     /// of `request`.
     pub(crate) async fn pages<T, F>(
         &self,
@@ -226,7 +226,7 @@ impl CallRunner {
     where
         F: Future<Output = Result<Page<T>, CloudError>>,
     {
-        let next_permit = || self.limiter.wait_until(Instant::now() + PATIENCE, request);
+        let next_permit = || self.limiter.wait_until(Instant::now() + MAX_WAIT, request);
         all_pages(permit, MAX_PAGES, next_permit, fetch).await
     }
 
@@ -321,7 +321,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_is_far_away_is_not_waited_for() {
-        let runner = runner_at(PATIENCE * 20).patient();
+        let runner = runner_at(MAX_WAIT * 20).patient();
         let request = CallRequest::lookup(runner.flow(), &query());
         let began = Instant::now();
         while runner.permit(&request).await.is_ok() {}
@@ -356,7 +356,7 @@ mod tests {
             .describe("DescribeInstances", &query(), |_, token| page(token, 15))
             .await;
         assert_eq!(pages.map(|pages| pages.len()), Ok(15));
-        assert!(began.elapsed() > PATIENCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() > MAX_WAIT, "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

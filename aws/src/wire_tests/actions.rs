@@ -135,7 +135,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     change_instance(machines.as_ref()).await;
     hosts::allocate_and_release(machines.as_ref()).await;
     elastic_ip::allocate_and_release(machines.as_ref()).await;
-    managed::look_and_change(pool.managed(&identity, REGION).as_ref()).await;
+    managed::observe_and_change(pool.managed(&identity, REGION).as_ref()).await;
     machines.terminate(&key, "i-1").await.unwrap();
     eventually("the instance is terminated", || {
         !fake.calls_of("TerminateInstances").is_empty()

@@ -1,4 +1,4 @@
-//! Looks at managed clusters for which an earlier look has found the details that AWS's lists lack.
+//! Observations of managed clusters for which an earlier observation has found the details that AWS's lists lack.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::fake::{Fake, REGION, identity};
 use super::managed::load_balancers::{named, world};
 
 #[tokio::test]
-async fn a_look_that_knows_the_details_asks_for_the_lists_only() {
+async fn an_observation_that_knows_the_details_asks_for_the_lists_only() {
     let fake = Fake::start(world).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
     let scope = Scope {

@@ -1,5 +1,5 @@
-//! The EC2 resources of managed clusters: one file for each resource, with what a look shows of it and the calls that
-//! change it.
+//! The EC2 resources of managed clusters: one file for each resource, with what an observation shows of it and the
+//! calls that change it.
 
 pub mod internet_gateway;
 pub mod nat_gateway;
@@ -42,11 +42,11 @@ pub enum Call<I> {
     Tag(tag::Call<I>),
 }
 
-/// What a look at EC2 shows of the resources of one cluster.
+/// What an observation of EC2 shows of the resources of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Observed {
-    /// The VPC whose id the look asked for, or else the VPCs that the cluster owns by their tags.
+    /// The VPC whose id the observation asked for, or else the VPCs that the cluster owns by their tags.
     pub vpcs: Seen<Vec<Vpc>>,
     /// The DNS attributes of the VPC.
     pub dns: Seen<VpcDns>,
@@ -57,7 +57,7 @@ pub struct Observed {
     pub internet_gateways: Seen<Vec<InternetGateway>>,
     /// The NAT gateways of the VPC in every state.
     pub nat_gateways: Seen<Vec<NatGateway>>,
-    /// The Elastic IPs that the cluster owns by their tags, and those whose ids the look asked for.
+    /// The Elastic IPs that the cluster owns by their tags, and those whose ids the observation asked for.
     pub addresses: Seen<Vec<ElasticIp>>,
     /// The number of free addresses in the public IPv4 pool of the cluster.
     pub free_addresses: Seen<u32>,

@@ -1,5 +1,5 @@
 //! The resources of Elastic Load Balancing, both generations, of managed clusters: one file for each resource, with
-//! what a look shows of it and the calls that change it.
+//! what an observation shows of it and the calls that change it.
 
 pub mod classic_load_balancer;
 pub mod listener;
@@ -34,18 +34,18 @@ pub enum Call<I> {
     Tag(tag::Call<I>),
 }
 
-/// What a look at Elastic Load Balancing shows of the resources of one cluster.
+/// What an observation of Elastic Load Balancing shows of the resources of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Observed {
-    /// All load balancers of the second generation in the VPC, and those elsewhere in the region whose names the look
-    /// asked for.
+    /// All load balancers of the second generation in the VPC, and those elsewhere in the region whose names the
+    /// observation asked for.
     pub load_balancers: Seen<Vec<LoadBalancer>>,
-    /// The target groups of the VPC, and those elsewhere in the region whose names the look asked for.
+    /// The target groups of the VPC, and those elsewhere in the region whose names the observation asked for.
     pub target_groups: Seen<Vec<TargetGroup>>,
     /// The listeners of the load balancers that the cluster owns by their tags.
     pub listeners: Seen<Vec<Listener>>,
-    /// All Classic Load Balancers in the VPC, and those elsewhere in the region whose names the look asked for.
+    /// All Classic Load Balancers in the VPC, and those elsewhere in the region whose names the observation asked for.
     pub classic_load_balancers: Seen<Vec<ClassicLoadBalancer>>,
 }
 

@@ -61,7 +61,7 @@ impl InstanceInformer {
             self.next_listing = Duration::ZERO;
         }
         self.refused_listings.forget();
-        self.refused_lookups.forget();
+        self.refused_polls.forget();
     }
 
     /// Whether a call that began at this epoch can prove that an instance is absent.

@@ -73,10 +73,10 @@ pub struct InstanceInformer {
     /// Ids for the next lookup.
     wanted: BTreeSet<String>,
     /// Ids of the running lookup; empty if none is running.
-    looking: BTreeSet<String>,
-    next_look: Option<Duration>,
+    polled: BTreeSet<String>,
+    next_poll: Option<Duration>,
     /// The beginning of the running lookup.
-    look_began: Duration,
+    poll_began: Duration,
     listing_began: Option<Duration>,
     next_listing: Duration,
     /// The beginning and the scope of the last listing.
@@ -86,9 +86,9 @@ pub struct InstanceInformer {
     last_listing: Option<Listing>,
     overdue: Overdue,
     listing_failure: Option<CloudError>,
-    look_failure: Option<CloudError>,
+    poll_failure: Option<CloudError>,
     refused_listings: RefusedReads,
-    refused_lookups: RefusedReads,
+    refused_polls: RefusedReads,
     terminations: Terminations,
     targets: Targets,
     guard: DisappearanceGuard,
@@ -112,9 +112,9 @@ impl InstanceInformer {
             woken: BTreeSet::new(),
             in_transition: BTreeSet::new(),
             wanted: BTreeSet::new(),
-            looking: BTreeSet::new(),
-            next_look: None,
-            look_began: Duration::ZERO,
+            polled: BTreeSet::new(),
+            next_poll: None,
+            poll_began: Duration::ZERO,
             listing_began: None,
             next_listing: Duration::ZERO,
             listed_scope: None,
@@ -122,9 +122,9 @@ impl InstanceInformer {
             last_listing: None,
             overdue: Overdue::default(),
             listing_failure: None,
-            look_failure: None,
+            poll_failure: None,
             refused_listings: RefusedReads::default(),
-            refused_lookups: RefusedReads::default(),
+            refused_polls: RefusedReads::default(),
             terminations: Terminations::new(timing.rate_second),
             targets: Targets::new(timing),
             guard: DisappearanceGuard::default(),
@@ -137,7 +137,7 @@ impl InstanceInformer {
 
     /// The failure of the last listing, or of the last lookup of instances in transition. `None` while both succeed.
     pub fn reading_failure(&self) -> Option<&CloudError> {
-        self.listing_failure.as_ref().or(self.look_failure.as_ref())
+        self.listing_failure.as_ref().or(self.poll_failure.as_ref())
     }
 
     /// Returns the observation of an instance, and watches the instance: every change wakes the machine. A machine
@@ -268,12 +268,12 @@ impl InstanceInformer {
             return batched;
         }
         let listing = self.listing_began.is_none().then(|| self.listing_due());
-        let may_look = self.refused_lookups.until();
-        let look = self.next_look.map(|next| next.max(may_look));
-        let look = look.filter(|_| self.looking.is_empty());
-        let wanted = (self.looking.is_empty() && !self.wanted.is_empty()).then_some(may_look);
+        let may_poll = self.refused_polls.until();
+        let poll = self.next_poll.map(|next| next.max(may_poll));
+        let poll = poll.filter(|_| self.polled.is_empty());
+        let wanted = (self.polled.is_empty() && !self.wanted.is_empty()).then_some(may_poll);
         let overdue = self.overdue.due(&self.timing);
-        [listing, look, wanted, overdue, batched].into_iter().flatten().min()
+        [listing, poll, wanted, overdue, batched].into_iter().flatten().min()
     }
 
     /// The time of the next listing. The next listing is soon if a machine has joined whose cluster the last listing
@@ -343,7 +343,7 @@ impl InstanceInformer {
             self.records.remove(id);
         }
         set_membership(&mut self.in_transition, id, in_transition);
-        if wants_lookup && !self.looking.contains(id) {
+        if wants_lookup && !self.polled.contains(id) {
             self.wanted.insert(id.to_owned());
         } else if !wants_lookup && !in_transition {
             self.wanted.remove(id);

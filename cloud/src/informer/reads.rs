@@ -58,19 +58,19 @@ impl InstanceInformer {
             let scope = self.served.scope();
             self.listed_scope = Some((now, scope.clone()));
             self.uncovered = false;
-            self.skip_look(now);
+            self.skip_poll(now);
             let began = self.tick();
             return Some(InstanceRead::List { began, scope });
         }
         self.collect_transitions(now);
-        if self.looking.is_empty() && !self.wanted.is_empty() && self.refused_lookups.until() <= now {
-            while self.looking.len() < VALUES_PER_FILTER
+        if self.polled.is_empty() && !self.wanted.is_empty() && self.refused_polls.until() <= now {
+            while self.polled.len() < VALUES_PER_FILTER
                 && let Some(id) = self.wanted.pop_first()
             {
-                self.looking.insert(id);
+                self.polled.insert(id);
             }
-            self.look_began = now;
-            let ids = self.looking.iter().cloned().collect();
+            self.poll_began = now;
+            let ids = self.polled.iter().cloned().collect();
             return Some(InstanceRead::Lookup {
                 began: self.tick(),
                 ids,
@@ -81,11 +81,11 @@ impl InstanceInformer {
 
     /// Skips the next read of instances in transition, because a listing also shows these instances, unless listings
     /// take long.
-    fn skip_look(&mut self, now: Duration) {
+    fn skip_poll(&mut self, now: Duration) {
         let took = self.last_listing.map_or(Duration::ZERO, |listing| listing.took);
         let next = now + self.timing.transition_interval;
         if took <= self.timing.rate_second {
-            self.next_look = self.next_look.map(|_| next);
+            self.next_poll = self.next_poll.map(|_| next);
         }
     }
 
@@ -99,21 +99,21 @@ impl InstanceInformer {
     ) -> Vec<InformerReport> {
         match call {
             InstanceRead::List { began, scope } => self.listing_ended(began, &scope, answer, now),
-            InstanceRead::Lookup { began, ids } => self.look_ended(began, &ids, answer).into_iter().collect(),
+            InstanceRead::Lookup { began, ids } => self.poll_ended(began, &ids, answer).into_iter().collect(),
         }
     }
 
     fn collect_transitions(&mut self, now: Duration) {
         if self.in_transition.is_empty() {
-            self.next_look = None;
+            self.next_poll = None;
             return;
         }
         let interval = self.timing.transition_interval;
-        let due = *self.next_look.get_or_insert(now + interval);
-        if due.max(self.refused_lookups.until()) <= now {
-            let ids = self.in_transition.difference(&self.looking).cloned();
+        let due = *self.next_poll.get_or_insert(now + interval);
+        if due.max(self.refused_polls.until()) <= now {
+            let ids = self.in_transition.difference(&self.polled).cloned();
             self.wanted.extend(ids);
-            self.next_look = Some(now + interval);
+            self.next_poll = Some(now + interval);
         }
     }
 
@@ -207,19 +207,19 @@ impl InstanceInformer {
         (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
     }
 
-    fn look_ended(
+    fn poll_ended(
         &mut self,
         began: Epoch,
         ids: &[String],
         answer: Result<Vec<Instance>, CloudError>,
     ) -> Option<InformerReport> {
-        self.looking.clear();
-        let began_at = whole_seconds(self.look_began);
-        self.refused_lookups
-            .ended(answer.as_ref().err(), self.look_began, &self.timing);
+        self.polled.clear();
+        let began_at = whole_seconds(self.poll_began);
+        self.refused_polls
+            .ended(answer.as_ref().err(), self.poll_began, &self.timing);
         let instances = match answer {
             Ok(instances) => instances,
-            Err(error) => return failing(&mut self.look_failure, error),
+            Err(error) => return failing(&mut self.poll_failure, error),
         };
         let shown: HashSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
         for instance in &instances {
@@ -236,7 +236,7 @@ impl InstanceInformer {
             }
             self.settle(id);
         }
-        self.look_failure.take().map(|_| InformerReport::Recovered)
+        self.poll_failure.take().map(|_| InformerReport::Recovered)
     }
 }
 

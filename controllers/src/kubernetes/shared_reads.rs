@@ -15,7 +15,7 @@ use super::mappings::MappingVersion;
 use crate::kubernetes_api::{BeingRead, NetworkReader, SourceOutcome, SourceRead, SourceRequest};
 
 /// The longest time from the beginning of a read that a pass waits for its end. Nearly all reads end within this time.
-const PATIENCE: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// The longest duration of a read. The API server itself ends a call of a conversion webhook after 30 s.
 const TIMEOUT: Duration = Duration::from_secs(45);
@@ -111,7 +111,7 @@ impl SharedReads {
             Arc::clone(object.under_way.get_or_insert_with(begin))
         };
         let mut answer = under_way.answer.clone();
-        let ended = timeout_at(under_way.began + PATIENCE, answer.wait_for(Option::is_some)).await;
+        let ended = timeout_at(under_way.began + MAX_WAIT, answer.wait_for(Option::is_some)).await;
         if let Ok(Ok(answer)) = ended
             && let Some(read) = answer.clone()
         {
@@ -320,7 +320,7 @@ mod tests {
             let takes = Duration::from_secs(10);
             assert!(read_within(&reads, "slow", number, takes).await.is_none());
         }
-        assert!(began.elapsed() <= 2 * PATIENCE, "all reads together");
+        assert!(began.elapsed() <= 2 * MAX_WAIT, "all reads together");
         assert!(read_within(&reads, "fast", 0, Duration::ZERO).await.is_some());
         assert!(woken(&mut listener).is_empty());
         tokio::time::sleep(Duration::from_secs(10)).await;

@@ -140,9 +140,9 @@ impl Ec2 {
         })
     }
 
-    /// All describes of a look. Without an id in the scope, the VPC is the only one that the cluster owns by its tags;
-    /// if there is no such VPC, or if there are several, the look asks for nothing that belongs to one VPC. EC2 knows
-    /// no attributes of a VPC that it does not show: they count as not asked for.
+    /// All describes of an observation. Without an id in the scope, the VPC is the only one that the cluster owns by
+    /// its tags; if there is no such VPC, or if there are several, the observation asks for nothing that belongs to one
+    /// VPC. EC2 knows no attributes of a VPC that it does not show: they count as not asked for.
     pub(crate) fn observe(&mut self, scope: &Scope) -> Observed {
         let owned = cluster_tag(&scope.cluster);
         let is_owned = |tags: &Tags| tags.get(&owned).is_some_and(|value| value == OWNED_TAG_VALUE);
@@ -292,7 +292,7 @@ impl<T> Resource<T> {
     }
 }
 
-/// The VPC of a look: the one whose id the look names, or else the only one that the cluster owns.
+/// The VPC of an observation: the one whose id the observation names, or else the only one that the cluster owns.
 pub(crate) fn vpc_of(scope: &Scope, shown: Option<&[Vpc]>) -> Option<String> {
     scope.vpc.clone().or_else(|| shown.and_then(only_id))
 }

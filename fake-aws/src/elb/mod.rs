@@ -1,11 +1,11 @@
 //! The rules of Elastic Load Balancing, both generations, over the resources of an account: one file for each resource,
-//! one for looks at each generation, and one for what load balancers of both have in common.
+//! one for the observation of each generation, and one for what load balancers of both have in common.
 
 mod classic_load_balancer;
-mod classic_look;
+mod classic_observation;
 mod listener;
 mod load_balancer;
-mod look;
+mod observation;
 mod placement;
 mod tag;
 mod target_group;

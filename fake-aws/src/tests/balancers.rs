@@ -110,8 +110,8 @@ pub(super) fn delete_listener(listener: &str) -> listeners::Call<String> {
     }
 }
 
-/// A look that names load balancers.
-pub(super) fn look(account: &FakeAccount, vpc: Option<&str>, names: &[&str]) -> Observed {
+/// An observation that names load balancers.
+pub(super) fn observe_load_balancers(account: &FakeAccount, vpc: Option<&str>, names: &[&str]) -> Observed {
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
@@ -119,7 +119,7 @@ pub(super) fn look(account: &FakeAccount, vpc: Option<&str>, names: &[&str]) -> 
         ..Scope::default()
     };
     let seen = account.observe(&scope).now_or_never();
-    seen.expect("the look completes").unwrap().elb
+    seen.expect("the observation completes").unwrap().elb
 }
 
 pub(super) fn texts(texts: &[&str]) -> Vec<String> {
@@ -138,7 +138,7 @@ impl Network {
         )
     }
 
-    pub(super) fn look(&self) -> Observed {
-        look(&self.account, Some(&self.vpc), &NAMES)
+    pub(super) fn observe(&self) -> Observed {
+        observe_load_balancers(&self.account, Some(&self.vpc), &NAMES)
     }
 }

@@ -97,8 +97,13 @@ pub(super) fn delete(name: &str) -> classic::Call<String> {
     }
 }
 
-/// A look that names load balancers of both generations.
-pub(super) fn look_at(account: &FakeAccount, vpc: Option<&str>, names: &[&str], classic_names: &[&str]) -> Observed {
+/// An observation that names load balancers of both generations.
+pub(super) fn observe_named(
+    account: &FakeAccount,
+    vpc: Option<&str>,
+    names: &[&str],
+    classic_names: &[&str],
+) -> Observed {
     let scope = Scope {
         cluster: "dev".to_owned(),
         vpc: vpc.map(str::to_owned),
@@ -107,7 +112,7 @@ pub(super) fn look_at(account: &FakeAccount, vpc: Option<&str>, names: &[&str], 
         ..Scope::default()
     };
     let seen = account.observe(&scope).now_or_never();
-    seen.expect("the look completes").unwrap().elb
+    seen.expect("the observation completes").unwrap().elb
 }
 
 impl Network {
@@ -119,7 +124,7 @@ impl Network {
         self.account.classic_load_balancers().remove(0)
     }
 
-    pub(super) fn look_at_classic(&self) -> Seen<Vec<ClassicLoadBalancer>> {
-        look_at(&self.account, Some(&self.vpc), &[], &[NAME]).classic_load_balancers
+    pub(super) fn observe_classic(&self) -> Seen<Vec<ClassicLoadBalancer>> {
+        observe_named(&self.account, Some(&self.vpc), &[], &[NAME]).classic_load_balancers
     }
 }

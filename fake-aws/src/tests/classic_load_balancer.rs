@@ -62,10 +62,10 @@ fn a_classic_name_stands_for_one_balancer_also_while_hidden() {
     assert_eq!(network.call(create(NAME, &[], &[])), "DuplicateLoadBalancerName");
     assert_eq!(network.call(configure(NAME)), "LoadBalancerNotFound");
     assert_eq!(network.call(delete(NAME)), "", "an unknown one");
-    assert_eq!(network.look_at_classic().shown().unwrap().len(), 0);
+    assert_eq!(network.observe_classic().shown().unwrap().len(), 0);
     network.account.advance(seconds(20));
     assert_eq!(network.call(configure(NAME)), "");
-    assert_eq!(network.look_at_classic().shown().unwrap().len(), 1);
+    assert_eq!(network.observe_classic().shown().unwrap().len(), 1);
     assert!(network.account.set_tags(NAME, Tags::new()));
     assert_eq!(
         network.call(create(NAME, &[subnet], &[])),

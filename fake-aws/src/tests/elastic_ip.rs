@@ -35,7 +35,7 @@ fn an_address_is_released_once_and_not_while_associated() {
 }
 
 #[test]
-fn a_look_shows_owned_addresses_and_those_it_names() {
+fn an_observation_shows_owned_addresses_and_those_it_names() {
     let account = FakeAccount::new();
     let other = account.add_address(Tags::new());
     let own = account.add_address(owned());

@@ -62,10 +62,10 @@ fn a_name_stands_for_one_load_balancer_also_while_hidden() {
     let with_group = create_balancer("dev-apiserver", &[subnet], &["sg-9"]);
     assert_eq!(network.call(with_group), "DuplicateLoadBalancerName");
     assert_eq!(network.call(set_subnets(&arn, &[subnet])), "LoadBalancerNotFound");
-    assert_eq!(network.look().load_balancers.shown().unwrap().len(), 0);
+    assert_eq!(network.observe().load_balancers.shown().unwrap().len(), 0);
     network.account.advance(seconds(20));
     assert_eq!(network.call(set_subnets(&arn, &[subnet])), "");
-    assert_eq!(network.look().load_balancers.shown().unwrap().len(), 1);
+    assert_eq!(network.observe().load_balancers.shown().unwrap().len(), 1);
     let other = create_balancer("other", &[subnet], &[]);
     assert_eq!(network.call(other), "TooManyLoadBalancers");
 }
@@ -176,18 +176,25 @@ fn an_internal_load_balancer_does_not_hold_the_gateway() {
 }
 
 #[test]
-fn a_look_without_names_or_vpc_asks_for_no_load_balancers() {
+fn an_observation_without_names_or_vpc_asks_for_no_load_balancers() {
     let network = Network::new();
     network.make_balancer();
-    assert_eq!(look(&network.account, Some(&network.vpc), &[]), Observed::default());
+    assert_eq!(
+        observe_load_balancers(&network.account, Some(&network.vpc), &[]),
+        Observed::default()
+    );
     assert!(!network.account.describes().contains_key("DescribeLoadBalancers"));
-    assert_eq!(look(&network.account, None, &NAMES), network.look(), "the VPC by tag");
+    assert_eq!(
+        observe_load_balancers(&network.account, None, &NAMES),
+        network.observe(),
+        "the VPC by tag"
+    );
     let account = FakeAccount::new();
-    assert_eq!(look(&account, None, &NAMES), Observed::default());
+    assert_eq!(observe_load_balancers(&account, None, &NAMES), Observed::default());
 }
 
 #[test]
-fn a_look_shows_load_balancers_of_the_vpc_and_namesakes() {
+fn an_observation_shows_load_balancers_of_the_vpc_and_namesakes() {
     let network = Network::new();
     let account = &network.account;
     let vpc = account.add_vpc("10.0.0.0/16", Tags::new());
@@ -195,7 +202,7 @@ fn a_look_shows_load_balancers_of_the_vpc_and_namesakes() {
     account.add_load_balancer("elsewhere", &vpc, &[], owned());
     let here = account.add_load_balancer("other", &network.vpc, &[&network.subnet], Tags::new());
     account.add_listener(&here, 80, "arn:aws:9", Tags::new());
-    let seen = network.look();
+    let seen = network.observe();
     let shown = seen.load_balancers.shown().unwrap().iter();
     let shown: Vec<_> = shown
         .map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes))
@@ -219,7 +226,7 @@ fn looks_at_load_balancers_are_counted_by_action() {
         account.add_target_group(&format!("foreign-{number}"), &network.vpc, 80, owned());
     }
     account.reset_describes();
-    let seen = network.look();
+    let seen = network.observe();
     assert!(seen.load_balancers.shown().unwrap()[0].attributes.shown().is_some());
     assert_eq!(seen.listeners.shown().unwrap()[0].tags, owned());
     let mut counts = account.describes();
@@ -247,7 +254,7 @@ fn a_refused_describe_leaves_the_other_parts() {
     for (action, expected) in table {
         let refused = [action.to_owned()].into();
         network.account.set(|behaviour| behaviour.refused_describes = refused);
-        let seen = network.look();
+        let seen = network.observe();
         let (balancers, groups) = (seen.load_balancers.shown(), seen.target_groups.shown());
         let is_seen = [
             balancers.is_some(),

@@ -3,14 +3,14 @@
 mod balancers;
 mod classic_balancers;
 mod classic_load_balancer;
-mod classic_look;
+mod classic_observation;
 mod elastic_ip;
 mod faults;
 mod internet_gateway;
 mod listener;
 mod load_balancer;
-mod looks;
 mod nat_gateway;
+mod observations;
 mod route_table;
 mod security_group;
 mod setup;
@@ -26,7 +26,7 @@ use capa_cloud::CloudError;
 use capa_cloud::ec2::{
     Observed, internet_gateway as gateways, nat_gateway as nat_gateways, subnet as subnets, vpc as vpcs,
 };
-use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedLook, Scope};
+use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedObserver, Scope};
 use futures::FutureExt;
 
 use super::FakeAccount;
@@ -71,7 +71,7 @@ fn observe(account: &FakeAccount, vpc: Option<&str>) -> Observed {
     observe_addresses(account, vpc, &[])
 }
 
-/// A look that knows the ids of Elastic IPs.
+/// An observation that knows the ids of Elastic IPs.
 fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str]) -> Observed {
     let scope = Scope {
         cluster: "dev".to_owned(),
@@ -83,7 +83,7 @@ fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str
     account
         .observe(&scope)
         .now_or_never()
-        .expect("the look completes")
+        .expect("the observation completes")
         .unwrap()
         .ec2
 }

@@ -221,7 +221,7 @@ fn a_nat_gateway_keeps_its_subnet_and_internet_gateway() {
 }
 
 #[test]
-fn a_fresh_nat_gateway_is_hidden_from_looks_and_calls() {
+fn a_fresh_nat_gateway_is_hidden_from_observations_and_calls() {
     let network = Network::new();
     let account = &network.account;
     account.set(|behaviour| {

@@ -91,14 +91,14 @@ fn a_target_group_outlives_its_vpc() {
 }
 
 #[test]
-fn a_look_asks_for_tags_of_target_groups_with_known_names() {
+fn an_observation_asks_for_tags_of_target_groups_with_known_names() {
     let network = Network::new();
     let account = &network.account;
     account.add_target_group("foreign", &network.vpc, 80, owned());
     account.add_target_group("apiserver-target-2", &network.vpc, 80, owned());
     let other_vpc = account.add_vpc("10.0.0.0/16", Tags::new());
     account.add_target_group("apiserver-target-3", &other_vpc, 80, owned());
-    let seen = network.look();
+    let seen = network.observe();
     let shown = seen.target_groups.shown().unwrap().iter();
     let shown: Vec<_> = shown
         .map(|group| (&*group.name, group.tags.len(), group.attributes.shown().is_some()))

@@ -49,7 +49,7 @@ pub struct ControllerSettings {
     pub backoff: BackoffSettings,
     /// How long a reconcile waits until the cache shows the object's last write. After that, it reads the object from
     /// the server. Default 30 s.
-    pub cache_patience: Duration,
+    pub cache_timeout: Duration,
 }
 
 impl Default for ControllerSettings {
@@ -58,7 +58,7 @@ impl Default for ControllerSettings {
             concurrency: 10,
             timeout: Duration::from_mins(2),
             backoff: BackoffSettings::default(),
-            cache_patience: Duration::from_secs(30),
+            cache_timeout: Duration::from_secs(30),
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) struct Worker<R: Reconciler> {
     workers: Arc<Workers<R::Kind>>,
     waiting: Arc<Waiting<R::Kind>>,
     timeout: Duration,
-    cache_patience: Duration,
+    cache_timeout: Duration,
 }
 
 /// The result of a pass.
@@ -101,7 +101,7 @@ impl<R: Reconciler> Worker<R> {
             workers,
             waiting,
             timeout: settings.timeout,
-            cache_patience: settings.cache_patience,
+            cache_timeout: settings.cache_timeout,
         }
     }
 
@@ -183,7 +183,7 @@ impl<R: Reconciler> Worker<R> {
     async fn subject(&self, cached: &Arc<R::Kind>) -> Result<Subject<R::Kind>, ReconcileError> {
         match self.writes.freshness(&**cached) {
             Freshness::Fresh => Ok(Subject::Object(Box::new(R::Kind::clone(cached)))),
-            Freshness::Stale(waited) if waited < self.cache_patience => Ok(Subject::Stale),
+            Freshness::Stale(waited) if waited < self.cache_timeout => Ok(Subject::Stale),
             Freshness::Stale(waited) => {
                 let metadata = cached.meta();
                 let request = Request::new(R::Kind::url_path(&(), metadata.namespace.as_deref()))

@@ -18,7 +18,7 @@ use crate::repeated_failure::RepeatedFailure;
 const REVIEWS: usize = 4;
 
 /// How long the check of one request may take, including the wait for its turn.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks the API server about each request. Clones share the limit of concurrent requests.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Authorizer {
             let _turn = self.turns.acquire().await;
             self.judge(token, path).await
         };
-        match timeout(PATIENCE, judge).await {
+        match timeout(REVIEW_TIMEOUT, judge).await {
             Ok(Ok(decision)) => {
                 self.failure.lock().succeeded();
                 match decision {

@@ -211,7 +211,7 @@ impl LeaderElection {
         let mut failure = self.failure("take");
         loop {
             let started = Instant::now();
-            let claim = timeout(self.request_patience(), self.claim(&mut observed)).await;
+            let claim = timeout(self.request_timeout(), self.claim(&mut observed)).await;
             follow(&mut failure, &claim);
             match claim {
                 Ok(Ok(Claim::Ours(lease))) => return (*lease, started),
@@ -285,7 +285,7 @@ impl LeaderElection {
         let mut failure = self.failure("renew");
         loop {
             let started = Instant::now();
-            let claim = timeout(self.request_patience(), self.renew_once(lease)).await;
+            let claim = timeout(self.request_timeout(), self.renew_once(lease)).await;
             follow(&mut failure, &claim);
             match claim {
                 Ok(Ok(Claim::Ours(renewed))) => {
@@ -318,7 +318,7 @@ impl LeaderElection {
         let next = released(lease);
         let parameters = PostParams::default();
         let release = self.leases.replace(&self.settings.name, &parameters, &next);
-        match timeout(self.request_patience(), release).await {
+        match timeout(self.request_timeout(), release).await {
             Ok(Ok(_)) => info!(lease = self.settings.name, "released the lease"),
             Ok(Err(error)) => warn!(
                 lease = self.settings.name,
@@ -340,7 +340,7 @@ impl LeaderElection {
     }
 
     /// Two attempts fit into the renew deadline even if the first one gets no answer.
-    fn request_patience(&self) -> Duration {
+    fn request_timeout(&self) -> Duration {
         self.settings.renew_deadline / 2
     }
 }

@@ -67,7 +67,7 @@ impl AWSMachineSpec {
     }
 
     /// The field of the spec that names an instance other than `instance_id`, and the value of the field.
-    pub fn names_another_instance(&self, instance_id: &str) -> Option<(&'static str, &str)> {
+    pub fn other_named_instance(&self, instance_id: &str) -> Option<(&'static str, &str)> {
         let [by_provider_id, by_instance_id] = self.named_instances();
         let named = [("providerID", by_provider_id), ("instanceID", by_instance_id)];
         let mut others = named.into_iter().filter_map(|(field, named)| Some((field, named?)));

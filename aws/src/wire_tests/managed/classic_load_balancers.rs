@@ -10,7 +10,7 @@ use strum::VariantNames;
 
 use super::super::fake::{Answer, Call, Fake, answer, sts_error};
 use super::super::targets::elb;
-use super::load_balancers::{failure, fields, list, look, shared};
+use super::load_balancers::{failure, fields, list, observe, shared};
 use super::{OWNED, scope, sent_of, tags};
 
 /// The versions of the APIs of the two generations.
@@ -289,7 +289,7 @@ fn owned(attributes: Seen<ClassicAttributes>) -> ClassicLoadBalancer {
     }
 }
 
-/// What a look at [`world`] shows, with these attributes of the cluster's load balancer.
+/// What an observation of [`world`] shows, with these attributes of the cluster's load balancer.
 fn expected(attributes: Seen<ClassicAttributes>) -> Vec<ClassicLoadBalancer> {
     let others = (1..=20).map(|at| bare(&format!("web-{at}"), "vpc-1", shared()));
     let first = [bare("taken", "vpc-2", Tags::new()), owned(attributes)];
@@ -297,8 +297,8 @@ fn expected(attributes: Seen<ClassicAttributes>) -> Vec<ClassicLoadBalancer> {
 }
 
 #[tokio::test]
-async fn a_look_shows_classic_ones_in_the_vpc_or_with_a_name() {
-    let (fake, seen) = look(&named(), world).await;
+async fn an_observation_shows_classic_ones_in_the_vpc_or_with_a_name() {
+    let (fake, seen) = observe(&named(), world).await;
     let expected = Observed {
         classic_load_balancers: Seen::Shown(expected(Seen::Shown(ATTRIBUTES))),
         ..Observed::default()
@@ -348,7 +348,7 @@ async fn a_generation_without_names_is_not_asked_for() {
         (both, &[CLASSIC, SECOND]),
     ];
     for (scope, expected) in cases {
-        let (fake, seen) = look(&scope, world).await;
+        let (fake, seen) = observe(&scope, world).await;
         assert_eq!(versions(&fake), expected);
         let is_asked = |version| expected.contains(&version);
         assert_eq!(seen.classic_load_balancers != Seen::NotAsked, is_asked(CLASSIC));
@@ -366,8 +366,8 @@ async fn refused_attributes_stay_in_their_load_balancer() {
         "DescribeLoadBalancerAttributes" => elb(&call.action, ""),
         _ => world(call),
     };
-    let refused = (look(&named(), refusing).await, ErrorClass::Unauthorized);
-    for ((_fake, seen), class) in [refused, (look(&named(), silent).await, ErrorClass::NoAnswer)] {
+    let refused = (observe(&named(), refusing).await, ErrorClass::Unauthorized);
+    for ((_fake, seen), class) in [refused, (observe(&named(), silent).await, ErrorClass::NoAnswer)] {
         let shown = seen.classic_load_balancers.shown().unwrap();
         let attributes = &shown[1].attributes;
         assert_eq!(failure(attributes), Some(class));
@@ -389,7 +389,7 @@ async fn a_refused_classic_describe_fails_all_classic_ones() {
             load_balancers: vec!["api".to_owned()],
             ..named()
         };
-        let (_fake, seen) = look(&both, refusing).await;
+        let (_fake, seen) = observe(&both, refusing).await;
         let failed = failure(&seen.classic_load_balancers);
         assert_eq!(failed, Some(ErrorClass::Unauthorized), "{action}");
         assert_eq!(seen.load_balancers, Seen::Shown(Vec::new()), "{action}");
@@ -402,6 +402,6 @@ async fn classic_tags_that_are_not_answered_are_an_error() {
         "DescribeTags" => elb("DescribeTags", ""),
         _ => world(call),
     };
-    let (_fake, seen) = look(&named(), silent).await;
+    let (_fake, seen) = observe(&named(), silent).await;
     assert_eq!(failure(&seen.classic_load_balancers), Some(ErrorClass::NoAnswer));
 }

@@ -358,7 +358,7 @@ pub(in crate::wire_tests) fn named(vpc: Option<&str>) -> Scope {
     }
 }
 
-pub(super) async fn look(
+pub(super) async fn observe(
     scope: &Scope,
     serve: impl Fn(&Call) -> Answer + Clone + Send + Sync + 'static,
 ) -> (Fake, Observed) {
@@ -400,9 +400,9 @@ fn listener(arn: &str, port: i32, tags: Tags) -> Listener {
 }
 
 #[tokio::test]
-async fn a_look_shows_load_balancers_in_the_vpc_or_with_a_name() {
+async fn an_observation_shows_load_balancers_in_the_vpc_or_with_a_name() {
     for vpc in [Some("vpc-1"), None] {
-        let (fake, seen) = look(&named(vpc), world).await;
+        let (fake, seen) = observe(&named(vpc), world).await;
         let attributes: BTreeMap<String, String> = [("a.b".to_owned(), "true".to_owned())].into();
         let zone = |zone: &str| (zone.to_owned(), format!("subnet-{zone}"));
         let owned = LoadBalancer {
@@ -456,7 +456,7 @@ async fn a_look_shows_load_balancers_in_the_vpc_or_with_a_name() {
     }
 }
 
-/// The resources that the calls of a look at [`world`] name.
+/// The resources that the calls of an observation of [`world`] name.
 fn assert_requests(fake: &Fake) {
     for action in ["DescribeLoadBalancers", "DescribeTargetGroups", "DescribeListeners"] {
         let calls = fake.calls_of(action);
@@ -503,8 +503,8 @@ async fn without_names_or_a_vpc_no_load_balancer_is_asked_for() {
         "DescribeVpcs" => answer("DescribeVpcs", "", None),
         _ => world(call),
     };
-    let unnamed = look(&scope(Some("vpc-1")), world).await;
-    for (fake, seen) in [unnamed, look(&named(None), without_vpc).await] {
+    let unnamed = observe(&scope(Some("vpc-1")), world).await;
+    for (fake, seen) in [unnamed, observe(&named(None), without_vpc).await] {
         assert_eq!(seen, Observed::default());
         assert!(fake.calls().iter().all(|call| call.service() == "ec2"));
     }
@@ -538,7 +538,7 @@ async fn a_refused_describe_fails_what_depends_on_it_alone() {
                 world(call)
             }
         };
-        let (_fake, seen) = look(&named(Some("vpc-1")), refusing).await;
+        let (_fake, seen) = observe(&named(Some("vpc-1")), refusing).await;
         let balancer = seen.load_balancers.shown().and_then(|shown| shown.first());
         let group = seen
             .target_groups
@@ -567,7 +567,7 @@ async fn tags_that_are_not_answered_are_no_reason_to_guess() {
         "DescribeTags" => elb("DescribeTags", ""),
         _ => world(call),
     };
-    let (_fake, seen) = look(&named(Some("vpc-1")), silent).await;
+    let (_fake, seen) = observe(&named(Some("vpc-1")), silent).await;
     assert_eq!(failure(&seen.load_balancers), Some(ErrorClass::NoAnswer));
     assert_eq!(failure(&seen.target_groups), Some(ErrorClass::NoAnswer));
 }
@@ -578,7 +578,7 @@ async fn a_load_balancer_that_is_gone_meanwhile_has_no_listeners() {
         "DescribeListeners" => sts_error(400, "LoadBalancerNotFound", "gone"),
         _ => world(call),
     };
-    let (_fake, seen) = look(&named(Some("vpc-1")), gone).await;
+    let (_fake, seen) = observe(&named(Some("vpc-1")), gone).await;
     assert_eq!(seen.listeners, Seen::Shown(Vec::new()));
 }
 

@@ -80,7 +80,7 @@ pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
         .collect()
 }
 
-/// The answers to the calls, and to a look at their effect.
+/// The answers to the calls, and to an observation of their effect.
 pub(super) fn serve(call: &Call) -> Answer {
     let tag = tag_set(OWNED, "owned");
     let body = match call.action.as_str() {
@@ -100,7 +100,7 @@ pub(super) fn serve(call: &Call) -> Answer {
 }
 
 /// Makes each call of managed clusters.
-pub(super) async fn look_and_change(cloud: &dyn ManagedCloud) {
+pub(super) async fn observe_and_change(cloud: &dyn ManagedCloud) {
     cloud.zones().await.unwrap();
     let scope = Scope {
         load_balancers: vec!["api".to_owned()],
@@ -128,8 +128,8 @@ pub(super) fn scope(vpc: Option<&str>) -> Scope {
     }
 }
 
-/// Looks up the EC2 resources of a cluster, whose calls get these answers.
-pub(super) async fn look_as(scope: &Scope, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
+/// Observes the EC2 resources of a cluster, whose calls get these answers.
+pub(super) async fn observe_as(scope: &Scope, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
     let seen = cloud.observe(scope).await.unwrap();

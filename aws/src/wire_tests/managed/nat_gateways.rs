@@ -5,7 +5,7 @@ use capa_cloud::managed::{self, ManagedClouds, Scope};
 use capa_cloud::{ElasticIp, ErrorClass};
 
 use super::super::fake::{Answer, Call, Fake, REGION, answer, ec2_error, identity};
-use super::{OWNED, assert_pages_of_vpc, assert_sent, filters, look_as, scope, tag_set, tags};
+use super::{OWNED, assert_pages_of_vpc, assert_sent, filters, observe_as, scope, tag_set, tags};
 
 /// A call of each kind.
 pub(super) fn calls() -> [managed::Call<String>; 4] {
@@ -122,7 +122,7 @@ fn gateways(call: &Call) -> Answer {
 
 #[tokio::test]
 async fn all_nat_gateways_of_a_vpc_are_shown_in_every_state() {
-    let (fake, seen) = look_as(&scope(Some("vpc-1")), gateways).await;
+    let (fake, seen) = observe_as(&scope(Some("vpc-1")), gateways).await;
     let used = NatGateway {
         created_at: Some("2026-01-02T03:04:05Z".parse().unwrap()),
         allocation_ids: ["eipalloc-1", "eipalloc-2"].map(str::to_owned).into(),
@@ -180,12 +180,12 @@ fn address(id: &str) -> ElasticIp {
 }
 
 #[tokio::test]
-async fn a_look_shows_the_free_addresses_of_the_pool_of_the_cluster() {
+async fn an_observation_shows_the_free_addresses_of_the_pool_of_the_cluster() {
     let of_pool = Scope {
         public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()),
         ..scope(Some("vpc-1"))
     };
-    let (fake, seen) = look_as(&of_pool, super::super::elastic_ip::serve).await;
+    let (fake, seen) = observe_as(&of_pool, super::super::elastic_ip::serve).await;
     assert_eq!(seen.free_addresses.shown(), Some(&3));
     assert_eq!(
         fake.calls_of("DescribePublicIpv4Pools").remove(0).field("PoolId.1"),
@@ -202,7 +202,7 @@ fn naming(ids: &[&str]) -> Scope {
 
 #[tokio::test]
 async fn owned_addresses_are_shown_without_a_vpc() {
-    let (fake, seen) = look_as(&naming(&["eipalloc-2"]), addresses).await;
+    let (fake, seen) = observe_as(&naming(&["eipalloc-2"]), addresses).await;
     let used = ElasticIp {
         association_id: Some("eipassoc-1".to_owned()),
         ..address("eipalloc-2")
@@ -214,7 +214,7 @@ async fn owned_addresses_are_shown_without_a_vpc() {
 
 #[tokio::test]
 async fn known_addresses_are_asked_for_where_tags_show_none() {
-    let (fake, seen) = look_as(&naming(&["eipalloc-1", "eipalloc-3", "eipalloc-gone"]), addresses).await;
+    let (fake, seen) = observe_as(&naming(&["eipalloc-1", "eipalloc-3", "eipalloc-gone"]), addresses).await;
     let shown = seen.addresses.shown().unwrap();
     let ids: Vec<&str> = shown.iter().map(|address| address.allocation_id.as_str()).collect();
     assert_eq!(ids, ["eipalloc-1", "eipalloc-2", "eipalloc-3"]);
@@ -255,7 +255,7 @@ async fn addresses_are_failed_where_the_second_describe_is() {
         "allocation-id" => ec2_error(403, "UnauthorizedOperation", "no"),
         _ => addresses(call),
     };
-    let (_fake, seen) = look_as(&naming(&["eipalloc-1"]), refusing).await;
+    let (_fake, seen) = observe_as(&naming(&["eipalloc-1"]), refusing).await;
     assert!(seen.addresses.answer().is_err_and(|error| error.is_some()));
     assert!(seen.internet_gateways.shown().is_some());
 }

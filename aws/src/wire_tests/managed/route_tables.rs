@@ -6,7 +6,7 @@ use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, route_table};
 use capa_cloud::managed;
 
 use super::super::fake::{Answer, Call, answer};
-use super::{OWNED, assert_pages_of_vpc, assert_sent, look_as, scope, sent_of, tag_set, tags};
+use super::{OWNED, assert_pages_of_vpc, assert_sent, observe_as, scope, sent_of, tag_set, tags};
 
 /// A call of each kind, with each target of a route.
 pub(super) fn calls() -> [managed::Call<String>; 9] {
@@ -135,7 +135,7 @@ fn table_xml(id: &str, vpc: &str, associations: &str, routes: &str, tags: &str) 
     )
 }
 
-/// The targets of routes in AWS's answers, with the targets that a look shows.
+/// The targets of routes in AWS's answers, with the targets that an observation shows.
 const TARGETS: [(&str, &str); 12] = [
     ("<gatewayId>local</gatewayId>", "local"),
     ("<gatewayId>igw-1</gatewayId><natGatewayId/>", "igw-1"),
@@ -197,7 +197,7 @@ fn tables(call: &Call) -> Answer {
 
 #[tokio::test]
 async fn route_tables_of_a_vpc_show_subnets_and_ipv4_routes() {
-    let (fake, seen) = look_as(&scope(Some("vpc-1")), tables).await;
+    let (fake, seen) = observe_as(&scope(Some("vpc-1")), tables).await;
     let association = |number: u8| RouteTableAssociation {
         id: format!("rtbassoc-{number}"),
         subnet_id: format!("subnet-{number}"),

@@ -6,7 +6,7 @@ use capa_cloud::ec2::{SecurityGroup, security_group};
 use capa_cloud::managed;
 
 use super::super::fake::{Answer, Call, answer};
-use super::{OWNED, assert_pages_of_vpc, assert_sent, look_as, scope, sent_of, tag_set, tags};
+use super::{OWNED, assert_pages_of_vpc, assert_sent, observe_as, scope, sent_of, tag_set, tags};
 
 fn rule(traffic: &Traffic, source: Source<String>, description: &str) -> Rule<String> {
     Rule {
@@ -225,7 +225,7 @@ fn groups(call: &Call) -> Answer {
 
 #[tokio::test]
 async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
-    let (fake, seen) = look_as(&scope(Some("vpc-1")), groups).await;
+    let (fake, seen) = observe_as(&scope(Some("vpc-1")), groups).await;
     let https = Traffic::new("tcp", 443, 444);
     let any = || cidr("0.0.0.0/0");
     let own = SecurityGroup {

@@ -6,11 +6,11 @@ use capa_cloud::ec2::{InternetGateway, Observed, Subnet, Vpc, VpcDns};
 use capa_cloud::managed::Seen;
 
 use super::super::fake::{Answer, Call, Fake, answer, ec2_error};
-use super::{OWNED, filters, look_as, scope, tag_set, tags};
+use super::{OWNED, filters, observe_as, scope, tag_set, tags};
 
-/// Looks up what there is in this VPC, or in the one with the tag of the cluster.
-async fn look(vpc: Option<&str>, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
-    look_as(&scope(vpc), serve).await
+/// Observes what there is in this VPC, or in the one with the tag of the cluster.
+async fn observe(vpc: Option<&str>, serve: fn(&Call) -> Answer) -> (Fake, Observed) {
+    observe_as(&scope(vpc), serve).await
 }
 
 /// A VPC with resources, and resources that the filters should have excluded.
@@ -120,8 +120,8 @@ fn expected() -> Observed {
 }
 
 #[tokio::test]
-async fn a_look_at_a_known_vpc_shows_what_is_in_it_alone() {
-    let (fake, seen) = look(Some("vpc-1"), network).await;
+async fn an_observation_at_a_known_vpc_shows_what_is_in_it_alone() {
+    let (fake, seen) = observe(Some("vpc-1"), network).await;
     assert_eq!(seen, expected());
     let by_vpc = |name: &str| (name.to_owned(), "vpc-1".to_owned());
     let by_tag = || (format!("tag:{OWNED}"), "owned".to_owned());
@@ -140,8 +140,8 @@ async fn a_look_at_a_known_vpc_shows_what_is_in_it_alone() {
 }
 
 #[tokio::test]
-async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
-    let (fake, seen) = look(None, network).await;
+async fn a_vpc_is_found_by_its_tag_and_then_observed() {
+    let (fake, seen) = observe(None, network).await;
     assert_eq!(seen, expected());
     assert_eq!(
         filters(&fake, "DescribeVpcs"),
@@ -153,7 +153,7 @@ async fn a_vpc_is_found_by_its_tag_and_then_looked_into() {
 
 /// Asserts that nothing in a VPC is read if AWS shows this number of VPCs.
 async fn assert_asks_for_nothing_in(count: usize, serve: fn(&Call) -> Answer) {
-    let (fake, seen) = look(None, serve).await;
+    let (fake, seen) = observe(None, serve).await;
     assert_eq!(seen.vpcs.shown().map(Vec::len), Some(count));
     let nothing = Observed {
         vpcs: seen.vpcs.clone(),
@@ -185,13 +185,13 @@ async fn a_vpc_that_is_gone_has_no_attributes() {
         "DescribeVpcAttribute" => ec2_error(400, "InvalidVpcID.NotFound", "gone"),
         action => answer(action, "", None),
     };
-    let (_fake, seen) = look(Some("vpc-1"), gone).await;
+    let (_fake, seen) = observe(Some("vpc-1"), gone).await;
     assert_eq!((seen.vpcs, seen.dns), (Seen::Shown(Vec::new()), Seen::NotAsked));
     let unseen = |call: &Call| match call.action.as_str() {
         "DescribeVpcAttribute" => ec2_error(400, "InvalidVpcID.NotFound", "not seen here yet"),
         _ => network(call),
     };
-    let (_fake, seen) = look(Some("vpc-1"), unseen).await;
+    let (_fake, seen) = observe(Some("vpc-1"), unseen).await;
     assert_eq!(
         seen.dns.answer().err().flatten().map(|error| error.class),
         Some(ErrorClass::NotFound)
@@ -204,7 +204,7 @@ async fn a_refused_describe_leaves_the_others() {
         "attachment.vpc-id" => ec2_error(403, "UnauthorizedOperation", "no"),
         _ => network(call),
     };
-    let (_fake, seen) = look(Some("vpc-1"), refusing).await;
+    let (_fake, seen) = observe(Some("vpc-1"), refusing).await;
     let refused = seen.internet_gateways.answer().err().flatten().map(|error| error.class);
     assert_eq!(refused, Some(ErrorClass::Unauthorized));
     let others = Observed {

@@ -53,8 +53,8 @@ fn a_cluster_that_joins_is_listed_soon() {
     let (listing, clusters) = rig.listing();
     assert_eq!(clusters, ["dev", "prod", "third"]);
     rig.end(listing, &[running("i-1"), of("i-2", "default", "prod")]);
-    let look = rig.call();
-    rig.end(look, &[]);
+    let poll = rig.call();
+    rig.end(poll, &[]);
     assert_eq!(rig.watch_of("third", "i-3"), Observation::Absent);
     assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(70)), "then as usual");
 }
@@ -85,8 +85,8 @@ fn another_cluster_of_a_machine_restarts_its_absence_proof() {
     rig.watch("i-1");
     let listing = rig.call();
     rig.end(listing, &[]);
-    let look = rig.call();
-    rig.end(look, &[]);
+    let poll = rig.call();
+    rig.end(poll, &[]);
     assert_eq!(rig.watch("i-1"), Observation::Absent);
     assert_eq!(rig.watch_of("prod", "i-1"), Observation::Unknown);
     rig.pass(60);

@@ -98,8 +98,8 @@ fn calls_under_way_during_a_replacement_prove_no_absence() {
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[]);
-    let look = rig.call();
+    let poll = rig.call();
     rig.informer.credentials_replaced(2);
-    rig.end(look, &[]);
+    rig.end(poll, &[]);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
 }

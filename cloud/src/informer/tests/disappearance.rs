@@ -13,16 +13,16 @@ impl Rig {
         let listing = self.call();
         let reports = self.informer.read_ended(listing, Ok(listed.to_vec()), self.now);
         let mut lookups = 0;
-        while let Some(look) = self.informer.next_read(self.now) {
+        while let Some(poll) = self.informer.next_read(self.now) {
             lookups += 1;
             assert!(lookups < 20, "lookups without end");
-            let wanted = ids(&look);
+            let wanted = ids(&poll);
             let shown: Vec<_> = looked_up
                 .iter()
                 .filter(|instance| wanted.contains(&instance.id))
                 .cloned()
                 .collect();
-            self.end(look, &shown);
+            self.end(poll, &shown);
         }
         reports
     }
@@ -142,8 +142,8 @@ fn no_instance_is_gone_before_its_lookup_agrees() {
         rig.pass(60);
         let listing = rig.call();
         rig.end(listing, &[]);
-        let look = rig.call();
-        rig.fail(look, unreachable());
+        let poll = rig.call();
+        rig.fail(poll, unreachable());
     }
     assert_eq!(rig.absent(&fleet), 0);
     rig.minute(&[], &[]);

@@ -219,9 +219,9 @@ fn absence_takes_a_listing_and_a_lookup_begun_after_the_watch() {
         Observation::Unknown,
         "the listing alone proves nothing"
     );
-    let look = rig.call();
-    assert_eq!(ids(&look), ["i-2"]);
-    rig.end(look, &[]);
+    let poll = rig.call();
+    assert_eq!(ids(&poll), ["i-2"]);
+    rig.end(poll, &[]);
     assert_eq!(rig.watch("i-2"), Observation::Absent);
     assert_eq!(rig.woken(), ["i-2"]);
     assert_eq!(rig.informer.absence_age("i-2", rig.now), Duration::ZERO);
@@ -243,8 +243,8 @@ fn a_lookup_finds_an_instance_that_listings_miss() {
     rig.watch("i-untagged");
     let listing = rig.call();
     rig.end(listing, &[]);
-    let look = rig.call();
-    rig.end(look, &[running("i-untagged")]);
+    let poll = rig.call();
+    rig.end(poll, &[running("i-untagged")]);
     assert_eq!(state(&rig.watch("i-untagged")), Some(InstanceState::Running));
     rig.pass(60);
     let listing = rig.call();
@@ -278,8 +278,8 @@ fn a_launched_instance_is_absent_only_after_later_reads() {
     let listing = rig.call();
     rig.end(listing, &[]);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
-    let look = rig.call();
-    rig.end(look, &[]);
+    let poll = rig.call();
+    rig.end(poll, &[]);
     assert_eq!(rig.watch("i-1"), Observation::Absent);
 }
 
@@ -289,11 +289,11 @@ fn a_lookup_older_than_a_listing_brings_no_old_state_back() {
     rig.pass(5);
     assert_eq!(rig.due(), [], "the clock of the polls starts with the transition");
     rig.pass(5);
-    let look = rig.call();
+    let poll = rig.call();
     rig.pass(50);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);
-    rig.end(look, &[instance("i-1", InstanceState::Pending)]);
+    rig.end(poll, &[instance("i-1", InstanceState::Pending)]);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
 }
 
@@ -327,15 +327,15 @@ fn only_watched_instances_in_transition_are_polled() {
     assert_eq!(rig.due(), []);
     assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(5)));
     rig.pass(5);
-    let look = rig.call();
-    assert_eq!(ids(&look), ["i-2", "i-4"]);
-    rig.end(look, &[running("i-2"), instance("i-4", InstanceState::Stopping)]);
+    let poll = rig.call();
+    assert_eq!(ids(&poll), ["i-2", "i-4"]);
+    rig.end(poll, &[running("i-2"), instance("i-4", InstanceState::Stopping)]);
     assert_eq!(rig.woken(), ["i-2"]);
     assert_eq!(rig.due(), []);
     rig.pass(5);
-    let look = rig.call();
-    assert_eq!(ids(&look), ["i-4"]);
-    rig.end(look, &[instance("i-4", InstanceState::Stopped)]);
+    let poll = rig.call();
+    assert_eq!(ids(&poll), ["i-4"]);
+    rig.end(poll, &[instance("i-4", InstanceState::Stopped)]);
     rig.pass(5);
     assert_eq!(rig.due(), []);
     assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(60)));
@@ -369,8 +369,8 @@ fn calls_that_fail_conclude_nothing() {
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[]);
-    let look = rig.call();
-    assert_eq!(rig.fail(look, unreachable()).len(), 1);
+    let poll = rig.call();
+    assert_eq!(rig.fail(poll, unreachable()).len(), 1);
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
     assert_eq!(rig.woken(), [""; 0]);
     rig.pass(60);
@@ -476,8 +476,8 @@ fn an_old_pass_lookup_does_not_undo_newer_reads() {
     let began = rig.informer.lookup_began();
     let listing = rig.call();
     rig.end(listing, &[]);
-    let look = rig.call();
-    rig.end(look, &[]);
+    let poll = rig.call();
+    rig.end(poll, &[]);
     rig.informer.lookup_ended(began, &[running("i-1")]);
     assert_eq!(rig.watch("i-1"), Observation::Absent);
 }

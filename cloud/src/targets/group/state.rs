@@ -95,8 +95,8 @@ impl GroupState {
             failed.unwrap_or(RegistrationState::Leaving)
         };
         let is_claimed = self.claimed(facts).contains(target);
-        if let Some(doubtful) = self.doubtful(member, timing, now).filter(|_| !is_claimed) {
-            return doubtful;
+        if let Some(unproven) = self.unproven_departure(member, timing, now).filter(|_| !is_claimed) {
+            return unproven;
         }
         match health {
             Some(_) if is_claimed => RegistrationState::Out,

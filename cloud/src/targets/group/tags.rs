@@ -18,7 +18,7 @@ pub(super) struct KnownTags {
     /// The error of the last read, if it failed.
     failure: Option<CloudError>,
     /// Number of consecutive reads after which somebody still had no access.
-    vain_reads: u32,
+    reads_without_access: u32,
     /// The earliest time of the next read.
     not_before: Duration,
     /// The machines that ask for access before their launch.
@@ -48,7 +48,7 @@ impl KnownTags {
 
     /// Forgets the tags and the error: other credentials may have read them.
     pub(super) fn forget(&mut self) {
-        (self.read, self.failure, self.vain_reads) = (None, None, 0);
+        (self.read, self.failure, self.reads_without_access) = (None, None, 0);
         self.not_before = Duration::ZERO;
     }
 
@@ -138,7 +138,12 @@ impl GroupState {
     }
 
     /// The state of a leaving member whose address may belong to another instance.
-    pub(super) fn doubtful(&self, member: &Member, timing: &Timing, now: Duration) -> Option<RegistrationState> {
+    pub(super) fn unproven_departure(
+        &self,
+        member: &Member,
+        timing: &Timing,
+        now: Duration,
+    ) -> Option<RegistrationState> {
         Some(match self.lacking(member, timing, now)? {
             TargetAccess::Granted => return None,
             TargetAccess::Refused(_) => RegistrationState::Out,
@@ -173,11 +178,11 @@ impl GroupState {
             Err(error) => self.tags.failure = Some(error),
         }
         if self.is_asked(timing, now) {
-            self.tags.not_before = now + backoff(self.tags.vain_reads, timing);
-            self.tags.vain_reads = self.tags.vain_reads.saturating_add(1);
+            self.tags.not_before = now + backoff(self.tags.reads_without_access, timing);
+            self.tags.reads_without_access = self.tags.reads_without_access.saturating_add(1);
         } else {
             self.tags.not_before = now;
-            self.tags.vain_reads = 0;
+            self.tags.reads_without_access = 0;
         }
     }
 

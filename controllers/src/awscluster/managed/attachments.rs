@@ -9,7 +9,7 @@ use super::balancers::Place;
 use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Kind, Ref};
 
-/// The subnets and security groups of a load balancer that a look shows.
+/// The subnets and security groups of a load balancer that an observation shows.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) subnets: &'a [&'a str],

@@ -1,4 +1,4 @@
-//! The checks before a pass looks at AWS: everything that can prevent the provider from using AWS.
+//! The checks before a pass observes AWS: everything that can prevent the provider from using AWS.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::CloudError;
-use capa_cloud::managed::{ManagedCloud, ManagedLook};
+use capa_cloud::managed::{ManagedCloud, ManagedObserver};
 use capa_runtime::reconcile::Next;
 
 use super::ManagedContext;
@@ -22,7 +22,7 @@ const API_SERVER_PORT: i64 = 6443;
 /// Why a pass ends before it changes AWS: the conditions that say so.
 pub(super) type Stopped = (Vec<ConditionUpdate>, Next);
 
-/// What a pass knows before it looks at AWS.
+/// What a pass knows before it observes AWS.
 pub(super) struct Checked {
     /// Name of the Cluster.
     pub(super) name: String,
@@ -78,7 +78,7 @@ pub(super) async fn check(
 pub(super) async fn check_alone(
     cluster: &AWSCluster,
     owner: &Cluster,
-    cloud: &dyn ManagedLook,
+    cloud: &dyn ManagedObserver,
 ) -> Result<(Checked, Vec<String>), Stopped> {
     let name = owner.metadata.name.clone().unwrap_or_default();
     is_offered(cluster, &name)?;
@@ -116,14 +116,14 @@ fn is_offered(cluster: &AWSCluster, name: &str) -> Result<(), Stopped> {
 }
 
 /// The zones of the region, where they are needed.
-async fn zones(cluster: &AWSCluster, name: &str, cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
+async fn zones(cluster: &AWSCluster, name: &str, cloud: &dyn ManagedObserver) -> Result<Vec<String>, Stopped> {
     if !needs_zones(cluster, name) {
         return Ok(vec![]);
     }
     all_zones(cloud).await
 }
 
-async fn all_zones(cloud: &dyn ManagedLook) -> Result<Vec<String>, Stopped> {
+async fn all_zones(cloud: &dyn ManagedObserver) -> Result<Vec<String>, Stopped> {
     let zones = cloud.zones().await;
     zones.map_err(|error| unanswered(ConditionType::SubnetsReady, &error))
 }
@@ -198,7 +198,7 @@ async fn session(
 
 /// The account of the credentials, which must be that of the first pass, because everything would seem to be deleted in
 /// another one.
-async fn account(cluster: &AWSCluster, cloud: &dyn ManagedLook) -> Result<String, Stopped> {
+async fn account(cluster: &AWSCluster, cloud: &dyn ManagedObserver) -> Result<String, Stopped> {
     let account_id = cloud
         .account_id()
         .await

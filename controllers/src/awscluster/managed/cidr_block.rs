@@ -18,7 +18,7 @@ pub(super) const PLANNER: Planner = Planner {
     wanted,
     tags: |_| vec![],
     tags_shown: |_| vec![],
-    look: |seen| seen.ec2.vpcs.answer(),
+    answer: |seen| seen.ec2.vpcs.answer(),
     settle: |_, _, _| {},
     plan,
 };

@@ -38,7 +38,7 @@ pub(super) const PLANNER: Planner = Planner {
             (&balancer.name, &balancer.tags)
         })
     },
-    look: |seen| seen.elb.classic_load_balancers.answer(),
+    answer: |seen| seen.elb.classic_load_balancers.answer(),
     settle,
     plan,
 };
@@ -54,8 +54,8 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// Compares the ledger with the look. The tag shows that a load balancer belongs to the cluster. Its id is its name, so
-/// a load balancer elsewhere may have the same id.
+/// Compares the ledger with the observation. The tag shows that a load balancer belongs to the cluster. Its id is its
+/// name, so a load balancer elsewhere may have the same id.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(balancers) = seen.elb.classic_load_balancers.shown() else {
         return;
@@ -85,7 +85,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     remove_unwanted(scene, plan);
 }
 
-/// The load balancer that a look shows under this name.
+/// The load balancer that an observation shows under this name.
 fn shown<'a>(scene: &Scene<'a>, name: &str) -> Option<&'a ClassicLoadBalancer> {
     let mut balancers = scene.seen.elb.classic_load_balancers.shown()?.iter();
     balancers.find(|balancer| balancer.name == name)

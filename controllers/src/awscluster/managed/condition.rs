@@ -91,7 +91,7 @@ impl Planner {
             };
             return is_false(reason, format!("{} waits for {open}", step.target));
         }
-        match (self.look)(scene.seen) {
+        match (self.answer)(scene.seen) {
             Err(Some(error)) => self.condition.is_unknown(error.class.reason(), error.to_string()),
             Err(None) if !scene.is_deleted => is_false(self.waiting, "the VPC is not known yet".to_owned()),
             _ if scene.is_deleted => is_false(Reason::Deleting, "deleted".to_owned()),

@@ -25,7 +25,7 @@ pub(super) fn assign_free(wanted: &[Ref], unused: &[&ElasticIp], ledger: &mut Le
     }
 }
 
-/// Compares the ledger with a look at all addresses, `owned` ones of this kind among them.
+/// Compares the ledger with an observation of all addresses, `owned` ones of this kind among them.
 pub(super) fn settle(kind: Kind, inputs: &Inputs, addresses: &[ElasticIp], owned: &[&ElasticIp], ledger: &mut Ledger) {
     for address in owned {
         ledger.surplus(kind, &address.allocation_id);
@@ -55,8 +55,12 @@ pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<R
                     return plan.problem(target, error.class.reason(), message);
                 }
                 Seen::NotAsked if scene.inputs.elastic_ip_pool.is_some() => {
-                    // A look at a cluster at rest does not read the pool.
-                    return plan.wait(target, Reason::Creating, "the next look asks for the public IPv4 pool");
+                    // An observation of a cluster at rest does not read the pool.
+                    return plan.wait(
+                        target,
+                        Reason::Creating,
+                        "the next observation asks for the public IPv4 pool",
+                    );
                 }
                 Seen::NotAsked => 0,
             };

@@ -32,7 +32,7 @@ pub(super) fn of(inputs: &Inputs) -> Option<&Ref> {
     })
 }
 
-/// The load balancer that a look shows with the address of the published endpoint.
+/// The load balancer that an observation shows with the address of the published endpoint.
 fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
     let (host, _) = scene.inputs.endpoint.as_ref()?;
     let network = scene.seen.elb.load_balancers.shown().into_iter().flatten();

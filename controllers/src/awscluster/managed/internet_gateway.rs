@@ -21,13 +21,13 @@ pub(super) const PLANNER: Planner = Planner {
     wanted: |inputs| vec![inputs.internet_gateway.clone()],
     tags: |inputs| vec![(inputs.internet_gateway.clone(), inputs.internet_gateway_tags.clone())],
     tags_shown: |seen| tags_by_id(&seen.ec2.internet_gateways, |gateway| (&gateway.id, &gateway.tags)),
-    look: |seen| seen.ec2.internet_gateways.answer(),
+    answer: |seen| seen.ec2.internet_gateways.answer(),
     settle,
     plan,
 };
 
-/// Compares the ledger with the look. Of several gateways with the tag of the cluster, the attached one counts. The
-/// others are recorded under their ids, and deleted with the cluster.
+/// Compares the ledger with the observation. Of several gateways with the tag of the cluster, the attached one counts.
+/// The others are recorded under their ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(gateways) = seen.ec2.internet_gateways.shown() else {
         return;

@@ -1,5 +1,5 @@
-//! The details that the last complete look at each managed cluster at rest has shown beside the listings of AWS. A loss
-//! costs some describe calls.
+//! The details that the last complete observation of each managed cluster at rest has shown beside the listings of AWS.
+//! A loss costs some describe calls.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl KnownDetails {
         None
     }
 
-    /// Stores the details that a complete look at a cluster at rest has shown.
+    /// Stores the details that a complete observation of a cluster at rest has shown.
     pub(super) fn insert(&self, cluster: &AWSCluster, now: Timestamp, details: Details) {
         let entry = Entry {
             generation: cluster.metadata.generation,

@@ -24,13 +24,13 @@ struct Entry {
     id: Option<String>,
     lifecycle: Lifecycle,
     /// The time at which the provider was about to create the resource, or AWS no longer showed it. `None` once the
-    /// state is certain: a look has shown the resource after `unseen_age`, or AWS has refused to create it.
+    /// state is certain: an observation has shown the resource after `unseen_age`, or AWS has refused to create it.
     requested_at: Option<Timestamp>,
     /// The client token of a call without an answer.
     client_token: Option<String>,
     /// The keys of the tags that the provider has written, or is about to write.
     tag_keys: BTreeSet<String>,
-    /// Whether the last look shows the resource, and with the tag of the cluster.
+    /// Whether the last observation shows the resource, and with the tag of the cluster.
     shown: Option<IsOwned>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum IsOwned {
     No,
 }
 
-/// The state of a resource after a look.
+/// The state of a resource after an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing<'a> {
     /// The resource was never requested, or AWS has refused to create it.
@@ -80,7 +80,7 @@ pub(crate) struct Ledger {
     entries: BTreeMap<Ref, Entry>,
     /// Entries of kinds that this release does not know.
     unknown: Vec<ClusterResource>,
-    /// The time of the look.
+    /// The time of the observation.
     now: Timestamp,
     unseen_age: Duration,
 }
@@ -151,7 +151,7 @@ impl Ledger {
         }
     }
 
-    /// The time of the look.
+    /// The time of the observation.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
@@ -173,8 +173,8 @@ impl Ledger {
         entry.requested_at.is_some_and(is_young)
     }
 
-    /// Compares the entries of a kind with a look. `shown` returns whether the look shows an id, and whether the
-    /// resource has the tag of the cluster.
+    /// Compares the entries of a kind with an observation. `shown` returns whether the observation shows an id, and
+    /// whether the resource has the tag of the cluster.
     pub(crate) fn settle(&mut self, kind: Kind, shown: impl Fn(&str) -> Option<IsOwned>) {
         let (now, unseen_age) = (self.now, self.unseen_age);
         let is_young = |since: Timestamp| now < since + unseen_age;
@@ -184,7 +184,7 @@ impl Ledger {
             entry.requested_at = match (entry.shown, &entry.id) {
                 // A young resource may be hidden again after it was shown.
                 (Some(_), _) => entry.requested_at.filter(|since| is_young(*since)),
-                // A single look without the resource proves nothing.
+                // A single observation without the resource proves nothing.
                 (None, Some(_)) => entry.requested_at.or(Some(now)),
                 (None, None) => entry.requested_at,
             };
@@ -196,7 +196,7 @@ impl Ledger {
         });
     }
 
-    /// The state of a resource after the look with which the ledger was compared.
+    /// The state of a resource after the observation with which the ledger was compared.
     pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
         let Some(entry) = self.entries.get(target) else {
             return Standing::Absent;
@@ -246,8 +246,8 @@ impl Ledger {
         entry.client_token = None;
     }
 
-    /// Records that a look shows the resource under this id, unless the resource has another one. A recorded resource
-    /// with a name that no wanted resource has is renamed.
+    /// Records that an observation shows the resource under this id, unless the resource has another one. A recorded
+    /// resource with a name that no wanted resource has is renamed.
     pub(crate) fn found(&mut self, target: &Ref, id: &str, wanted: &[Ref]) {
         if self.id(target).is_some() {
             return;
@@ -338,7 +338,7 @@ impl Ledger {
     /// Records that the resource certainly does not exist: AWS has refused to create it, or has deleted it. The entry
     /// stays, because an empty ledger means a lost status. The entry of a surplus resource, whose name is its id, is
     /// removed.
-    pub(crate) fn is_gone(&mut self, target: &Ref) {
+    pub(crate) fn record_gone(&mut self, target: &Ref) {
         let id = self.id(target);
         if id.is_some_and(|id| id == target.name) {
             self.entries.remove(target);
@@ -349,14 +349,14 @@ impl Ledger {
 
     /// Records that a call with the client token of the entry can create nothing more: AWS knows the token with other
     /// parameters.
-    pub(crate) fn client_token_is_spent(&mut self, target: &Ref) {
+    pub(crate) fn record_used_client_token(&mut self, target: &Ref) {
         if let Some(entry) = self.entries.get_mut(target) {
             entry.client_token = None;
         }
     }
 
     /// Records that the outcome of the call to create the resource is unknown.
-    pub(crate) fn is_unanswered(&mut self, target: &Ref, now: Timestamp) {
+    pub(crate) fn record_unanswered(&mut self, target: &Ref, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(target) {
             entry.requested_at = Some(now);
         }

@@ -12,7 +12,7 @@ use super::reference::{Id, Ref};
 /// The protocol of all listeners.
 const PROTOCOL: &str = "TCP";
 
-/// The listeners of a load balancer that a look shows.
+/// The listeners of a load balancer that an observation shows.
 fn of<'a>(scene: &Scene<'a>, load_balancer: &str) -> impl Iterator<Item = &'a Listener> {
     let listeners = scene.seen.elb.listeners.shown().into_iter().flatten();
     listeners.filter(move |listener| listener.load_balancer_arn == load_balancer)

@@ -46,7 +46,7 @@ pub(super) const PLANNER: Planner = Planner {
         let addresses = tags_by_id(&seen.ec2.addresses, |address| (&address.allocation_id, &address.tags));
         [balancers, groups, addresses].concat()
     },
-    look: |seen| {
+    answer: |seen| {
         seen.elb.load_balancers.answer()?;
         seen.elb.target_groups.answer()?;
         seen.elb.listeners.answer()
@@ -85,8 +85,8 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// Compares the ledger with the look. A load balancer with the tag of the cluster belongs to it, and its unique name
-/// identifies the wanted one.
+/// Compares the ledger with the observation. A load balancer with the tag of the cluster belongs to it, and its unique
+/// name identifies the wanted one.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     load_balancer_address::settle(inputs, seen, ledger);
     let Some(balancers) = seen.elb.load_balancers.shown() else {
@@ -106,7 +106,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
 fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let elb = &scene.seen.elb;
     if scene.is_unseen(&elb.load_balancers) || scene.is_unseen(&elb.target_groups) || scene.is_unseen(&elb.listeners) {
-        return wait_for_a_look(scene, plan);
+        return wait_for_an_observation(scene, plan);
     }
     if scene.is_deleted {
         delete(scene, plan);
@@ -135,9 +135,9 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     target_group::remove_unwanted(scene, plan);
 }
 
-/// AWS deletes a VPC even if target groups of it exist. So the deletion of the VPC waits for a look at the target
-/// groups.
-fn wait_for_a_look(scene: &Scene<'_>, plan: &mut Plan) {
+/// AWS deletes a VPC even if target groups of it exist. So the deletion of the VPC waits for an observation of the
+/// target groups.
+fn wait_for_an_observation(scene: &Scene<'_>, plan: &mut Plan) {
     let recorded = scene.recorded(&[Kind::LoadBalancer, Kind::TargetGroup]);
     let may_exist = |target: &&Ref| scene.standing(target) != Standing::Absent;
     for target in recorded.iter().filter(|_| scene.is_deleted).filter(may_exist) {
@@ -145,7 +145,7 @@ fn wait_for_a_look(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// The load balancer that a look shows under this ARN.
+/// The load balancer that an observation shows under this ARN.
 pub(super) fn shown<'a>(scene: &Scene<'a>, arn: &str) -> Option<&'a LoadBalancer> {
     let mut balancers = scene.seen.elb.load_balancers.shown()?.iter();
     balancers.find(|balancer| balancer.arn == arn)

@@ -24,7 +24,7 @@ pub(super) fn tags(inputs: &Inputs) -> impl Iterator<Item = (Ref, Tags)> {
     wanted(inputs).map(|target| (target, inputs.names.load_balancer_address_tags()))
 }
 
-/// Compares the ledger with the look. At most one load balancer is internet-facing, and its addresses are
+/// Compares the ledger with the observation. At most one load balancer is internet-facing, and its addresses are
 /// interchangeable.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.shown() else {

@@ -1,8 +1,8 @@
 //! A managed AWSCluster: its AWS resources are created, kept as the spec asks, and deleted with it.
 //!
-//! Each pass looks at AWS, plans, makes all calls of the plan that depend on nothing, and records their answers. A
-//! created resource is used in a later pass, when a look shows it. A deletion is a plan in which nothing is wanted.
-//! Only this module holds access to AWS that can write for a cluster.
+//! Each pass observes AWS, plans, makes all calls of the plan that depend on nothing, and records their answers. A
+//! created resource is used in a later pass, when an observation shows it. A deletion is a plan in which nothing is
+//! wanted. Only this module holds access to AWS that can write for a cluster.
 
 mod attachments;
 mod attributes;
@@ -26,11 +26,11 @@ mod ledger;
 mod listener;
 mod load_balancer;
 mod load_balancer_address;
-mod look;
 mod names;
 mod namesakes;
 mod nat_gateway;
 mod network;
+mod observation;
 mod pass;
 mod plan;
 mod plan_facts;
@@ -67,7 +67,7 @@ use self::check::{Checked, Stopped, check, unanswered};
 use self::inputs::Inputs;
 pub use self::known_details::KnownDetails;
 use self::ledger::Ledger;
-use self::look::{Looked, Subject};
+use self::observation::{Observation, Subject};
 use self::pass::Wave;
 use self::plan::{Plan, Scene};
 pub use self::plan_facts::PlanFacts;
@@ -88,7 +88,7 @@ pub struct ManagedContext {
     pub timing: Timing,
     /// Namespace of the Secrets of static identities.
     pub identity_namespace: String,
-    /// The details that the last complete looks have shown.
+    /// The details that the last complete observations have shown.
     pub known_details: KnownDetails,
 }
 
@@ -122,7 +122,7 @@ fn stop(cluster: AWSCluster, (updates, next): Stopped, context: &ManagedContext)
     super::outcome(cluster, status).with_next(next)
 }
 
-/// A pass that looks at AWS.
+/// A pass that observes AWS.
 struct Pass<'a> {
     context: &'a ManagedContext,
     checked: Checked,
@@ -140,22 +140,22 @@ impl Pass<'_> {
             cloud: self.cloud.as_ref(),
         };
         let is_lost = subject.has_lost_status();
-        let mut looked = match self.look(&subject, now).await {
-            Ok(looked) => looked,
+        let mut observation = match self.observe(&subject, now).await {
+            Ok(observation) => observation,
             Err(error) => {
                 let stopped = unanswered(ConditionType::IdentityReady, &error);
                 return Ok(stop(cluster, stopped, self.context));
             }
         };
-        if self.is_deleted && !is_lost && is_over(&looked) {
+        if self.is_deleted && !is_lost && is_over(&observation) {
             let cluster = self.context.kubernetes.remove_finalizer(&cluster).await?;
             return Ok(Outcome::done(cluster).because("everything that was made for the AWSCluster is deleted"));
         }
         if meta::has_annotation(&cluster.metadata, meta::PLAN_ONLY_ANNOTATION) {
-            return self.only_plan(cluster, &looked, now).await;
+            return self.only_plan(cluster, &observation, now).await;
         }
-        let plan = std::mem::take(&mut looked.plan);
-        let ledger = &mut looked.ledger;
+        let plan = std::mem::take(&mut observation.plan);
+        let ledger = &mut observation.ledger;
         let wave = Wave::of(&plan, ledger);
         let mut cluster = cluster;
         let has_anything = !ledger.is_empty() || !wave.is_empty();
@@ -164,40 +164,40 @@ impl Pass<'_> {
         }
         let (mut taken, mut events) = (vec![], vec![]);
         if !wave.is_empty() {
-            if wave.open(&looked.inputs, ledger, self.context.kubernetes.now()) {
-                cluster = self.record(cluster, &looked.inputs, ledger).await?;
+            if wave.open(&observation.inputs, ledger, self.context.kubernetes.now()) {
+                cluster = self.record(cluster, &observation.inputs, ledger).await?;
             }
             let cloud = self.cloud.as_ref();
             (taken, events) = wave.take(cloud, ledger, status::in_use(&cluster, now)).await;
             for taken in taken.iter().filter(|taken| taken.is_unanswered()) {
-                ledger.is_unanswered(&taken.target, self.context.kubernetes.now());
+                ledger.record_unanswered(&taken.target, self.context.kubernetes.now());
             }
         }
-        let outcome = self.publish(cluster, &looked.scene(), plan, &taken).await?;
+        let outcome = self.publish(cluster, &observation.scene(), plan, &taken).await?;
         Ok(outcome.with_events(events))
     }
 
-    /// Reports what the next pass would do. The result of the look is recorded, so that a resource that AWS no longer
-    /// shows eventually counts as missing.
+    /// Reports what the next pass would do. The result of the observation is recorded, so that a resource that AWS no
+    /// longer shows eventually counts as missing.
     async fn only_plan(
         &self,
         mut cluster: AWSCluster,
-        looked: &Looked,
+        observation: &Observation,
         now: Timestamp,
     ) -> Result<Outcome<AWSCluster>, ReconcileError> {
-        let preview = plan_only::preview_of(&cluster, &self.checked, looked);
+        let preview = plan_only::preview_of(&cluster, &self.checked, observation);
         let mut recorded = cluster.status.clone().unwrap_or_default();
-        if !looked.ledger.is_empty() {
+        if !observation.ledger.is_empty() {
             if !self.is_deleted {
                 cluster = self.hold(cluster).await?;
             }
-            recorded = self.recorded(&recorded, &looked.inputs, &looked.ledger);
+            recorded = self.recorded(&recorded, &observation.inputs, &observation.ledger);
         }
-        let scene = looked.scene();
-        let status = status::planned(&cluster, recorded, &scene, &looked.plan, &preview, now);
+        let scene = observation.scene();
+        let status = status::planned(&cluster, recorded, &scene, &observation.plan, &preview, now);
         let next = if planners::is_incomplete(&scene) {
             Next::Retry
-        } else if looked.plan.waits.is_empty() {
+        } else if observation.plan.waits.is_empty() {
             Next::AwaitChange
         } else {
             Next::Requeue(self.context.timing.managed_poll_cap)
@@ -205,38 +205,39 @@ impl Pass<'_> {
         Ok(super::outcome(cluster, status).with_next(next))
     }
 
-    /// Looks at the cluster. For a cluster at rest, the look only reads AWS's listings. If such a look leads to a plan,
-    /// the plan is made again from a complete look.
-    async fn look(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Looked, CloudError> {
+    /// Observes the cluster. For a cluster at rest, the observation only reads AWS's listings. If such an observation
+    /// leads to a plan, the plan is made again from a complete observation.
+    async fn observe(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Observation, CloudError> {
         let known = &self.context.known_details;
         let timing = &self.context.timing;
         let recorded = subject.recorded(timing.unseen_age, now);
         let details = known.get(subject.cluster, now, timing.managed_details);
-        // A cluster without an endpoint, or with a lost status, gets a complete look.
+        // A cluster without an endpoint, or with a lost status, gets a complete observation.
         let status = subject.cluster.status.as_ref();
         let is_settled =
             !self.is_deleted && !recorded.may_hide_anything() && status.is_some_and(AWSClusterStatus::provisioned);
         if let Some(details) = details.filter(|_| is_settled) {
-            let looked = subject.look(recorded.clone(), Some(details)).await?;
-            if looked.plan.is_empty() {
-                return Ok(looked);
+            let observation = subject.observe(recorded.clone(), Some(details)).await?;
+            if observation.plan.is_empty() {
+                return Ok(observation);
             }
         }
-        let looked = subject.look(recorded, None).await?;
-        if self.is_at_rest(&looked) {
-            known.insert(subject.cluster, now, looked.seen.details());
+        let observation = subject.observe(recorded, None).await?;
+        if self.is_at_rest(&observation) {
+            known.insert(subject.cluster, now, observation.seen.details());
         } else {
             known.remove(subject.cluster.metadata.uid.as_deref().unwrap_or_default());
         }
-        Ok(looked)
+        Ok(observation)
     }
 
     /// Whether AWS shows all resources as the spec asks for them.
-    fn is_at_rest(&self, looked: &Looked) -> bool {
-        let shows_addresses = !matches!(looked.seen.ec2.addresses, Seen::Failed(_));
-        let shows_everything =
-            shows_addresses && !looked.ledger.may_hide_anything() && !planners::is_incomplete(&looked.scene());
-        !self.is_deleted && looked.plan.is_empty() && shows_everything
+    fn is_at_rest(&self, observation: &Observation) -> bool {
+        let shows_addresses = !matches!(observation.seen.ec2.addresses, Seen::Failed(_));
+        let shows_everything = shows_addresses
+            && !observation.ledger.may_hide_anything()
+            && !planners::is_incomplete(&observation.scene());
+        !self.is_deleted && observation.plan.is_empty() && shows_everything
     }
 
     /// Publishes the status and the endpoint after the calls of a pass.
@@ -352,8 +353,10 @@ impl Pass<'_> {
     }
 }
 
-/// Whether a deleted cluster has no resources in AWS any more. Resources that the look did not cover, or that AWS may
-/// not show yet, may exist.
-fn is_over(looked: &Looked) -> bool {
-    looked.plan.is_empty() && !planners::is_incomplete(&looked.scene()) && !looked.ledger.may_hide_anything()
+/// Whether a deleted cluster has no resources in AWS any more. Resources that the observation did not cover, or that
+/// AWS may not show yet, may exist.
+fn is_over(observation: &Observation) -> bool {
+    observation.plan.is_empty()
+        && !planners::is_incomplete(&observation.scene())
+        && !observation.ledger.may_hide_anything()
 }

@@ -37,7 +37,7 @@ pub(super) const PLANNER: Planner = Planner {
         let addresses = tags_by_id(&seen.ec2.addresses, |address| (&address.allocation_id, &address.tags));
         gateways.chain(addresses).collect()
     },
-    look: |seen| seen.ec2.nat_gateways.answer(),
+    answer: |seen| seen.ec2.nat_gateways.answer(),
     settle,
     plan,
 };
@@ -94,8 +94,8 @@ fn rank(gateway: &NatGateway, subnet: Option<&str>) -> (NatGatewayState, bool) {
     (state, Some(gateway.subnet_id.as_str()) != subnet)
 }
 
-/// Compares the ledger with the look. A gateway with the tag of the cluster belongs to it, and its zone identifies the
-/// wanted one. Others are recorded under their ids, and deleted with the cluster.
+/// Compares the ledger with the observation. A gateway with the tag of the cluster belongs to it, and its zone
+/// identifies the wanted one. Others are recorded under their ids, and deleted with the cluster.
 fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(live) = live(seen) else { return };
     let owned = live.clone().filter(|gateway| inputs.names.owns(&gateway.tags));
@@ -122,13 +122,13 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for gateway in listed.filter(|gateway| gateway.state == NatGatewayState::Deleted) {
         // AWS shows the gateway as ended, so its state is certain.
         if let Some(target) = ledger.with_id(&gateway.id).cloned() {
-            ledger.is_gone(&target);
+            ledger.record_gone(&target);
         }
     }
 }
 
-/// Compares the ledger with the look. The address of a zone is that of its gateway, or else a free one. Others are
-/// recorded under their ids, and released with the cluster.
+/// Compares the ledger with the observation. The address of a zone is that of its gateway, or else a free one. Others
+/// are recorded under their ids, and released with the cluster.
 fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.shown() else {
         return;

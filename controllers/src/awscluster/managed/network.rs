@@ -20,7 +20,7 @@ pub(super) fn network(
     spec: &AWSClusterSpec,
     before: &[ControlPlaneTarget],
 ) -> Option<MachineNetwork> {
-    // The subnets of the user are known only after a look.
+    // The subnets of the user are known only after an observation.
     if !scene.inputs.problems.is_empty() || scene.inputs.subnets.is_empty() {
         return None;
     }

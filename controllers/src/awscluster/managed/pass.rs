@@ -1,4 +1,4 @@
-//! One pass over the AWS resources of a managed cluster: look, plan, record, call, record.
+//! One pass over the AWS resources of a managed cluster: observe, plan, record, call, record.
 
 use capa_api::conditions::Reason;
 use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Repeat, Scope};
@@ -16,7 +16,7 @@ use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
 use super::{classic_load_balancer, load_balancer, tagging, target_group};
 
-/// The error codes for a resource that exists already: the next look shows it.
+/// The error codes for a resource that exists already: the next observation shows it.
 const IS_THERE: [&str; 4] = [
     "Resource.AlreadyAssociated",
     "RouteAlreadyExists",
@@ -119,7 +119,7 @@ impl Wave {
             if failure.is_none() {
                 events.push(done(&step, ledger));
                 if step.call.effect() == Effect::Delete {
-                    ledger.is_gone(&step.target);
+                    ledger.record_gone(&step.target);
                 }
             }
             let target = step.target;
@@ -142,7 +142,7 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
     if effect == Effect::Delete && (error.class == ErrorClass::NotFound || code == "Gateway.NotAttached") {
         return None;
     }
-    // AWS may not show a resource yet that it has just created: the next look shows whether it is gone.
+    // AWS may not show a resource yet that it has just created: the next observation shows whether it is gone.
     let names_new = error.class == ErrorClass::NotFound && ledger.may_hide_others(&step.target);
     // A refusal to create is certain, unless an earlier call with the same token may have created the resource. A
     // throttled call is also certain if the SDK makes it only once.
@@ -150,7 +150,7 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
         Repeat::CreatesSecond => error.class.is_refusal() || error.class == ErrorClass::Throttled,
         Repeat::Token(_) => {
             if code == "IdempotentParameterMismatch" {
-                ledger.client_token_is_spent(&step.target);
+                ledger.record_used_client_token(&step.target);
             }
             error.class.is_refusal() && !ready.is_repeat && code != "IdempotentParameterMismatch"
         }
@@ -159,7 +159,7 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
         Repeat::Idempotent => error.class.is_refusal() || error.retry_after.is_some(),
     };
     if effect == Effect::Create && is_certain {
-        ledger.is_gone(&step.target);
+        ledger.record_gone(&step.target);
     }
     let is_there = IS_THERE.contains(&code) || NAMES_TAKEN.contains(&code);
     let is_in_use = effect == Effect::Delete && IN_USE.contains(&code);
@@ -198,7 +198,7 @@ fn done(step: &Step, ledger: &Ledger) -> EventDraft {
     EventDraft::normal(reason, format!("{}{id}{why}", step.target)).recorded()
 }
 
-/// The scope of a look.
+/// The scope of an observation.
 pub(super) fn scope(inputs: &Inputs, ledger: &Ledger, is_deleted: bool) -> Scope {
     let id = |target| ledger.id(target).map(str::to_owned);
     let mut load_balancers = load_balancer::names(inputs, ledger);

@@ -1,8 +1,8 @@
 //! The plan of one pass: the calls that bring AWS closer to the spec, and what they wait for. Pure.
 //!
 //! A reference is *open* while the plan has a step, a wait or a problem for it. A step is ready once none of the
-//! references that it needs is open: a created resource is used in a later pass, when a look shows it. So all ready
-//! steps of a plan are independent of each other, and an error delays only the steps that depend on it.
+//! references that it needs is open: a created resource is used in a later pass, when an observation shows it. So all
+//! ready steps of a plan are independent of each other, and an error delays only the steps that depend on it.
 
 use capa_api::conditions::Reason;
 use capa_cloud::managed::{Call, Effect, Observed, Repeat, Seen};
@@ -69,9 +69,9 @@ pub(crate) struct Plan {
 pub(crate) struct Scene<'a> {
     /// What the spec asks for.
     pub(crate) inputs: &'a Inputs,
-    /// What the look shows.
+    /// What the observation shows.
     pub(crate) seen: &'a Observed,
-    /// The ledger, compared with the look.
+    /// The ledger, compared with the observation.
     pub(crate) ledger: &'a Ledger,
     /// Whether the cluster is deleted, so that nothing is wanted.
     pub(crate) is_deleted: bool,

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use capa_cloud::CloudError;
-use capa_cloud::managed::{ManagedLook, Observed, Scope};
+use capa_cloud::managed::{ManagedObserver, Observed, Scope};
 use serde::{Deserialize, Serialize};
 
 use super::check::Checked;
-use super::look::Looked;
+use super::observation::Observation;
 
 /// The requests of a preview to AWS, with the answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,20 +19,20 @@ pub struct PlanFacts {
     pub region: String,
     /// The availability zones of the region.
     pub zones: Vec<String>,
-    /// The scope of the look.
+    /// The scope of the observation.
     pub scope: Scope,
     /// The resources.
     pub observed: Observed,
 }
 
 impl PlanFacts {
-    pub(super) fn of(checked: Checked, zones: Vec<String>, looked: Looked) -> Self {
+    pub(super) fn of(checked: Checked, zones: Vec<String>, observation: Observation) -> Self {
         Self {
             account_id: checked.account_id,
             region: checked.region,
             zones,
-            scope: looked.scope,
-            observed: looked.seen,
+            scope: observation.scope,
+            observed: observation.seen,
         }
     }
 
@@ -41,7 +41,7 @@ impl PlanFacts {
         self.observed.errors().next()
     }
 
-    /// The first answer that this look needs and the facts lack; `None` if the facts are sufficient.
+    /// The first answer that this observation needs and the facts lack; `None` if the facts are sufficient.
     fn lack(&self, scope: &Scope) -> Option<String> {
         let asked = &self.scope;
         if asked.cluster != scope.cluster {
@@ -75,7 +75,7 @@ impl PlanFacts {
 
 /// AWS at the time of the facts.
 #[async_trait]
-impl ManagedLook for PlanFacts {
+impl ManagedObserver for PlanFacts {
     async fn account_id(&self) -> Result<String, CloudError> {
         Ok(self.account_id.clone())
     }

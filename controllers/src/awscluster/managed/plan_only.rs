@@ -7,24 +7,24 @@ use capa_api::conditions::{ConditionType, ConditionUpdate};
 use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::Timing;
-use capa_cloud::managed::ManagedLook;
+use capa_cloud::managed::ManagedObserver;
 use jiff::Timestamp;
 
 use super::check::{Checked, Stopped, check_alone, unanswered};
-use super::look::{Looked, Subject};
+use super::observation::{Observation, Subject};
 use super::plan_facts::PlanFacts;
 use super::preview::Preview;
 use crate::pause;
 
-/// Looks at AWS, and says what the provider would do for an AWSCluster. The credentials need the permissions to
+/// Observes AWS, and says what the provider would do for an AWSCluster. The credentials need the permissions to
 /// describe only.
 ///
 /// # Errors
-/// The reason why the provider would not look at AWS, as a text for users.
+/// The reason why the provider would not observe AWS, as a text for users.
 pub async fn preview(
     cluster: &AWSCluster,
     owner: &Cluster,
-    cloud: &dyn ManagedLook,
+    cloud: &dyn ManagedObserver,
     now: Timestamp,
 ) -> Result<(Preview, PlanFacts), String> {
     let in_words = |(updates, _): Stopped| {
@@ -52,11 +52,11 @@ pub async fn preview(
         Timing::default().unseen_age
     };
     let recorded = subject.recorded(unseen_age, now);
-    let looked = subject.look(recorded, None).await;
-    let looked = looked.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
-    let mut preview = preview_of(cluster, &checked, &looked);
+    let observation = subject.observe(recorded, None).await;
+    let observation = observation.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
+    let mut preview = preview_of(cluster, &checked, &observation);
     preview.notes = nothing_happens_because(cluster, owner);
-    Ok((preview, PlanFacts::of(checked, zones, looked)))
+    Ok((preview, PlanFacts::of(checked, zones, observation)))
 }
 
 /// The reasons why the provider does nothing for a cluster, as texts.
@@ -73,13 +73,13 @@ fn nothing_happens_because(cluster: &AWSCluster, owner: &Cluster) -> Vec<String>
         .collect()
 }
 
-/// What the provider would do after a look.
-pub(super) fn preview_of(cluster: &AWSCluster, checked: &Checked, looked: &Looked) -> Preview {
+/// What the provider would do after an observation.
+pub(super) fn preview_of(cluster: &AWSCluster, checked: &Checked, observation: &Observation) -> Preview {
     Preview::of(
         &cluster.spec,
         &checked.region,
         &checked.account_id,
-        &looked.scene(),
-        &looked.plan,
+        &observation.scene(),
+        &observation.plan,
     )
 }

@@ -16,7 +16,7 @@ pub(super) struct Planner {
     pub(super) kinds: &'static [Kind],
     /// The condition about the resource.
     pub(super) condition: ConditionType,
-    /// The reason of the condition while the resource waits for another one that was not looked at.
+    /// The reason of the condition while the resource waits for another one that was not observed.
     pub(super) waiting: Reason,
     /// Whether a spec may ask for none of the resource.
     pub(super) is_optional: bool,
@@ -27,17 +27,17 @@ pub(super) struct Planner {
     pub(super) wanted: fn(&Inputs) -> Vec<Ref>,
     /// The wanted tags of the resources that the spec asks for.
     pub(super) tags: fn(&Inputs) -> Vec<(Ref, Tags)>,
-    /// The ids and tags that a look shows.
+    /// The ids and tags that an observation shows.
     pub(super) tags_shown: for<'a> fn(&'a Observed) -> Vec<(&'a str, &'a Tags)>,
-    /// Whether the look shows the resource.
-    pub(super) look: fn(&Observed) -> Result<(), Option<&CloudError>>,
-    /// Compares the ledger with the look.
+    /// Whether AWS has answered what the planner needs: `Err(None)` if the observation did not ask.
+    pub(super) answer: fn(&Observed) -> Result<(), Option<&CloudError>>,
+    /// Compares the ledger with the observation.
     pub(super) settle: fn(&Inputs, &Observed, &mut Ledger),
     /// Adds the steps, waits and problems of the resource.
     pub(super) plan: fn(&Scene<'_>, &mut Plan),
 }
 
-/// The id and tags that `of` returns for each resource that a look shows.
+/// The id and tags that `of` returns for each resource that an observation shows.
 pub(super) fn tags_by_id<T>(
     seen: &Seen<Vec<T>>,
     of: for<'a> fn(&'a T) -> (&'a String, &'a Tags),

@@ -44,7 +44,7 @@ pub(super) fn wanted(inputs: &Inputs) -> Vec<Ref> {
     wanted.filter(|target| target.kind.is_resource()).collect()
 }
 
-/// Compares the ledger with a look.
+/// Compares the ledger with an observation.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for planner in of(inputs) {
         (planner.settle)(inputs, seen, ledger);
@@ -59,10 +59,10 @@ pub(super) fn tags_of(inputs: &Inputs, target: &Ref) -> Tags {
     found.unwrap_or_default()
 }
 
-/// Whether a call of the look failed, so that resources of its kind may exist unseen.
+/// Whether a call of the observation failed, so that resources of its kind may exist unseen.
 pub(super) fn is_incomplete(scene: &Scene<'_>) -> bool {
-    let mut looks = of(scene.inputs).map(|planner| (planner.look)(scene.seen));
-    looks.any(|look| matches!(look, Err(Some(_))))
+    let mut answers = of(scene.inputs).map(|planner| (planner.answer)(scene.seen));
+    answers.any(|answer| matches!(answer, Err(Some(_))))
 }
 
 /// The plan of one pass.

@@ -26,7 +26,7 @@ pub(super) const PLANNER: Planner = Planner {
         wanted.map(|subnet| (table_of(subnet), tags(inputs, subnet))).collect()
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.route_tables, |table| (&table.id, &table.tags)),
-    look: |seen| seen.ec2.route_tables.answer(),
+    answer: |seen| seen.ec2.route_tables.answer(),
     settle,
     plan,
 };
@@ -41,9 +41,9 @@ fn tags(inputs: &Inputs, subnet: &WantedSubnet) -> Tags {
     inputs.names.route_table_tags(&name)
 }
 
-/// Compares the ledger with the look. A table with the tag of the cluster belongs to it. The association with the
-/// subnet, or the name of a table without an association, identifies the wanted one. Others are recorded under their
-/// ids, and deleted with the cluster.
+/// Compares the ledger with the observation. A table with the tag of the cluster belongs to it. The association with
+/// the subnet, or the name of a table without an association, identifies the wanted one. Others are recorded under
+/// their ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(tables) = seen.ec2.route_tables.shown() else {
         return;

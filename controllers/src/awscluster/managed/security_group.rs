@@ -40,7 +40,7 @@ pub(super) const PLANNER: Planner = Planner {
             .collect()
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.security_groups, |group| (&group.id, &group.tags)),
-    look: |seen| seen.ec2.security_groups.answer(),
+    answer: |seen| seen.ec2.security_groups.answer(),
     settle,
     plan,
 };
@@ -56,8 +56,8 @@ fn brought(inputs: &Inputs) -> impl Iterator<Item = (&WantedSecurityGroup, &str)
     groups.filter_map(|group| Some((group, group.brought.as_deref()?)))
 }
 
-/// Compares the ledger with the look. A group with the tag of the cluster belongs to it, and its name identifies the
-/// wanted one. Others are recorded under their ids, and deleted with the cluster.
+/// Compares the ledger with the observation. A group with the tag of the cluster belongs to it, and its name identifies
+/// the wanted one. Others are recorded under their ids, and deleted with the cluster.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.ec2.security_groups.shown() else {
         return;

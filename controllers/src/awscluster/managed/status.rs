@@ -50,7 +50,7 @@ pub(super) struct Summary {
     /// Whether nothing is under way, neither in AWS nor by a call.
     is_settled: bool,
     has_problem: bool,
-    /// Whether AWS has accepted a call, so that the next look shows more.
+    /// Whether AWS has accepted a call, so that the next observation shows more.
     has_done: bool,
     /// Whether the pass tried to change tags, for which nothing waits.
     has_tagged: bool,
@@ -143,7 +143,7 @@ impl Summary {
     }
 }
 
-/// `Ready` after a look, until the cluster is provisioned, and during its deletion.
+/// `Ready` after an observation, until the cluster is provisioned, and during its deletion.
 fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -> ConditionUpdate {
     let is_false = |update: &ConditionUpdate| ConditionType::Ready.is_false(update.reason, update.in_words());
     let is_of_endpoint = |update: &&ConditionUpdate| update.condition == ConditionType::ControlPlaneEndpointReady;
@@ -197,7 +197,7 @@ pub(super) fn waiting_for_owner() -> Vec<ConditionUpdate> {
     vec![ConditionType::Ready.is_false(Reason::WaitingForOwnerCluster, message)]
 }
 
-/// The status of a pass that did not look at AWS. All known values stay, and so does a `Ready` that is True, unless no
+/// The status of a pass that did not observe AWS. All known values stay, and so does a `Ready` that is True, unless no
 /// machine can be launched any more.
 pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: Timestamp) -> AWSClusterStatus {
     let mut status = cluster.status.clone().unwrap_or_default();

@@ -29,13 +29,13 @@ pub(super) const PLANNER: Planner = Planner {
             .collect()
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.subnets, |subnet| (&subnet.id, &subnet.tags)),
-    look: |seen| seen.ec2.subnets.answer(),
+    answer: |seen| seen.ec2.subnets.answer(),
     settle,
     plan,
 };
 
-/// Compares the ledger with the look. A subnet with the tag of the cluster belongs to it, and its range identifies the
-/// wanted one. Other subnets with the tag are recorded under their names.
+/// Compares the ledger with the observation. A subnet with the tag of the cluster belongs to it, and its range
+/// identifies the wanted one. Other subnets with the tag are recorded under their names.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(subnets) = seen.ec2.subnets.shown() else {
         return;

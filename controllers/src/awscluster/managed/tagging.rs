@@ -17,9 +17,9 @@ use super::reference::{Id, Kind, Ref};
 /// The most characters of the key of a tag.
 const MAX_KEY_CHARACTERS: usize = 128;
 
-/// Compares the recorded keys with the tags that a look shows. A tag that has the value in the spec counts as set by
-/// the provider, also after a lost status and on resources that CAPA has created. A key that neither the resource nor
-/// the spec has is forgotten: if somebody sets it later, it belongs to them.
+/// Compares the recorded keys with the tags that an observation shows. A tag that has the value in the spec counts as
+/// set by the provider, also after a lost status and on resources that CAPA has created. A key that neither the
+/// resource nor the spec has is forgotten: if somebody sets it later, it belongs to them.
 pub(super) fn settle(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let shown = owned(planner, inputs, seen);
     for (target, wanted) in (planner.tags)(inputs) {

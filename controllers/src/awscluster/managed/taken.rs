@@ -17,7 +17,7 @@ pub(super) struct Taken {
 pub(super) struct Failure {
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// Whether the next look may resolve the failure without action by a user.
+    /// Whether the next observation may resolve the failure without action by a user.
     pub(super) is_transient: bool,
     /// Whether the outcome of the call is unknown.
     pub(super) is_unanswered: bool,

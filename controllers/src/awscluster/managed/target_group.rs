@@ -30,8 +30,9 @@ pub(super) fn wanted(inputs: &Inputs) -> impl Iterator<Item = Ref> {
     listeners.map(|listener| listener.group.target.clone())
 }
 
-/// Compares the ledger with the look. A target group with the tag of the cluster belongs to it. The wanted one is
-/// identified by its name, or by the listener that forwards to it, because CAPA gives its target groups random names.
+/// Compares the ledger with the observation. A target group with the tag of the cluster belongs to it. The wanted one
+/// is identified by its name, or by the listener that forwards to it, because CAPA gives its target groups random
+/// names.
 pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.elb.target_groups.shown() else {
         return;

@@ -25,7 +25,7 @@ pub(super) const PLANNER: Planner = Planner {
     tags: |inputs| vec![(inputs.vpc.target.clone(), inputs.vpc.tags.clone())],
     tags_shown: |seen| tags_by_id(&seen.ec2.vpcs, |vpc| (&vpc.id, &vpc.tags)),
     // The DNS attributes of a VPC of the user are not read.
-    look: |seen| match &seen.ec2.dns {
+    answer: |seen| match &seen.ec2.dns {
         Seen::NotAsked => seen.ec2.vpcs.answer(),
         dns => seen.ec2.vpcs.answer().and_then(|()| dns.answer()),
     },
@@ -39,7 +39,7 @@ fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
     scene.seen.ec2.vpcs.shown()?.iter().find(|vpc| vpc.id == id)
 }
 
-/// Compares the ledger with the look. If several VPCs have the tag, none is recorded, because another management
+/// Compares the ledger with the observation. If several VPCs have the tag, none is recorded, because another management
 /// cluster may own one of them.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(vpcs) = seen.ec2.vpcs.shown() else { return };

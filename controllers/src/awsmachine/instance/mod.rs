@@ -117,7 +117,7 @@ async fn seen(
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     let running = instance.state == InstanceState::Running;
-    if let Some((field, named)) = scope.machine.spec.names_another_instance(&instance.id) {
+    if let Some((field, named)) = scope.machine.spec.other_named_instance(&instance.id) {
         let message = format!(
             "spec.{field} is {named:?}, and the instance of this machine is {}: it was written by somebody else and \
              cannot be changed; delete the Machine to replace it",

@@ -70,10 +70,10 @@ impl LaunchKinds {
             }
         }
         // A machine that waits for its turn comes back later than this: another one may come before it.
-        let patience = timing.transition_interval;
+        let timeout = timing.transition_interval;
         match &known.trial {
-            Some((other, since)) if other != uid && now < *since + patience => match &known.refused {
-                Some(refused) => Permission::Refused(Box::new(refused.condition.clone()), patience),
+            Some((other, since)) if other != uid && now < *since + timeout => match &known.refused {
+                Some(refused) => Permission::Refused(Box::new(refused.condition.clone()), timeout),
                 None => Permission::Waits,
             },
             _ => {

@@ -83,7 +83,7 @@ impl Life {
 }
 
 /// The longest wait for this many workers: the manager launches two a second.
-fn patience(workers: usize) -> Duration {
+fn deadline(workers: usize) -> Duration {
     Duration::from_mins(5) + Duration::from_secs(workers as u64)
 }
 
@@ -108,10 +108,10 @@ pub(crate) async fn measure(
     let began = Instant::now();
     let ready = async {
         let half = |count: Count| count.ready >= workers.div_ceil(2);
-        follow.until("half of the workers", patience(workers), half).await?;
+        follow.until("half of the workers", deadline(workers), half).await?;
         let half_seconds = began.elapsed().as_secs_f64();
         let all = |count: Count| count.ready == workers;
-        follow.until("all workers", patience(workers), all).await?;
+        follow.until("all workers", deadline(workers), all).await?;
         anyhow::Ok(half_seconds)
     };
     let ((), half_seconds) = tokio::try_join!(field.create(workers, storage), ready)?;
@@ -153,7 +153,7 @@ async fn join(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     progress("  the nodes join");
     let start = meters::start(field)?;
     field.join(workers).await?;
-    eventually(patience(workers), "the stored data to be deleted", async || {
+    eventually(deadline(workers), "the stored data to be deleted", async || {
         let deleted = start.end(field)?.calls.get("DeleteSecret").copied().unwrap_or_default();
         ensure!(deleted >= workers, "{deleted} calls of DeleteSecret");
         Ok(())
@@ -197,7 +197,7 @@ async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
 
 /// Waits until this provider's manager knows all instances and has made a pass over each machine.
 async fn knows_all(manager: &Manager, workers: usize) -> anyhow::Result<()> {
-    eventually_by_polling(patience(workers), "the new manager to know all instances", async || {
+    eventually_by_polling(deadline(workers), "the new manager to know all instances", async || {
         let metrics = manager.metrics().await?;
         let known = metrics.sum("capa_instance_store_instances", &[]).unwrap_or_default();
         let passes = manager.passes("awsmachine").await?;
@@ -213,7 +213,7 @@ async fn knows_all(manager: &Manager, workers: usize) -> anyhow::Result<()> {
 async fn delete(field: &Field, follow: &mut Follow, workers: usize) -> anyhow::Result<Phase> {
     progress("  the workers are deleted");
     let start = meters::start(field)?;
-    let gone = follow.until("the end of all workers", patience(workers), |count| count.all == 0);
+    let gone = follow.until("the end of all workers", deadline(workers), |count| count.all == 0);
     tokio::try_join!(field.delete(workers), gone)?;
     start.end(field)
 }

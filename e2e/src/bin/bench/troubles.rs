@@ -26,7 +26,7 @@ const REFILL: f64 = 2.0;
 pub(crate) const MACHINES_OF_THE_MINUTE: usize = 50;
 
 /// The longest wait.
-const PATIENCE: Duration = Duration::from_mins(10);
+const DEADLINE: Duration = Duration::from_mins(10);
 
 /// Machines against EC2's buckets.
 #[derive(Serialize)]
@@ -74,7 +74,7 @@ pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
     field.aws().throttle(1);
     let mut follow = Follow::new(&field.aws_machines);
     let start = meters::start(&field)?;
-    let ready = follow.until("all machines", PATIENCE, all_ready(MACHINES));
+    let ready = follow.until("all machines", DEADLINE, all_ready(MACHINES));
     tokio::try_join!(field.create(MACHINES, Storage::Inline), ready)?;
     let created = start.end(&field)?;
     field.end().await?;
@@ -102,7 +102,7 @@ pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<Thro
     let fault = field.aws().fault(Fault::on_everything().error("RequestLimitExceeded"));
     let mut follow = Follow::new(&field.aws_machines);
     field.create(machines, Storage::Inline).await?;
-    eventually(PATIENCE, "the first throttled call", async || {
+    eventually(DEADLINE, "the first throttled call", async || {
         ensure!(fault.hits() > 0, "AWS has not been called yet");
         Ok(())
     })
@@ -113,7 +113,7 @@ pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<Thro
     let minute = start.end(&field)?;
     fault.lift();
     let start = meters::start(&field)?;
-    follow.until("all machines", PATIENCE, all_ready(machines)).await?;
+    follow.until("all machines", DEADLINE, all_ready(machines)).await?;
     let recovered = start.end(&field)?;
     field.end().await?;
     Ok(ThrottledMinute {
@@ -139,7 +139,7 @@ pub(crate) async fn wrong_image(provider: &Provider, minutes: u64) -> anyhow::Re
         journal.except(&field.aws().user_key().access_key_id)
     };
     field.create(1, Storage::Inline).await?;
-    let began = eventually(PATIENCE, "the first launch", async || {
+    let began = eventually(DEADLINE, "the first launch", async || {
         let first = calls().of("RunInstances").calls().first().map(|call| call.at);
         first.context("no launch yet")
     })

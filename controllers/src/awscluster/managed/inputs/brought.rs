@@ -166,7 +166,7 @@ pub(in crate::awscluster::managed) fn unknown_roles(spec: &AWSClusterSpec) -> Ve
     problems.collect()
 }
 
-/// A listed subnet, as AWS shows it. `None` without a look at the subnets.
+/// A listed subnet, as AWS shows it. `None` without an observation of the subnets.
 pub(in crate::awscluster::managed) fn subnet(
     spec: &SubnetSpec,
     vpc: &str,

@@ -122,13 +122,13 @@ pub(crate) struct Known<'a> {
     pub(crate) zones: &'a [String],
     /// The zones in the status.
     pub(crate) recorded_zones: &'a [String],
-    /// The VPCs that AWS shows; empty without a look at them.
+    /// The VPCs that AWS shows; empty without an observation of them.
     pub(crate) vpcs: &'a [ec2::Vpc],
-    /// The subnets that AWS shows; `None` without a look at them.
+    /// The subnets that AWS shows; `None` without an observation of them.
     pub(crate) subnets: Option<&'a [ec2::Subnet]>,
-    /// The route tables that AWS shows; `None` without a look at them.
+    /// The route tables that AWS shows; `None` without an observation of them.
     pub(crate) route_tables: Option<&'a [ec2::RouteTable]>,
-    /// The security groups that AWS shows; `None` without a look at them.
+    /// The security groups that AWS shows; `None` without an observation of them.
     pub(crate) security_groups: Option<&'a [ec2::SecurityGroup]>,
     /// The resources in the status that are decided.
     pub(crate) recorded: &'a [ClusterResource],
@@ -493,7 +493,7 @@ impl Inputs {
         let balancers = balancers.map(|balancer| (&balancer.target, &balancer.places));
         let classic = self.classic_load_balancer.iter();
         let classic = classic.map(|balancer| (&balancer.target, &balancer.places));
-        // The subnets of a VPC of the user are unknown before a look.
+        // The subnets of a VPC of the user are unknown before an observation.
         let homeless = balancers.chain(classic).filter(|(_, places)| places.is_empty());
         let homeless = homeless.filter(|_| !self.subnets.is_empty()).map(|(target, _)| {
             let name = &target.name;

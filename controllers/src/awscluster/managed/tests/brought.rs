@@ -341,7 +341,7 @@ fn a_lost_status_changes_nothing_in_a_vpc_of_the_user() {
 }
 
 #[test]
-fn a_refused_look_at_subnets_of_the_user_loses_no_machine_its_network() {
+fn a_refused_observation_at_subnets_of_the_user_loses_no_machine_its_network() {
     for action in ["DescribeSubnets", "DescribeRouteTables", "DescribeNatGateways"] {
         let mut brought = bring().build();
         let world = &mut brought.world;
@@ -385,7 +385,7 @@ fn what_only_a_vpc_of_ours_needs_may_be_refused() {
 }
 
 #[test]
-fn a_look_that_fails_at_first_is_waited_for() {
+fn an_observation_that_fails_at_first_is_waited_for() {
     for (action, condition) in [
         ("DescribeSubnets", ConditionType::SubnetsReady),
         ("DescribeRouteTables", ConditionType::SubnetsReady),

@@ -479,7 +479,7 @@ fn both_generations_stand_beside_each_other() {
 }
 
 #[test]
-fn a_refused_look_at_classic_load_balancers_is_no_absence() {
+fn a_refused_observation_at_classic_load_balancers_is_no_absence() {
     for action in ["DescribeClassicLoadBalancers", "DescribeClassicTags"] {
         let mut world = World::aged(CLASSIC);
         let before = world.account.calls();

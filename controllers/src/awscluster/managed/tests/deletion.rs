@@ -144,7 +144,7 @@ fn a_refused_deletion_of_a_young_resource_is_not_its_end() {
 }
 
 #[test]
-fn no_look_that_fails_ends_a_deletion() {
+fn no_observation_that_fails_ends_a_deletion() {
     let mut world = World::built("region: eu-west-1");
     let refused = ["DescribeVpcs", "DescribeSubnets", "DescribeInternetGateways"].map(str::to_owned);
     world.account.set(|account| account.refused_describes = refused.into());

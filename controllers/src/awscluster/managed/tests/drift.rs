@@ -10,7 +10,7 @@ use capa_runtime::reconcile::Next;
 use super::world::World;
 
 #[test]
-fn a_quiet_cluster_is_looked_at_and_not_written_to() {
+fn a_quiet_cluster_is_observed_and_not_written_to() {
     let mut world = World::aged("region: eu-west-1");
     let (calls, writes) = (world.account.calls(), world.writes());
     world.account.reset_describes();
@@ -23,7 +23,7 @@ fn a_quiet_cluster_is_looked_at_and_not_written_to() {
     assert_eq!(
         describes,
         83 * (6 + 3 + 1) + 17 * (11 + 3 + 1),
-        "of the network, of the load balancer, and of the account: lists in 83 looks, everything in 17"
+        "of the network, of the load balancer, and of the account: lists in 83 observations, everything in 17"
     );
 }
 
@@ -56,7 +56,7 @@ fn a_surplus_internet_gateway_changes_the_status_once() {
 }
 
 #[test]
-fn a_list_that_aws_does_not_show_is_asked_for_once_a_look() {
+fn a_list_that_aws_does_not_show_is_asked_for_once_an_observation() {
     let mut world = World::aged("region: eu-west-1");
     world.pass();
     world
@@ -74,7 +74,7 @@ fn a_list_that_aws_does_not_show_is_asked_for_once_a_look() {
 }
 
 #[test]
-fn what_the_lists_do_not_show_is_looked_at_once_an_hour_and_when_asked_for() {
+fn what_the_lists_do_not_show_is_read_once_an_hour_and_when_asked_for() {
     let off = VpcDns {
         support: true,
         hostnames: false,
@@ -105,7 +105,7 @@ fn what_the_lists_do_not_show_is_looked_at_once_an_hour_and_when_asked_for() {
 }
 
 #[test]
-fn a_change_that_the_lists_show_is_repaired_after_a_look_at_everything() {
+fn a_change_that_the_lists_show_is_repaired_after_an_observation_at_everything() {
     let mut world = World::aged("region: eu-west-1");
     world.pass();
     let gateway = world.account.internet_gateways()[0].id.clone();
@@ -161,7 +161,7 @@ fn drift_is_repaired_in_one_pass() {
         assert_ne!(world.account.contents(), before, "{event}: the drift is there");
         world.pass();
         if event == "SuccessfulCreateSubnet" {
-            // A single look without the resource proves nothing.
+            // A single observation without the resource proves nothing.
             assert_eq!(world.reasons(), [""; 0]);
             world.advance(Duration::from_secs(60));
             world.pass();
@@ -216,7 +216,7 @@ fn a_changed_range_or_zone_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_look_that_is_refused_is_told_and_leads_to_no_call() {
+fn an_observation_that_is_refused_is_told_and_leads_to_no_call() {
     let mut world = World::aged("region: eu-west-1");
     let calls = world.account.calls();
     for action in [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
 
-use super::load_balancers::{NAME, NLB, READY, balancer, group, look_again, with, with_secondary};
+use super::load_balancers::{NAME, NLB, READY, balancer, group, observe_again, with, with_secondary};
 use super::world::World;
 
 #[test]
@@ -21,7 +21,7 @@ fn drift_is_repaired() {
     };
     let check = |world: &mut World, what: &str| {
         assert_ne!(world.account.contents(), expected, "{what} is a change");
-        look_again(world);
+        observe_again(world);
         assert_eq!(world.account.contents(), expected, "{what}");
         assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{what}");
     };
@@ -48,7 +48,7 @@ fn drift_is_repaired() {
     let vpc = world.account.vpcs()[0].id.clone();
     let foreign = world.account.add_target_group("mine", &vpc, 6443, Tags::new());
     assert!(world.account.set_listener_target(&listener(&world, 6443), &foreign));
-    look_again(&mut world);
+    observe_again(&mut world);
     let targets = world.account.listeners();
     assert!(
         targets
@@ -136,7 +136,7 @@ fn a_target_group_of_capa_is_adopted_by_its_listener() {
     let listener = world.account.listeners()[0].arn.clone();
     assert!(world.account.set_listener_target(&listener, &theirs) && world.account.remove_target_group(&ours.arn));
     world.lose_status();
-    look_again(&mut world);
+    observe_again(&mut world);
     let groups = world.account.target_groups();
     assert!(groups.len() == 1 && groups[0].arn == theirs, "{groups:?}");
     let targets = world.status().network.unwrap().control_plane_targets;
@@ -254,7 +254,7 @@ fn a_new_listener_that_fails_keeps_no_control_plane_machine_waiting() {
         (1, None)
     );
     assert!(world.account.remove_target_group(&theirs));
-    look_again(&mut world);
+    observe_again(&mut world);
     assert_eq!(world.status().network.unwrap().control_plane_targets.len(), 2);
 }
 

@@ -44,7 +44,7 @@ fn attribute(seen: &capa_cloud::managed::Seen<std::collections::BTreeMap<String,
 }
 
 /// Runs passes until nothing is left to do, after a change by a user.
-pub(super) fn look_again(world: &mut World) {
+pub(super) fn observe_again(world: &mut World) {
     world.advance(Duration::from_hours(1));
     world.rest();
 }
@@ -305,12 +305,12 @@ fn a_load_balancer_that_aws_cannot_make_is_named() {
         world.message(READY)
     );
     assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
-    look_again(&mut world);
+    observe_again(&mut world);
     assert!(world.status().provisioned(), "{}", world.message(READY));
 }
 
 #[test]
-fn a_refused_look_is_no_absence() {
+fn a_refused_observation_is_no_absence() {
     for action in [
         "DescribeLoadBalancers",
         "DescribeTargetGroups",
@@ -441,7 +441,7 @@ fn a_load_balancer_of_others_keeps_the_vpc_and_is_named() {
 }
 
 #[test]
-fn a_deletion_waits_for_a_look_at_target_groups() {
+fn a_deletion_waits_for_an_observation_at_target_groups() {
     let mut world = World::aged(NLB);
     assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
     world
@@ -449,7 +449,11 @@ fn a_deletion_waits_for_a_look_at_target_groups() {
         .set(|account| account.refused_describes.extend(["DescribeTargetGroups".to_owned()]));
     world.delete();
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.account.vpcs().len(), 1, "the VPC stays until the look succeeds");
+    assert_eq!(
+        world.account.vpcs().len(),
+        1,
+        "the VPC stays until the observation succeeds"
+    );
     world.account.set(|account| account.refused_describes.clear());
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());

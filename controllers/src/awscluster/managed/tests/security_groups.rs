@@ -231,7 +231,7 @@ fn a_refused_rule_names_the_quota() {
 }
 
 #[test]
-fn rules_that_are_there_already_are_looked_at_again() {
+fn rules_that_are_there_already_are_observed_again() {
     let undisturbed = World::built(ONE_ZONE);
     let journal = undisturbed.account.journal();
     let mut calls = journal.iter();

@@ -15,7 +15,7 @@ use capa_api::conditions::{ConditionType, find};
 use capa_api::contract::Cluster;
 use capa_api::meta;
 use capa_cloud::Timing;
-use capa_cloud::managed::ManagedLook;
+use capa_cloud::managed::ManagedObserver;
 use capa_fake_aws::FakeAccount;
 use capa_runtime::reconcile::{EventDraft, Next};
 use jiff::Timestamp;
@@ -294,8 +294,8 @@ impl World {
         self.preview_with(&self.account)
     }
 
-    /// The preview of the next actions from a look at `cloud`.
-    pub(super) fn preview_with(&self, cloud: &dyn ManagedLook) -> Result<(Preview, PlanFacts), String> {
+    /// The preview of the next actions from an observation of `cloud`.
+    pub(super) fn preview_with(&self, cloud: &dyn ManagedObserver) -> Result<(Preview, PlanFacts), String> {
         let cluster = self.cluster().expect("the AWSCluster exists");
         let owner = self.owner.as_ref().expect("the Cluster exists");
         let preview = pin!(preview(&cluster, owner, cloud, self.stored.now()));
@@ -350,7 +350,7 @@ impl World {
     }
 
     /// A world whose cluster is complete, after so long that AWS shows every resource for certain, and after a restart
-    /// of the provider, whose next look is complete.
+    /// of the provider, whose next observation is complete.
     pub(super) fn aged(spec: &str) -> Self {
         let mut world = Self::built(spec);
         world.advance(Duration::from_mins(10));

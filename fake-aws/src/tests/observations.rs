@@ -10,7 +10,7 @@ fn ids<T>(seen: &Seen<Vec<T>>, id: impl Fn(&T) -> &String) -> Vec<String> {
 }
 
 #[test]
-fn a_look_by_id_shows_the_vpc_and_all_that_is_in_it() {
+fn an_observation_by_id_shows_the_vpc_and_all_that_is_in_it() {
     let account = FakeAccount::new();
     let vpc = account.add_vpc("10.0.0.0/16", Tags::new());
     let other = account.add_vpc("10.0.0.0/16", owned());
@@ -27,7 +27,7 @@ fn a_look_by_id_shows_the_vpc_and_all_that_is_in_it() {
 }
 
 #[test]
-fn a_look_by_tag_compares_key_and_value_whole() {
+fn an_observation_by_tag_compares_key_and_value_whole() {
     let longer = format!("{OWNED}-2");
     let table = [
         (owned(), true),
@@ -52,7 +52,7 @@ fn a_look_by_tag_compares_key_and_value_whole() {
 }
 
 #[test]
-fn a_look_with_several_owned_vpcs_asks_for_no_subnets() {
+fn an_observation_with_several_owned_vpcs_asks_for_no_subnets() {
     let account = FakeAccount::new();
     account.add_vpc("10.0.0.0/16", owned());
     account.add_vpc("10.0.0.0/16", owned());
@@ -62,7 +62,7 @@ fn a_look_with_several_owned_vpcs_asks_for_no_subnets() {
 }
 
 #[test]
-fn fresh_resources_are_hidden_from_looks_and_calls() {
+fn fresh_resources_are_hidden_from_observations_and_calls() {
     let account = FakeAccount::new();
     account.set(|behaviour| behaviour.hidden = seconds(20));
     let foreign = account.add_vpc("10.0.0.0/16", owned());

@@ -1,4 +1,5 @@
-//! What a look shows of load balancers of the second generation and their parts, with the describes that it takes.
+//! What an observation shows of load balancers of the second generation and their parts, with the describes that it
+//! takes.
 
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
@@ -15,8 +16,8 @@ use crate::faults::refusal;
 pub(super) const TAGS_BATCH: usize = 20;
 
 impl Elb {
-    /// All describes of a look. A look does not ask for a generation of which it names no load balancer, and it asks
-    /// for nothing without a VPC.
+    /// All describes of an observation. An observation does not ask for a generation of which it names no load
+    /// balancer, and it asks for nothing without a VPC.
     pub(crate) fn observe(&self, ec2: &mut Ec2, scope: &Scope, vpc: Option<&str>) -> Observed {
         let Some(vpc) = vpc else {
             return Observed::default();
@@ -154,7 +155,7 @@ pub(super) fn is_owned(tags: &Tags, cluster: &str) -> bool {
     value.is_some_and(|value| value == OWNED_TAG_VALUE)
 }
 
-/// Whether a look asks for the tags of a target group.
+/// Whether an observation asks for the tags of a target group.
 fn has_tags(group: &TargetGroup, vpc: &str) -> bool {
     group.vpc_id == vpc && PREFIXES.iter().any(|beginning| group.name.starts_with(beginning))
 }

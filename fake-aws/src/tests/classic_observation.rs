@@ -7,14 +7,14 @@ use super::classic_balancers::*;
 use super::*;
 
 #[test]
-fn a_look_asks_for_the_generations_that_it_names() {
+fn an_observation_asks_for_the_generations_that_it_names() {
     let network = Network::new();
     let account = &network.account;
     network.make_balancer();
     network.make_classic();
     let vpc = Some(&*network.vpc);
-    let both = look_at(account, vpc, &NAMES, &[NAME]);
-    let classic_only = look_at(account, vpc, &[], &[NAME]);
+    let both = observe_named(account, vpc, &NAMES, &[NAME]);
+    let classic_only = observe_named(account, vpc, &[], &[NAME]);
     let expected = Observed {
         classic_load_balancers: both.classic_load_balancers.clone(),
         ..Observed::default()
@@ -24,26 +24,29 @@ fn a_look_asks_for_the_generations_that_it_names() {
         classic_load_balancers: Seen::NotAsked,
         ..both.clone()
     };
-    assert_eq!(look_at(account, vpc, &NAMES, &[]), second_only);
+    assert_eq!(observe_named(account, vpc, &NAMES, &[]), second_only);
     assert!(both.load_balancers.shown().is_some() && both.classic_load_balancers.shown().is_some());
-    assert_eq!(look_at(account, None, &NAMES, &[NAME]), both, "the VPC by tag");
+    assert_eq!(observe_named(account, None, &NAMES, &[NAME]), both, "the VPC by tag");
     account.reset_describes();
-    assert_eq!(look_at(&FakeAccount::new(), None, &NAMES, &[NAME]), Observed::default());
-    assert_eq!(look_at(account, vpc, &[], &[]), Observed::default());
+    assert_eq!(
+        observe_named(&FakeAccount::new(), None, &NAMES, &[NAME]),
+        Observed::default()
+    );
+    assert_eq!(observe_named(account, vpc, &[], &[]), Observed::default());
     let mut counts = account.describes();
     counts.retain(|action, _| action.contains("LoadBalancer") || action.contains("Tags"));
     assert!(counts.is_empty(), "{counts:?}");
 }
 
 #[test]
-fn a_look_shows_classic_balancers_of_the_vpc_and_namesakes() {
+fn an_observation_shows_classic_balancers_of_the_vpc_and_namesakes() {
     let network = Network::new();
     let account = &network.account;
     let vpc = account.add_vpc("10.0.0.0/16", Tags::new());
     account.add_classic_load_balancer(NAME, &vpc, &[], owned());
     account.add_classic_load_balancer("elsewhere", &vpc, &[], owned());
     account.add_classic_load_balancer("other", &network.vpc, &[&network.subnet], Tags::new());
-    let seen = network.look_at_classic();
+    let seen = network.observe_classic();
     let shown = seen.shown().unwrap().iter();
     let shown: Vec<_> = shown
         .map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes))
@@ -58,7 +61,7 @@ fn looks_at_classic_balancers_are_counted_with_a_prefix() {
     network.make_classic();
     let counts = || {
         account.reset_describes();
-        network.look_at_classic();
+        network.observe_classic();
         let mut counts = account.describes();
         counts.retain(|action, _| action.contains("LoadBalancer") || action.contains("Tags"));
         counts.into_iter().collect::<Vec<_>>()
@@ -96,7 +99,7 @@ fn a_refused_classic_describe_fails_the_kind_or_a_part() {
     for (name, expected, operation) in table {
         let refused = [name.to_owned()].into();
         network.account.set(|behaviour| behaviour.refused_describes = refused);
-        let seen = look_at(&network.account, Some(&network.vpc), &NAMES, &[NAME]);
+        let seen = observe_named(&network.account, Some(&network.vpc), &NAMES, &[NAME]);
         assert_eq!(seen.load_balancers.shown().is_some(), !operation.is_empty(), "{name}");
         let balancers = &seen.classic_load_balancers;
         let attributes = balancers.shown().map(|balancers| &balancers[0].attributes);
@@ -123,11 +126,11 @@ fn tags_of_fresh_classic_balancers_can_show_later() {
     let network = Network::new();
     network.account.set(|behaviour| behaviour.hidden_tags = seconds(20));
     network.make_classic();
-    let seen = network.look_at_classic();
+    let seen = network.observe_classic();
     assert_eq!(seen.shown().unwrap()[0].tags, Tags::new());
     assert_eq!(seen.shown().unwrap()[0].attributes, Seen::NotAsked);
     network.account.advance(seconds(20));
-    let seen = network.look_at_classic();
+    let seen = network.observe_classic();
     assert_eq!(seen.shown().unwrap()[0].tags, owned());
     assert!(seen.shown().unwrap()[0].attributes.shown().is_some());
 }

@@ -1,4 +1,4 @@
-//! A look at the AWS resources of a managed cluster, and the plan that follows from it.
+//! An observation of the AWS resources of a managed cluster, and the plan that follows from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use capa_api::cluster::AWSCluster;
 use capa_api::meta;
 use capa_cloud::CloudError;
-use capa_cloud::managed::{Details, ManagedLook, Observed, Scope};
+use capa_cloud::managed::{Details, ManagedObserver, Observed, Scope};
 use jiff::Timestamp;
 
 use super::check::Checked;
@@ -15,19 +15,19 @@ use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::{decided, pass, planners};
 
-/// A cluster with the knowledge about it before a look.
+/// A cluster with the knowledge about it before an observation.
 pub(super) struct Subject<'a> {
     pub(super) cluster: &'a AWSCluster,
     pub(super) checked: &'a Checked,
-    pub(super) cloud: &'a dyn ManagedLook,
+    pub(super) cloud: &'a dyn ManagedObserver,
 }
 
-/// The result of a look, and the plan that follows from it.
-pub(super) struct Looked {
+/// The result of an observation, and the plan that follows from it.
+pub(super) struct Observation {
     pub(super) scope: Scope,
     pub(super) seen: Observed,
     pub(super) inputs: Inputs,
-    /// The ledger, compared with the look.
+    /// The ledger, compared with the observation.
     pub(super) ledger: Ledger,
     pub(super) plan: Plan,
     pub(super) is_deleted: bool,
@@ -59,8 +59,12 @@ impl Subject<'_> {
         ledger
     }
 
-    /// Looks at AWS, and plans. `known` contains the details that the look does not read.
-    pub(super) async fn look(&self, mut ledger: Ledger, known: Option<Arc<Details>>) -> Result<Looked, CloudError> {
+    /// Observes AWS, and plans. `known` contains the details that the observation does not read.
+    pub(super) async fn observe(
+        &self,
+        mut ledger: Ledger,
+        known: Option<Arc<Details>>,
+    ) -> Result<Observation, CloudError> {
         let inputs = self.inputs(&Observed::default());
         let scope = Scope {
             known,
@@ -72,7 +76,7 @@ impl Subject<'_> {
             ledger.forget_what_may_be_there();
         }
         planners::settle(&inputs, &seen, &mut ledger);
-        let mut looked = Looked {
+        let mut observation = Observation {
             scope,
             seen,
             inputs,
@@ -80,11 +84,11 @@ impl Subject<'_> {
             plan: Plan::default(),
             is_deleted: self.is_deleted(),
         };
-        looked.plan = planners::plan(&looked.scene());
-        Ok(looked)
+        observation.plan = planners::plan(&observation.scene());
+        Ok(observation)
     }
 
-    /// The inputs from the spec, as far as the look shows what they depend on.
+    /// The inputs from the spec, as far as the observation shows what they depend on.
     fn inputs(&self, seen: &Observed) -> Inputs {
         let zones = self.cluster.status.as_ref().map(|status| status.zones.as_slice());
         let recorded = decided::recorded(self.cluster);
@@ -109,7 +113,7 @@ impl Subject<'_> {
     }
 }
 
-impl Looked {
+impl Observation {
     pub(super) fn scene(&self) -> Scene<'_> {
         Scene {
             inputs: &self.inputs,

@@ -1,17 +1,17 @@
-//! What a look shows of Classic Load Balancers, with the describes that it takes. The API of Classic Load Balancers has
-//! actions with the same names as the second generation: they are counted, and refused by a test, under names with a
-//! prefix.
+//! What an observation shows of Classic Load Balancers, with the describes that it takes. The API of Classic Load
+//! Balancers has actions with the same names as the second generation: they are counted, and refused by a test, under
+//! names with a prefix.
 
 use capa_cloud::CloudError;
 use capa_cloud::elb::ClassicLoadBalancer;
 use capa_cloud::managed::{Scope, Seen};
 
 use super::Elb;
-use super::look::{TAGS_BATCH, describe_as, is_owned};
+use super::observation::{TAGS_BATCH, describe_as, is_owned};
 use crate::ec2::Ec2;
 
 impl Elb {
-    /// All describes of a look at Classic Load Balancers.
+    /// All describes of an observation of Classic Load Balancers.
     pub(super) fn observe_classic(
         &self,
         ec2: &mut Ec2,
