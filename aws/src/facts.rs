@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_cloud::{CloudError, Query, Subnet};
+use capa_cloud::ec2::Subnet;
+use capa_cloud::{CloudError, Query};
 use capa_preflight::FactsSource;
 use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, MachineDemand};
 use jiff::Timestamp;

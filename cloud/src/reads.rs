@@ -4,10 +4,11 @@
 use async_trait::async_trait;
 use capa_api::common::Tags;
 
+use crate::ec2::{RouteTable, Subnet, Vpc};
 use crate::targets::TargetKind;
 use crate::{
     ApiLoadBalancer, CapacitySource, CloudError, ElasticIp, Host, Image, InstanceType, NetworkInterface, Query,
-    RouteTable, SecurityGroup, Subnet, Vpc,
+    SecurityGroup,
 };
 
 /// Maximum number of load balancers and target groups whose tags one call of DescribeTags returns.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
-use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, SecurityGroup, Subnet, Vpc};
+use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, RouteTarget, SecurityGroup, Subnet, Vpc};
 
-use crate::ec2::{Ec2, LOCAL, is_untouched};
+use crate::ec2::{Ec2, is_untouched};
 use crate::elb::Elb;
 
 pub use load_balancing::{
@@ -125,7 +125,7 @@ pub struct SubnetContents {
     /// Zone.
     pub zone: String,
     /// Whether instances get a public IPv4 address.
-    pub maps_public_ips: bool,
+    pub assigns_public_ip: bool,
     /// Form of the private host names of instances, in EC2's words.
     pub hostname_type: Option<&'static str>,
     /// Tags.
@@ -183,7 +183,7 @@ fn subnet_contents(subnet: Subnet) -> SubnetContents {
     SubnetContents {
         cidr_block: subnet.cidr_block,
         zone: subnet.zone,
-        maps_public_ips: subnet.maps_public_ips,
+        assigns_public_ip: subnet.assigns_public_ip,
         hostname_type: subnet.hostname_type.map(Into::into),
         tags: subnet.tags,
     }
@@ -198,7 +198,7 @@ impl RouteTableContents {
 
 fn table_contents(ec2: &Ec2, table: RouteTable) -> RouteTableContents {
     let subnets = table.associations.iter();
-    let routes = table.routes.iter().filter(|route| route.target != LOCAL);
+    let routes = table.routes.iter().filter(|route| route.target != RouteTarget::Local);
     let routes = routes.map(|route| {
         (
             route.destination.clone(),
@@ -213,22 +213,24 @@ fn table_contents(ec2: &Ec2, table: RouteTable) -> RouteTableContents {
     }
 }
 
-fn target_contents(ec2: &Ec2, vpc: &str, target: &str) -> String {
+fn target_contents(ec2: &Ec2, vpc: &str, target: &RouteTarget) -> String {
     const BLACKHOLE: &str = "blackhole";
-    match target.split_once('-') {
-        Some(("igw", _)) => {
+    match target {
+        RouteTarget::InternetGateway(id) => {
             let mut gateways = ec2.all_internet_gateways().into_iter();
-            let is_attached = gateways.any(|known| known.id == target && known.vpc_id.as_deref() == Some(vpc));
+            let is_attached = gateways.any(|known| known.id == *id && known.vpc_id.as_deref() == Some(vpc));
             if is_attached { "igw" } else { BLACKHOLE }.to_owned()
         }
-        Some(("nat", _)) => {
+        RouteTarget::NatGateway(id) => {
             let mut gateways = ec2.all_nat_gateways().into_iter();
-            let gateway = gateways.find(|known| known.id == target && !is_deleted(known));
+            let gateway = gateways.find(|known| known.id == *id && !is_deleted(known));
             let subnet = gateway.map(|gateway| range_of(ec2, &gateway.subnet_id));
             subnet.map_or_else(|| BLACKHOLE.to_owned(), |range| format!("nat of {range}"))
         }
-        Some((prefix, _)) => prefix.to_owned(),
-        None => target.to_owned(),
+        other => {
+            let id = other.id();
+            id.split_once('-').map_or(id, |(prefix, _)| prefix).to_owned()
+        }
     }
 }
 

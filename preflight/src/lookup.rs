@@ -36,9 +36,7 @@ impl Facts {
     /// The route table of a subnet: its own, or else the main one of the VPC.
     pub(crate) fn route_table(&self, subnet: &str) -> Result<&RouteTable, Skipped> {
         let tables = self.of_network(&self.route_tables, "the route tables")?;
-        let own = tables
-            .iter()
-            .find(|table| table.subnet_ids.iter().any(|id| id == subnet));
+        let own = tables.iter().find(|table| table.association_of(subnet).is_some());
         own.or_else(|| tables.iter().find(|table| table.is_main))
             .ok_or_else(|| Skipped::Unknown(format!("no route table of subnet {subnet} was found")))
     }

@@ -1,29 +1,21 @@
 //! Route tables.
 
 use aws_sdk_ec2::types;
-use capa_cloud::{CloudError, Query, Route, RouteTable, RouteTarget};
+use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget};
+use capa_cloud::{CloudError, Query};
 
-use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, text};
+use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, some_text, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
-        self.route_tables_as(query, route_table).await
-    }
-
-    /// The route tables of a query, converted by `convert`.
-    pub(super) async fn route_tables_as<T>(
-        &self,
-        query: &Query,
-        convert: fn(&types::RouteTable) -> T,
-    ) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeRouteTables", query, |permit, token| async move {
                 let request = self.client.describe_route_tables().set_filters(filters(query));
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page {
-                    items: answer.route_tables().iter().map(convert).collect(),
+                    items: answer.route_tables().iter().map(route_table).collect(),
                     next: answer.next_token,
                 })
             })
@@ -32,15 +24,36 @@ impl Ec2Calls {
 }
 
 fn route_table(table: &types::RouteTable) -> RouteTable {
-    let associations = table.associations();
-    let subnets = associations.iter().filter_map(types::RouteTableAssociation::subnet_id);
+    let associations = || table.associations().iter().filter(|association| is_in_use(association));
     RouteTable {
         id: text(table.route_table_id()),
         vpc_id: text(table.vpc_id()),
-        is_main: associations.iter().any(|association| association.main() == Some(true)),
-        subnet_ids: subnets.map(str::to_owned).collect(),
+        is_main: associations().any(|association| association.main() == Some(true)),
+        associations: associations().filter_map(with_subnet).collect(),
         routes: table.routes().iter().map(route).collect(),
+        tags: tags(table.tags()),
     }
+}
+
+/// Whether the association is in use. An association without a state counts as in use.
+fn is_in_use(association: &types::RouteTableAssociation) -> bool {
+    let state = association.association_state();
+    !matches!(
+        state.and_then(types::RouteTableAssociationState::state),
+        Some(
+            types::RouteTableAssociationStateCode::Disassociating
+                | types::RouteTableAssociationStateCode::Disassociated
+                | types::RouteTableAssociationStateCode::Failed
+        )
+    )
+}
+
+/// The association if it belongs to a subnet. The main association and those of gateways have no subnet.
+fn with_subnet(association: &types::RouteTableAssociation) -> Option<RouteTableAssociation> {
+    Some(RouteTableAssociation {
+        subnet_id: some_text(association.subnet_id())?,
+        id: text(association.route_table_association_id()),
+    })
 }
 
 fn route(route: &types::Route) -> Route {
@@ -65,7 +78,8 @@ fn target(route: &types::Route) -> RouteTarget {
     if let Some(id) = route.egress_only_internet_gateway_id() {
         return RouteTarget::EgressOnlyInternetGateway(owned(id));
     }
-    if let Some(id) = route.network_interface_id().or_else(|| route.instance_id()) {
+    // AWS also shows the network interface for a route to an instance.
+    if let Some(id) = route.instance_id().or_else(|| route.network_interface_id()) {
         return RouteTarget::Appliance(owned(id));
     }
     match route.gateway_id() {
@@ -77,6 +91,7 @@ fn target(route: &types::Route) -> RouteTarget {
             let other = other.or_else(|| route.local_gateway_id());
             let other = other.or_else(|| route.carrier_gateway_id());
             let other = other.or_else(|| route.core_network_arn());
+            let other = other.or_else(|| route.odb_network_arn());
             RouteTarget::Other(text(other))
         }
     }

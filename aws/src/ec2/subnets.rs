@@ -1,22 +1,15 @@
 //! Subnets.
 
 use aws_sdk_ec2::types;
-use capa_cloud::{CloudError, Query, Subnet};
+use capa_api::common::HostnameType;
+use capa_cloud::ec2::Subnet;
+use capa_cloud::{CloudError, Query};
 
 use super::{Ec2Calls, PAGE_SIZE, filters, some_text, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
-        self.subnets_as(query, subnet).await
-    }
-
-    /// The subnets of a query, converted by `convert`.
-    pub(super) async fn subnets_as<T>(
-        &self,
-        query: &Query,
-        convert: fn(&types::Subnet) -> T,
-    ) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeSubnets", query, |permit, token| async move {
                 let request = self
@@ -26,7 +19,7 @@ impl Ec2Calls {
                     .max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
-                    items: answer.subnets().iter().map(convert).collect(),
+                    items: answer.subnets().iter().map(subnet).collect(),
                     next: answer.next_token,
                 })
             })
@@ -41,6 +34,7 @@ fn subnet(subnet: &types::Subnet) -> Subnet {
             .and_then(types::SubnetCidrBlockState::state);
         state == Some(&types::SubnetCidrBlockStateCode::Associated)
     });
+    let names = subnet.private_dns_name_options_on_launch();
     Subnet {
         id: text(subnet.subnet_id()),
         vpc_id: text(subnet.vpc_id()),
@@ -52,6 +46,11 @@ fn subnet(subnet: &types::Subnet) -> Subnet {
         assigns_public_ip: subnet.map_public_ip_on_launch() == Some(true),
         free_addresses: subnet.available_ip_address_count().unwrap_or_default(),
         outpost_arn: some_text(subnet.outpost_arn()),
+        hostname_type: match names.and_then(types::PrivateDnsNameOptionsOnLaunch::hostname_type) {
+            Some(types::HostnameType::IpName) => Some(HostnameType::IpName),
+            Some(types::HostnameType::ResourceName) => Some(HostnameType::ResourceName),
+            _ => None,
+        },
         tags: tags(subnet.tags()),
     }
 }

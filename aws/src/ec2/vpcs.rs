@@ -1,14 +1,28 @@
 //! VPCs.
 
 use aws_sdk_ec2::types;
-use capa_cloud::{CloudError, Query, Vpc};
+use capa_cloud::ec2::Vpc;
+use capa_cloud::{CloudError, Query};
 
 use super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
-        self.vpcs_as(query, vpc).await
+        self.runner
+            .describe("DescribeVpcs", query, |permit, token| async move {
+                let request = self
+                    .client
+                    .describe_vpcs()
+                    .set_filters(filters(query))
+                    .max_results(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                Ok(Page {
+                    items: answer.vpcs().iter().map(vpc).collect(),
+                    next: answer.next_token,
+                })
+            })
+            .await
     }
 
     /// The domain name in the DHCP options of a VPC.
@@ -40,33 +54,10 @@ impl Ec2Calls {
             });
         Ok(values.await?.into_iter().any(|value| value == Some(true)))
     }
-
-    /// The VPCs of a query, converted by `convert`.
-    pub(super) async fn vpcs_as<T>(&self, query: &Query, convert: fn(&types::Vpc) -> T) -> Result<Vec<T>, CloudError> {
-        self.runner
-            .describe("DescribeVpcs", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_vpcs()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
-                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.vpcs().iter().map(convert).collect(),
-                    next: answer.next_token,
-                })
-            })
-            .await
-    }
-}
-
-/// The associated IPv4 ranges of a VPC.
-pub(super) fn associated_blocks(vpc: &types::Vpc) -> Vec<String> {
-    blocks_in(vpc, &types::VpcCidrBlockStateCode::Associated)
 }
 
 /// The IPv4 ranges of a VPC in a state.
-pub(super) fn blocks_in(vpc: &types::Vpc, wanted: &types::VpcCidrBlockStateCode) -> Vec<String> {
+fn blocks_in(vpc: &types::Vpc, wanted: &types::VpcCidrBlockStateCode) -> Vec<String> {
     let blocks = vpc.cidr_block_association_set().iter();
     let blocks = blocks.filter(|block| {
         let state = block.cidr_block_state().and_then(|state| state.state());
@@ -81,11 +72,14 @@ fn vpc(vpc: &types::Vpc) -> Vpc {
         let state = block.ipv6_cidr_block_state().and_then(|state| state.state());
         state == Some(&types::VpcCidrBlockStateCode::Associated)
     });
+    let mut cidr_blocks = blocks_in(vpc, &types::VpcCidrBlockStateCode::Associated);
+    cidr_blocks.sort_by_key(|block| vpc.cidr_block() != Some(block.as_str()));
     Vpc {
         id: text(vpc.vpc_id()),
         state: text(vpc.state().map(types::VpcState::as_str)),
         owner_id: text(vpc.owner_id()),
-        cidr_blocks: associated_blocks(vpc),
+        cidr_blocks,
+        associating_cidr_blocks: blocks_in(vpc, &types::VpcCidrBlockStateCode::Associating),
         ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
         tenancy: text(vpc.instance_tenancy().map(types::Tenancy::as_str)),
         dhcp_options_id: text(vpc.dhcp_options_id()),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use capa_cloud::ec2::RouteTarget;
 use capa_cloud::{
     ClusterClouds, ErrorClass, InstanceState, LaunchOptions, LaunchRequest, LaunchVolume, MachineClouds,
-    MetadataOptions, Query, ResolvedIdentity, RouteTarget, UserData,
+    MetadataOptions, Query, ResolvedIdentity, UserData,
 };
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
@@ -160,7 +161,7 @@ async fn route_tables_are_asked_for_in_the_pages_that_ec2_allows() {
     let tables = cluster.route_tables(&Query::default()).await.unwrap();
     assert!(tables[0].is_main);
     assert_eq!(tables[0].routes[0].target, RouteTarget::InternetGateway("igw-1".into()));
-    assert_eq!(tables[0].subnet_ids, ["subnet-1"]);
+    assert_eq!(tables[0].associations[0].subnet_id, "subnet-1");
     assert_eq!(fake.calls()[0].field("MaxResults"), "100");
 }
 

@@ -1,5 +1,4 @@
-//! The EC2 resources of managed clusters: one file for each resource, with what an observation shows of it and the
-//! calls that change it.
+//! The EC2 resources of clusters: one file for each resource, with what AWS shows of it and the calls that change it.
 
 pub mod internet_gateway;
 pub mod nat_gateway;
@@ -13,13 +12,16 @@ use serde::{Deserialize, Serialize};
 
 pub use internet_gateway::InternetGateway;
 pub use nat_gateway::{NatGateway, NatGatewayState};
-pub use route_table::{Route, RouteTable, RouteTableAssociation};
+pub use route_table::{Route, RouteTable, RouteTableAssociation, RouteTarget};
 pub use security_group::SecurityGroup;
 pub use subnet::Subnet;
 pub use vpc::{Vpc, VpcDns};
 
 use crate::resource::{Effect, Repeat, Seen};
 use crate::{CloudError, ElasticIp};
+
+/// The state of a VPC or a subnet that can be used.
+const AVAILABLE: &str = "available";
 
 /// A call of EC2 that changes a resource of a managed cluster. `I` is the type of its ids: a plan also refers to
 /// resources that do not exist yet, whereas a call that is made has AWS ids only.

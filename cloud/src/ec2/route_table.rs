@@ -1,4 +1,4 @@
-//! Route tables of managed clusters, with their routes and associations.
+//! Route tables with their routes and associations, and the calls that change those of managed clusters.
 
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,26 @@ use crate::resource::{Effect, Repeat};
 /// The range of a default route.
 pub const ANYWHERE: &str = "0.0.0.0/0";
 
+/// The range of a default route of IPv6.
+const ANYWHERE_IPV6: &str = "::/0";
+
 /// A route table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteTable {
     /// Id, for example `rtb-0a1b2c3d`.
     pub id: String,
-    /// The VPC of the table.
+    /// VPC of the route table.
+    #[serde(default)]
     pub vpc_id: String,
     /// Whether the table is the main route table, which all subnets of the VPC without an association use.
     pub is_main: bool,
     /// The associations of subnets with the table.
     pub associations: Vec<RouteTableAssociation>,
-    /// The routes to IPv4 ranges, including the routes within the VPC.
+    /// Routes, including those within the VPC.
     pub routes: Vec<Route>,
     /// Tags.
+    #[serde(default)]
     pub tags: Tags,
 }
 
@@ -39,7 +44,14 @@ impl RouteTable {
     pub fn default_target(&self) -> Option<&str> {
         let mut routes = self.routes.iter();
         let default = routes.find(|route| route.destination == ANYWHERE);
-        default.map(|route| route.target.as_str())
+        default.map(|route| route.target.id())
+    }
+
+    /// Whether a default route leads to an internet gateway.
+    pub(super) fn leads_to_the_internet(&self) -> bool {
+        let is_default = |route: &Route| [ANYWHERE, ANYWHERE_IPV6].contains(&route.destination.as_str());
+        let mut routes = self.routes.iter().filter(|route| is_default(route));
+        routes.any(|route| matches!(route.target, RouteTarget::InternetGateway(_)))
     }
 }
 
@@ -53,20 +65,60 @@ pub struct RouteTableAssociation {
     pub subnet_id: String,
 }
 
-/// A route to an IPv4 range.
+/// A route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
-    /// The range, for example `0.0.0.0/0`.
+    /// Range of addresses, for example `0.0.0.0/0`, or a prefix list.
     pub destination: String,
-    /// The id of the target, for example `igw-0a1b2c3d`, `nat-0a1b2c3d` or `local`.
-    pub target: String,
+    /// Where the packets go.
+    pub target: RouteTarget,
+    /// Whether the target is gone, so that the packets are dropped.
+    pub is_blackhole: bool,
 }
 
-/// The target of a route of a managed cluster.
+/// Target of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RouteTarget {
+    /// The VPC itself.
+    Local,
+    /// An internet gateway.
+    InternetGateway(String),
+    /// An egress-only internet gateway, for IPv6.
+    EgressOnlyInternetGateway(String),
+    /// A NAT gateway.
+    NatGateway(String),
+    /// A transit gateway.
+    TransitGateway(String),
+    /// A network interface or an instance that forwards packets.
+    Appliance(String),
+    /// A gateway endpoint.
+    VpcEndpoint(String),
+    /// A target of another kind: a peering connection, a virtual private gateway and others.
+    Other(String),
+}
+
+impl RouteTarget {
+    /// Id of the target.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Local => "local",
+            Self::InternetGateway(id)
+            | Self::EgressOnlyInternetGateway(id)
+            | Self::NatGateway(id)
+            | Self::TransitGateway(id)
+            | Self::Appliance(id)
+            | Self::VpcEndpoint(id)
+            | Self::Other(id) => id,
+        }
+    }
+}
+
+/// The target of a new route of a managed cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum RouteTarget<I> {
+pub enum NewRouteTarget<I> {
     /// An internet gateway.
     InternetGateway(I),
     /// A NAT gateway.
@@ -86,12 +138,12 @@ pub enum Call<I> {
     CreateRoute {
         table: I,
         destination: String,
-        target: RouteTarget<I>,
+        target: NewRouteTarget<I>,
     },
     ReplaceRoute {
         table: I,
         destination: String,
-        target: RouteTarget<I>,
+        target: NewRouteTarget<I>,
     },
     AssociateRouteTable {
         table: I,
@@ -109,11 +161,11 @@ pub enum Call<I> {
     },
 }
 
-impl<I> RouteTarget<I> {
-    fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<RouteTarget<J>, E> {
+impl<I> NewRouteTarget<I> {
+    fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<NewRouteTarget<J>, E> {
         Ok(match self {
-            Self::InternetGateway(gateway) => RouteTarget::InternetGateway(id(gateway)?),
-            Self::NatGateway(gateway) => RouteTarget::NatGateway(id(gateway)?),
+            Self::InternetGateway(gateway) => NewRouteTarget::InternetGateway(id(gateway)?),
+            Self::NatGateway(gateway) => NewRouteTarget::NatGateway(id(gateway)?),
         })
     }
 }
@@ -179,5 +231,32 @@ impl<I> Call<I> {
             },
             Self::DeleteRouteTable { table } => Call::DeleteRouteTable { table: id(table)? },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_route_to_an_internet_gateway_leads_to_the_internet() {
+        let gateway = || RouteTarget::InternetGateway("igw-1".into());
+        for (destination, target, expected) in [
+            ("0.0.0.0/0", gateway(), true),
+            ("::/0", gateway(), true),
+            ("10.0.0.0/8", gateway(), false),
+            ("0.0.0.0/0", RouteTarget::Other("vgw-1".into()), false),
+        ] {
+            let route = Route {
+                destination: destination.to_owned(),
+                target,
+                is_blackhole: false,
+            };
+            let table = RouteTable {
+                routes: vec![route],
+                ..RouteTable::default()
+            };
+            assert_eq!(table.leads_to_the_internet(), expected, "{table:?}");
+        }
     }
 }

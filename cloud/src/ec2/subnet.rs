@@ -1,9 +1,10 @@
-//! Subnets of managed clusters.
+//! Subnets, and the calls that change those of managed clusters.
 
 use capa_api::common::{HostnameType, Tags};
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
+use super::{AVAILABLE, RouteTable};
 use crate::resource::Effect;
 
 /// A subnet.
@@ -12,20 +13,54 @@ use crate::resource::Effect;
 pub struct Subnet {
     /// Id, for example `subnet-0a1b2c3d`.
     pub id: String,
-    /// The VPC of the subnet.
+    /// VPC of the subnet.
     pub vpc_id: String,
-    /// Whether the subnet can be used: a new subnet is pending first.
-    pub is_available: bool,
-    /// IPv4 range.
-    pub cidr_block: String,
+    /// `pending`, then `available`, or another state.
+    pub state: String,
     /// Zone, for example `eu-west-1a`.
     pub zone: String,
-    /// Whether instances get a public IPv4 address.
-    pub maps_public_ips: bool,
+    /// IPv4 range; empty for a subnet with IPv6 only.
+    pub cidr_block: String,
+    /// IPv6 ranges.
+    pub ipv6_cidr_blocks: Vec<String>,
+    /// Whether instances get an IPv6 address by default.
+    pub assigns_ipv6: bool,
+    /// Whether instances get a public IPv4 address by default.
+    pub assigns_public_ip: bool,
+    /// Number of free IPv4 addresses.
+    pub free_addresses: i32,
+    /// Outpost of the subnet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outpost_arn: Option<String>,
     /// Form of the private host names of instances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname_type: Option<HostnameType>,
     /// Tags.
     pub tags: Tags,
+}
+
+impl Subnet {
+    /// Whether the subnet can be used.
+    pub fn is_available(&self) -> bool {
+        self.state == AVAILABLE
+    }
+
+    /// Whether instances can have an IPv6 address.
+    pub fn has_ipv6(&self) -> bool {
+        !self.ipv6_cidr_blocks.is_empty()
+    }
+
+    /// Whether the subnet is public: its route table, or else the main route table of its VPC, has a default route to
+    /// an internet gateway. `None` if neither table is among `route_tables`.
+    pub fn is_public(&self, route_tables: &[RouteTable]) -> Option<bool> {
+        let mut tables = route_tables.iter();
+        let own = tables.find(|table| table.association_of(&self.id).is_some());
+        let main = || {
+            let mut tables = route_tables.iter();
+            tables.find(|table| table.is_main && table.vpc_id == self.vpc_id)
+        };
+        own.or_else(main).map(RouteTable::leads_to_the_internet)
+    }
 }
 
 /// An attribute of a subnet with its new value. One call changes one attribute.
@@ -86,5 +121,50 @@ impl<I> Call<I> {
             },
             Self::DeleteSubnet { subnet } => Call::DeleteSubnet { subnet: id(subnet)? },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ec2::route_table::ANYWHERE;
+    use crate::ec2::{Route, RouteTableAssociation, RouteTarget};
+
+    fn table(vpc_id: &str, subnet: Option<&str>, default: Option<RouteTarget>) -> RouteTable {
+        let association = |subnet: &str| RouteTableAssociation {
+            id: "rtbassoc-1".into(),
+            subnet_id: subnet.to_owned(),
+        };
+        let route = |target| Route {
+            destination: ANYWHERE.to_owned(),
+            target,
+            is_blackhole: false,
+        };
+        RouteTable {
+            vpc_id: vpc_id.into(),
+            is_main: subnet.is_none(),
+            associations: subnet.map(association).into_iter().collect(),
+            routes: default.map(route).into_iter().collect(),
+            ..RouteTable::default()
+        }
+    }
+
+    #[test]
+    fn a_subnet_without_a_route_table_has_the_main_one_of_its_vpc() {
+        let subnet = Subnet {
+            id: "subnet-1".into(),
+            vpc_id: "vpc-1".into(),
+            ..Subnet::default()
+        };
+        let gateway = || Some(RouteTarget::InternetGateway("igw-1".into()));
+        let (main, elsewhere) = (table("vpc-1", None, gateway()), table("vpc-2", None, gateway()));
+        let of = |subnet| table("vpc-1", Some(subnet), None);
+        for (tables, expected) in [
+            (vec![main.clone(), of("subnet-1")], Some(false)),
+            (vec![of("subnet-2"), main], Some(true)),
+            (vec![elsewhere], None),
+        ] {
+            assert_eq!(subnet.is_public(&tables), expected, "{tables:?}");
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! VPCs of managed clusters.
+//! VPCs, and the calls that change those of managed clusters.
 
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
+use super::AVAILABLE;
 use crate::resource::{Effect, Repeat};
 
 /// A VPC.
@@ -12,15 +13,31 @@ use crate::resource::{Effect, Repeat};
 pub struct Vpc {
     /// Id, for example `vpc-0a1b2c3d`.
     pub id: String,
-    /// Whether the VPC can be used: a new VPC is pending first.
-    pub is_available: bool,
-    /// The associated IPv4 ranges; the primary range is the first.
+    /// `pending`, then `available`.
+    pub state: String,
+    /// Account that owns the VPC.
+    pub owner_id: String,
+    /// Associated IPv4 ranges; the primary range is the first.
     pub cidr_blocks: Vec<String>,
     /// The IPv4 ranges that AWS has accepted and not associated yet.
     #[serde(default)]
     pub associating_cidr_blocks: Vec<String>,
+    /// Associated IPv6 ranges.
+    pub ipv6_cidr_blocks: Vec<String>,
+    /// Tenancy of instances: `default` or `dedicated`.
+    pub tenancy: String,
+    /// Id of the DHCP options, or `default`.
+    pub dhcp_options_id: String,
     /// Tags.
+    #[serde(default)]
     pub tags: Tags,
+}
+
+impl Vpc {
+    /// Whether the VPC can be used.
+    pub fn is_available(&self) -> bool {
+        self.state == AVAILABLE
+    }
 }
 
 /// The DNS attributes of a VPC.

@@ -5,8 +5,8 @@ mod host;
 mod identity;
 mod image;
 mod launch;
-mod network;
 mod secret;
+mod security_group;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub use identity::{CredentialSource, ResolvedIdentity};
 pub use image::{Image, InstanceType};
 use jiff::Timestamp;
 pub use launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
-pub use network::{Route, RouteTable, RouteTarget, SecurityGroup, SecurityGroupRule, Subnet, Vpc};
 pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
+pub use security_group::{SecurityGroup, SecurityGroupRule};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out
 /// of the answer, whereas EC2 refuses a whole call because of one unknown id parameter.

@@ -8,8 +8,9 @@ use capa_api::cluster::discovery::{DiscoveryFilters, SecurityGroupDiscovery, Tar
 use capa_api::common::Filter;
 use capa_api::forms::IdKind;
 use capa_api::network::NetworkSecurityGroups;
+use capa_cloud::ec2::Vpc;
 use capa_cloud::targets::TargetKind;
-use capa_cloud::{CloudError, ClusterCloud, Query, Vpc};
+use capa_cloud::{CloudError, ClusterCloud, Query};
 
 use super::facts::{FoundNetwork, FoundParts, TargetSearch};
 use crate::filters::{query, query_in};

@@ -24,7 +24,6 @@ use crate::behaviour::Behaviour;
 use crate::faults::refusal;
 
 pub(crate) use interfaces::Interfaces;
-pub(crate) use route_table::LOCAL;
 pub(crate) use security_group::is_untouched;
 pub(crate) use tag::with_tags;
 
@@ -264,8 +263,10 @@ impl Ec2 {
         self.has_age(resource, self.behaviour.hidden)
     }
 
-    fn is_available<T>(&self, resource: &Resource<T>) -> bool {
-        self.has_age(resource, self.behaviour.pending)
+    /// The state of a VPC or a subnet.
+    fn network_state<T>(&self, resource: &Resource<T>) -> String {
+        let is_available = self.has_age(resource, self.behaviour.pending);
+        if is_available { "available" } else { "pending" }.to_owned()
     }
 
     pub(crate) fn shown_tags<T>(&self, resource: &Resource<T>, tags: &Tags) -> Tags {

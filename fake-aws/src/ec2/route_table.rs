@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
-use capa_cloud::ec2::route_table::{Call, RouteTarget};
-use capa_cloud::ec2::{NatGatewayState, Route, RouteTable, RouteTableAssociation};
+use capa_cloud::ec2::route_table::{Call, NewRouteTarget};
+use capa_cloud::ec2::{NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget};
 use capa_cloud::managed::Answer;
 
 use super::{Ec2, Resource, parsed_range};
-
-/// The target of the routes within a VPC.
-pub(crate) const LOCAL: &str = "local";
 
 impl Ec2 {
     pub(super) fn call_route_table(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
@@ -57,7 +54,7 @@ impl Ec2 {
         action: &'static str,
         id: &str,
         destination: &str,
-        target: &RouteTarget<String>,
+        target: &NewRouteTarget<String>,
     ) -> Result<Answer, CloudError> {
         let table = self.known_route_table(action, id)?;
         let destination = parsed_range(action, destination)?.to_string();
@@ -75,12 +72,12 @@ impl Ec2 {
         action: &'static str,
         id: &str,
         destination: &str,
-        target: &RouteTarget<String>,
+        target: &NewRouteTarget<String>,
     ) -> Result<Answer, CloudError> {
         let table = self.known_route_table(action, id)?;
         let destination = parsed_range(action, destination)?.to_string();
         let target = self.known_target(action, &table.vpc_id, target)?;
-        let is_own = |route: &Route| route.destination == destination && route.target != LOCAL;
+        let is_own = |route: &Route| route.destination == destination && route.target != RouteTarget::Local;
         if !table.routes.iter().any(is_own) {
             // EC2 has InvalidRoute.NotFound for DeleteRoute only, see https://github.com/getmoto/moto/pull/6425.
             let message = format!("There is no route defined for '{destination}' in the route table.");
@@ -147,15 +144,15 @@ impl Ec2 {
         &self,
         action: &'static str,
         vpc: &str,
-        target: &RouteTarget<String>,
+        target: &NewRouteTarget<String>,
     ) -> Result<String, CloudError> {
         let (id, is_known, code) = match target {
-            RouteTarget::InternetGateway(id) => {
+            NewRouteTarget::InternetGateway(id) => {
                 let gateways = self.shown_internet_gateways(|shown| shown.id == *id);
                 let is_attached = gateways.iter().any(|gateway| gateway.vpc_id.as_deref() == Some(vpc));
                 (id, is_attached, "InvalidGatewayID.NotFound")
             }
-            RouteTarget::NatGateway(id) => {
+            NewRouteTarget::NatGateway(id) => {
                 let gateways = self.shown_nat_gateways(vpc);
                 let is_known = gateways.iter().any(|gateway| {
                     let works = matches!(gateway.state, NatGatewayState::Pending | NatGatewayState::Available);
@@ -222,7 +219,7 @@ impl Ec2 {
     /// A route table with a local route for each range of its VPC.
     fn view_route_table(&self, body: &RouteTable) -> RouteTable {
         let ranges = self.ranges_of(&body.vpc_id);
-        let local = ranges.iter().map(|range| new_route(range, LOCAL));
+        let local = ranges.iter().map(|range| new_route(range, RouteTarget::Local));
         RouteTable {
             routes: local.chain(body.routes.iter().cloned()).collect(),
             ..body.clone()
@@ -257,7 +254,9 @@ impl Ec2 {
             return false;
         };
         table.routes.retain(|route| route.destination != destination);
-        table.routes.extend(target.map(|target| new_route(destination, target)));
+        table
+            .routes
+            .extend(target.map(|target| new_route(destination, target_with(target))));
         true
     }
 
@@ -308,9 +307,20 @@ fn new_table(id: &str, vpc: &str, tags: Tags) -> RouteTable {
     }
 }
 
-fn new_route(destination: &str, target: &str) -> Route {
+fn new_route(destination: &str, target: RouteTarget) -> Route {
     Route {
         destination: destination.to_owned(),
-        target: target.to_owned(),
+        target,
+        is_blackhole: false,
+    }
+}
+
+/// The target with this id.
+fn target_with(id: &str) -> RouteTarget {
+    let owned = id.to_owned();
+    match id.split_once('-') {
+        Some(("igw", _)) => RouteTarget::InternetGateway(owned),
+        Some(("nat", _)) => RouteTarget::NatGateway(owned),
+        _ => RouteTarget::Other(owned),
     }
 }

@@ -89,7 +89,7 @@ impl Ec2 {
 
     fn view_subnet(&self, resource: &Resource<Subnet>) -> Subnet {
         Subnet {
-            is_available: self.is_available(resource),
+            state: self.network_state(resource),
             ..resource.body.clone()
         }
     }
@@ -119,7 +119,7 @@ impl Ec2 {
             return false;
         };
         match attribute {
-            Attribute::MapPublicIpOnLaunch(maps) => subnet.maps_public_ips = maps,
+            Attribute::MapPublicIpOnLaunch(maps) => subnet.assigns_public_ip = maps,
             Attribute::HostnameType(form) => subnet.hostname_type = Some(form),
         }
         true
@@ -138,12 +138,11 @@ fn new_subnet(id: &str, vpc: &str, cidr_block: &str, zone: &str, tags: Tags) -> 
     Subnet {
         id: id.to_owned(),
         vpc_id: vpc.to_owned(),
-        is_available: false,
         cidr_block: cidr_block.to_owned(),
         zone: zone.to_owned(),
-        maps_public_ips: false,
         hostname_type: Some(HostnameType::IpName),
         tags,
+        ..Subnet::default()
     }
 }
 

@@ -31,10 +31,9 @@ impl Body {
         Self {
             vpc: Vpc {
                 id,
-                is_available: false,
                 cidr_blocks: vec![cidr_block],
-                associating_cidr_blocks: vec![],
                 tags,
+                ..Vpc::default()
             },
             dns: VpcDns {
                 support: true,
@@ -168,7 +167,7 @@ impl Ec2 {
 
     fn view_vpc(&self, resource: &Resource<Body>) -> Vpc {
         let mut vpc = Vpc {
-            is_available: self.is_available(resource),
+            state: self.network_state(resource),
             ..resource.body.vpc.clone()
         };
         for (range, at) in &resource.body.added {

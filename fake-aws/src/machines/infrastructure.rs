@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_cloud::{CloudError, Image, InstanceType, NetworkInterface, Query, RouteTable, SecurityGroup, Subnet, Vpc};
+use capa_cloud::ec2::{RouteTable, Subnet, Vpc};
+use capa_cloud::{CloudError, Image, InstanceType, NetworkInterface, Query, SecurityGroup};
 
 use super::filters::{Tags, select};
 
@@ -201,7 +202,11 @@ impl Infrastructure {
                 "route-table-id" => vec![table.id.clone()],
                 "vpc-id" => vec![table.vpc_id.clone()],
                 "association.main" => vec![table.is_main.to_string()],
-                _ => table.subnet_ids.clone(),
+                _ => table
+                    .associations
+                    .iter()
+                    .map(|association| association.subnet_id.clone())
+                    .collect(),
             },
         )
         .map(cloned)

@@ -7,8 +7,9 @@ use capa_api::common::{MachineAddress, MachineAddressType, Tags};
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
+use capa_cloud::ec2::Subnet;
 use capa_cloud::{
-    DnsRecords, Instance, LaunchRequest, MetadataOptions, PrimaryInterface, StateReason, Subnet, identifying_tag,
+    DnsRecords, Instance, LaunchRequest, MetadataOptions, PrimaryInterface, StateReason, identifying_tag,
 };
 
 use super::time::after;

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use capa_api::machine::{InstanceState, LaunchOptions};
 
-use capa_cloud::{CloudError, DnsRecords, Instance, LaunchRequest, MetadataOptions, Subnet, UserData};
+use capa_cloud::ec2::Subnet;
+use capa_cloud::{CloudError, DnsRecords, Instance, LaunchRequest, MetadataOptions, UserData};
 
 use super::audit::Change;
 use super::behaviour::RepeatedAfterTermination;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use capa_cloud::ec2::{RouteTable, Subnet};
 use capa_cloud::targets::Group;
 use capa_cloud::{
-    ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, NetworkInterface, Query, RouteTable, StateReason,
-    StoredSecret, Subnet,
+    ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, NetworkInterface, Query, StateReason, StoredSecret,
 };
 
 use super::allocated_address::AllocatedAddress;

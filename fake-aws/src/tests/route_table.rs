@@ -1,5 +1,5 @@
 use capa_cloud::ec2::RouteTable;
-use capa_cloud::ec2::route_table::{Call, RouteTarget};
+use capa_cloud::ec2::route_table::{Call, NewRouteTarget};
 
 use super::*;
 
@@ -13,15 +13,15 @@ fn create_table(vpc: &str, token: &str) -> Call<String> {
     }
 }
 
-fn to_internet(gateway: &str) -> RouteTarget<String> {
-    RouteTarget::InternetGateway(gateway.to_owned())
+fn to_internet(gateway: &str) -> NewRouteTarget<String> {
+    NewRouteTarget::InternetGateway(gateway.to_owned())
 }
 
-fn to_nat(gateway: &str) -> RouteTarget<String> {
-    RouteTarget::NatGateway(gateway.to_owned())
+fn to_nat(gateway: &str) -> NewRouteTarget<String> {
+    NewRouteTarget::NatGateway(gateway.to_owned())
 }
 
-fn create_route(table: &str, destination: &str, target: RouteTarget<String>) -> Call<String> {
+fn create_route(table: &str, destination: &str, target: NewRouteTarget<String>) -> Call<String> {
     Call::CreateRoute {
         table: table.to_owned(),
         destination: destination.to_owned(),
@@ -29,7 +29,7 @@ fn create_route(table: &str, destination: &str, target: RouteTarget<String>) -> 
     }
 }
 
-fn replace_route(table: &str, destination: &str, target: RouteTarget<String>) -> Call<String> {
+fn replace_route(table: &str, destination: &str, target: NewRouteTarget<String>) -> Call<String> {
     Call::ReplaceRoute {
         table: table.to_owned(),
         destination: destination.to_owned(),
@@ -76,7 +76,9 @@ impl Network {
     /// Destinations and targets.
     fn routes(&self, table: &str) -> Vec<(String, String)> {
         let routes = self.table(table).routes.into_iter();
-        routes.map(|route| (route.destination, route.target)).collect()
+        routes
+            .map(|route| (route.destination, route.target.id().to_owned()))
+            .collect()
     }
 
     /// The id of the last association.
@@ -106,7 +108,7 @@ fn a_vpc_has_a_main_route_table_that_goes_with_it() {
         let routes: Vec<_> = main
             .routes
             .iter()
-            .map(|route| (&route.destination[..], &route.target[..]))
+            .map(|route| (&route.destination[..], route.target.id()))
             .collect();
         assert_eq!(routes, [("10.0.0.0/16", "local"), ("10.1.0.0/16", "local")]);
         assert_eq!(code(call(&account, delete_table(&main.id))), "DependencyViolation");

@@ -14,8 +14,8 @@ fn resources_added_by_hand_are_shown_at_once() {
     account.add_subnet(&vpc, "10.0.0.0/24", "eu-west-1a", owned());
     account.add_internet_gateway(Some(&vpc), owned());
     let seen = observe(&account, None);
-    assert!(seen.vpcs.shown().unwrap()[0].is_available);
-    assert!(seen.subnets.shown().unwrap()[0].is_available);
+    assert!(seen.vpcs.shown().unwrap()[0].is_available());
+    assert!(seen.subnets.shown().unwrap()[0].is_available());
     assert_eq!(seen.internet_gateways.shown().unwrap()[0].tags, owned());
 }
 

@@ -44,7 +44,7 @@ fn a_subnet_is_pending_before_it_is_available() {
     let account = FakeAccount::new();
     let vpc = account.add_vpc("10.0.0.0/16", owned());
     made(&account, create_subnet(&vpc, "10.0.0.0/24", "eu-west-1a"));
-    let is_available = || observe(&account, Some(&vpc)).subnets.shown().unwrap()[0].is_available;
+    let is_available = || observe(&account, Some(&vpc)).subnets.shown().unwrap()[0].is_available();
     assert!(!is_available());
     account.advance(seconds(2));
     assert!(is_available());
@@ -57,7 +57,7 @@ fn attributes_of_a_subnet_change_one_by_one() {
     let subnet = made(&account, create_subnet(&vpc, "10.0.0.0/24", "eu-west-1a"));
     let attributes = || {
         let subnet = account.subnets().remove(0);
-        (subnet.maps_public_ips, subnet.hostname_type.unwrap())
+        (subnet.assigns_public_ip, subnet.hostname_type.unwrap())
     };
     assert_eq!(attributes(), (false, HostnameType::IpName), "a new subnet");
     call(&account, modify(&subnet, Attribute::MapPublicIpOnLaunch(true))).unwrap();

@@ -39,7 +39,7 @@ fn a_vpc_is_pending_before_it_is_available() {
     let account = FakeAccount::new();
     account.set(|behaviour| behaviour.pending = seconds(20));
     let vpc = made(&account, create_vpc("10.0.0.0/16"));
-    let is_available = || observe(&account, Some(&vpc)).vpcs.shown().unwrap()[0].is_available;
+    let is_available = || observe(&account, Some(&vpc)).vpcs.shown().unwrap()[0].is_available();
     account.advance(seconds(19));
     assert!(!is_available());
     account.advance(seconds(1));

@@ -135,7 +135,7 @@ fn exist(facts: &Facts) -> Checked {
             ));
             continue;
         };
-        if subnet.state != "available" {
+        if !subnet.is_available() {
             let message = format!("{id} is {}", subnet.state);
             problems.push(Problem::new(id, message, "wait until the subnet is available"));
         }

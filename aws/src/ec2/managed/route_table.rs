@@ -1,20 +1,20 @@
 //! Route tables of managed clusters.
 
-use aws_sdk_ec2::types::{self, ResourceType, RouteTableAssociationState, RouteTableAssociationStateCode};
-use capa_cloud::ec2::route_table::{Call, RouteTarget};
-use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation};
+use aws_sdk_ec2::types::{self, ResourceType};
+use capa_cloud::ec2::RouteTable;
+use capa_cloud::ec2::route_table::{Call, NewRouteTarget};
 use capa_cloud::managed::Answer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 
-use super::super::{Ec2Calls, some_text, tags, text};
+use super::super::Ec2Calls;
 use super::{made, tag_specification};
 
 impl Ec2Calls {
     /// The route tables of a VPC.
     pub(super) async fn route_tables_in(&self, vpc: &str) -> Result<Vec<RouteTable>, CloudError> {
         let query = Query::filter("vpc-id", [vpc]);
-        let mut shown = self.route_tables_as(&query, route_table).await?;
+        let mut shown = self.route_tables(&query).await?;
         shown.retain(|table| table.vpc_id == vpc);
         Ok(shown)
     }
@@ -85,64 +85,9 @@ impl Ec2Calls {
 }
 
 /// The ids of the internet gateway and of the NAT gateway. One of them is the target, and the other is absent.
-fn gateways(target: &RouteTarget<String>) -> (Option<String>, Option<String>) {
+fn gateways(target: &NewRouteTarget<String>) -> (Option<String>, Option<String>) {
     match target {
-        RouteTarget::InternetGateway(gateway) => (Some(gateway.clone()), None),
-        RouteTarget::NatGateway(gateway) => (None, Some(gateway.clone())),
+        NewRouteTarget::InternetGateway(gateway) => (Some(gateway.clone()), None),
+        NewRouteTarget::NatGateway(gateway) => (None, Some(gateway.clone())),
     }
-}
-
-fn route_table(table: &types::RouteTable) -> RouteTable {
-    let associations = || table.associations().iter().filter(|association| is_in_use(association));
-    RouteTable {
-        id: text(table.route_table_id()),
-        vpc_id: text(table.vpc_id()),
-        is_main: associations().any(|association| association.main() == Some(true)),
-        associations: associations().filter_map(with_subnet).collect(),
-        routes: table.routes().iter().filter_map(route).collect(),
-        tags: tags(table.tags()),
-    }
-}
-
-/// Whether the association is in use. An association without a state counts as in use.
-fn is_in_use(association: &types::RouteTableAssociation) -> bool {
-    let state = association.association_state();
-    !matches!(
-        state.and_then(RouteTableAssociationState::state),
-        Some(
-            RouteTableAssociationStateCode::Disassociating
-                | RouteTableAssociationStateCode::Disassociated
-                | RouteTableAssociationStateCode::Failed
-        )
-    )
-}
-
-/// The association if it belongs to a subnet. The main association and those of gateways have no subnet.
-fn with_subnet(association: &types::RouteTableAssociation) -> Option<RouteTableAssociation> {
-    Some(RouteTableAssociation {
-        subnet_id: some_text(association.subnet_id())?,
-        id: text(association.route_table_association_id()),
-    })
-}
-
-/// The route if its destination is an IPv4 range.
-fn route(route: &types::Route) -> Option<Route> {
-    // AWS also shows the network interface for a route to an instance.
-    let targets = [
-        route.gateway_id(),
-        route.nat_gateway_id(),
-        route.transit_gateway_id(),
-        route.instance_id(),
-        route.network_interface_id(),
-        route.vpc_peering_connection_id(),
-        route.carrier_gateway_id(),
-        route.local_gateway_id(),
-        route.egress_only_internet_gateway_id(),
-        route.core_network_arn(),
-        route.odb_network_arn(),
-    ];
-    Some(Route {
-        destination: some_text(route.destination_cidr_block())?,
-        target: targets.into_iter().find_map(some_text).unwrap_or_default(),
-    })
 }

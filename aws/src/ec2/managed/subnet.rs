@@ -1,20 +1,19 @@
 //! Subnets of managed clusters.
 
-use aws_sdk_ec2::types::{self, AttributeBooleanValue, PrivateDnsNameOptionsOnLaunch, ResourceType};
-use capa_api::common::HostnameType;
+use aws_sdk_ec2::types::{self, AttributeBooleanValue, ResourceType};
 use capa_cloud::ec2::Subnet;
 use capa_cloud::ec2::subnet::{Attribute, Call};
 use capa_cloud::managed::Answer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 
-use super::super::{Ec2Calls, tags, text};
+use super::super::Ec2Calls;
 use super::{made, tag_specification};
 
 impl Ec2Calls {
     /// The subnets of a VPC.
     pub(super) async fn subnets_in(&self, vpc: &str) -> Result<Vec<Subnet>, CloudError> {
-        let mut shown = self.subnets_as(&Query::filter("vpc-id", [vpc]), subnet).await?;
+        let mut shown = self.subnets(&Query::filter("vpc-id", [vpc])).await?;
         shown.retain(|subnet| subnet.vpc_id == vpc);
         Ok(shown)
     }
@@ -53,23 +52,5 @@ impl Ec2Calls {
             }
         }
         Ok(Answer::Done)
-    }
-}
-
-fn subnet(subnet: &types::Subnet) -> Subnet {
-    let names = subnet.private_dns_name_options_on_launch();
-    Subnet {
-        id: text(subnet.subnet_id()),
-        vpc_id: text(subnet.vpc_id()),
-        is_available: subnet.state() == Some(&types::SubnetState::Available),
-        cidr_block: text(subnet.cidr_block()),
-        zone: text(subnet.availability_zone()),
-        maps_public_ips: subnet.map_public_ip_on_launch() == Some(true),
-        hostname_type: match names.and_then(PrivateDnsNameOptionsOnLaunch::hostname_type) {
-            Some(types::HostnameType::IpName) => Some(HostnameType::IpName),
-            Some(types::HostnameType::ResourceName) => Some(HostnameType::ResourceName),
-            _ => None,
-        },
-        tags: tags(subnet.tags()),
     }
 }

@@ -8,21 +8,20 @@ use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::future::try_join;
 
-use super::super::vpcs::{associated_blocks, blocks_in};
-use super::super::{Ec2Calls, once, tags, text};
+use super::super::{Ec2Calls, once};
 use super::{is_owned, made, owned, tag_specification};
 
 impl Ec2Calls {
     /// The VPC with this id; empty if AWS shows none.
     pub(super) async fn vpc_with_id(&self, id: &str) -> Result<Vec<Vpc>, CloudError> {
-        let mut shown = self.vpcs_as(&Query::filter("vpc-id", [id]), vpc).await?;
+        let mut shown = self.vpcs(&Query::filter("vpc-id", [id])).await?;
         shown.retain(|vpc| vpc.id == id);
         Ok(shown)
     }
 
     /// The VPCs that a cluster owns.
     pub(super) async fn owned_vpcs(&self, tag: &str) -> Result<Vec<Vpc>, CloudError> {
-        let mut shown = self.vpcs_as(&owned(tag), vpc).await?;
+        let mut shown = self.vpcs(&owned(tag)).await?;
         shown.retain(|vpc| is_owned(&vpc.tags, tag));
         Ok(shown)
     }
@@ -64,17 +63,5 @@ impl Ec2Calls {
             }
         }
         Ok(Answer::Done)
-    }
-}
-
-fn vpc(vpc: &types::Vpc) -> Vpc {
-    let mut cidr_blocks = associated_blocks(vpc);
-    cidr_blocks.sort_by_key(|block| vpc.cidr_block() != Some(block.as_str()));
-    Vpc {
-        id: text(vpc.vpc_id()),
-        is_available: vpc.state() == Some(&types::VpcState::Available),
-        cidr_blocks,
-        associating_cidr_blocks: blocks_in(vpc, &types::VpcCidrBlockStateCode::Associating),
-        tags: tags(vpc.tags()),
     }
 }

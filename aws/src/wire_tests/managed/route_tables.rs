@@ -1,8 +1,8 @@
 //! Route tables of managed clusters.
 
 use capa_api::common::Tags;
-use capa_cloud::ec2::route_table::RouteTarget;
-use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, route_table};
+use capa_cloud::ec2::route_table::NewRouteTarget;
+use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget, route_table};
 use capa_cloud::managed;
 
 use super::super::fake::{Answer, Call, answer};
@@ -12,8 +12,8 @@ use super::{OWNED, assert_pages_of_vpc, assert_sent, observe_as, scope, sent_of,
 pub(super) fn calls() -> [managed::Call<String>; 9] {
     let (table, association) = (|| "rtb-1".to_owned(), || "rtbassoc-1".to_owned());
     let (destination, subnet) = (|| "0.0.0.0/0".to_owned(), || "subnet-1".to_owned());
-    let internet = || RouteTarget::InternetGateway("igw-1".to_owned());
-    let nat = || RouteTarget::NatGateway("nat-1".to_owned());
+    let internet = || NewRouteTarget::InternetGateway("igw-1".to_owned());
+    let nat = || NewRouteTarget::NatGateway("nat-1".to_owned());
     let create_table = route_table::Call::CreateRouteTable {
         vpc: "vpc-1".to_owned(),
         client_token: "token-2".to_owned(),
@@ -136,26 +136,41 @@ fn table_xml(id: &str, vpc: &str, associations: &str, routes: &str, tags: &str) 
 }
 
 /// The targets of routes in AWS's answers, with the targets that an observation shows.
-const TARGETS: [(&str, &str); 12] = [
-    ("<gatewayId>local</gatewayId>", "local"),
-    ("<gatewayId>igw-1</gatewayId><natGatewayId/>", "igw-1"),
-    ("<natGatewayId>nat-1</natGatewayId>", "nat-1"),
-    ("<transitGatewayId>tgw-1</transitGatewayId>", "tgw-1"),
-    (
-        "<instanceId>i-1</instanceId><networkInterfaceId>eni-1</networkInterfaceId>",
-        "i-1",
-    ),
-    ("<networkInterfaceId>eni-2</networkInterfaceId>", "eni-2"),
-    ("<vpcPeeringConnectionId>pcx-1</vpcPeeringConnectionId>", "pcx-1"),
-    ("<carrierGatewayId>cagw-1</carrierGatewayId>", "cagw-1"),
-    ("<localGatewayId>lgw-1</localGatewayId>", "lgw-1"),
-    (
-        "<egressOnlyInternetGatewayId>eigw-1</egressOnlyInternetGatewayId>",
-        "eigw-1",
-    ),
-    ("<coreNetworkArn>arn:core</coreNetworkArn>", "arn:core"),
-    ("", ""),
-];
+fn targets() -> [(&'static str, RouteTarget); 12] {
+    let other = |id: &str| RouteTarget::Other(id.to_owned());
+    [
+        ("<gatewayId>local</gatewayId>", RouteTarget::Local),
+        (
+            "<gatewayId>igw-1</gatewayId><natGatewayId/>",
+            RouteTarget::InternetGateway("igw-1".to_owned()),
+        ),
+        (
+            "<natGatewayId>nat-1</natGatewayId>",
+            RouteTarget::NatGateway("nat-1".to_owned()),
+        ),
+        (
+            "<transitGatewayId>tgw-1</transitGatewayId>",
+            RouteTarget::TransitGateway("tgw-1".to_owned()),
+        ),
+        (
+            "<instanceId>i-1</instanceId><networkInterfaceId>eni-1</networkInterfaceId>",
+            RouteTarget::Appliance("i-1".to_owned()),
+        ),
+        (
+            "<networkInterfaceId>eni-2</networkInterfaceId>",
+            RouteTarget::Appliance("eni-2".to_owned()),
+        ),
+        ("<vpcPeeringConnectionId>pcx-1</vpcPeeringConnectionId>", other("pcx-1")),
+        ("<carrierGatewayId>cagw-1</carrierGatewayId>", other("cagw-1")),
+        ("<localGatewayId>lgw-1</localGatewayId>", other("lgw-1")),
+        (
+            "<egressOnlyInternetGatewayId>eigw-1</egressOnlyInternetGatewayId>",
+            RouteTarget::EgressOnlyInternetGateway("eigw-1".to_owned()),
+        ),
+        ("<coreNetworkArn>arn:core</coreNetworkArn>", other("arn:core")),
+        ("", other("")),
+    ]
+}
 
 /// The route tables of a VPC on two pages, with a route table of another VPC.
 fn tables(call: &Call) -> Answer {
@@ -183,7 +198,7 @@ fn tables(call: &Call) -> Answer {
             (items, Some("page-2"))
         }
         ("DescribeRouteTables", _) => {
-            let targets = (0..).zip(TARGETS);
+            let targets = (0..).zip(targets());
             let routes: Vec<String> = targets
                 .map(|(number, (target, _))| route_xml(&format!("10.{number}.0.0/16"), target))
                 .collect();
@@ -196,25 +211,30 @@ fn tables(call: &Call) -> Answer {
 }
 
 #[tokio::test]
-async fn route_tables_of_a_vpc_show_subnets_and_ipv4_routes() {
+async fn route_tables_of_a_vpc_show_subnets_and_routes() {
     let (fake, seen) = observe_as(&scope(Some("vpc-1")), tables).await;
     let association = |number: u8| RouteTableAssociation {
         id: format!("rtbassoc-{number}"),
         subnet_id: format!("subnet-{number}"),
     };
-    let route = |destination: &str, target: &str| Route {
+    let route = |destination: &str, target| Route {
         destination: destination.to_owned(),
-        target: target.to_owned(),
+        target,
+        is_blackhole: false,
     };
     let own = RouteTable {
         id: "rtb-1".to_owned(),
         vpc_id: "vpc-1".to_owned(),
         is_main: false,
         associations: vec![association(1), association(2), association(8)],
-        routes: vec![route("0.0.0.0/0", "nat-1")],
+        routes: vec![
+            route("::/0", RouteTarget::InternetGateway("igw-1".to_owned())),
+            route("pl-1", RouteTarget::VpcEndpoint("vpce-1".to_owned())),
+            route("0.0.0.0/0", RouteTarget::NatGateway("nat-1".to_owned())),
+        ],
         tags: tags(),
     };
-    let routes = (0..).zip(TARGETS);
+    let routes = (0..).zip(targets());
     let main = RouteTable {
         id: "rtb-2".to_owned(),
         vpc_id: "vpc-1".to_owned(),

@@ -74,17 +74,18 @@ fn expected() -> Observed {
     let subnet = Subnet {
         id: "subnet-1".to_owned(),
         vpc_id: "vpc-1".to_owned(),
-        is_available: true,
+        state: "available".to_owned(),
         cidr_block: "10.0.0.0/24".to_owned(),
         zone: "us-test-1a".to_owned(),
-        maps_public_ips: true,
+        assigns_public_ip: true,
         hostname_type: Some(HostnameType::ResourceName),
         tags: tags(),
+        ..Subnet::default()
     };
     let pending = Subnet {
         id: "subnet-2".to_owned(),
-        is_available: false,
-        maps_public_ips: false,
+        state: "pending".to_owned(),
+        assigns_public_ip: false,
         hostname_type: None,
         tags: Tags::new(),
         ..subnet.clone()
@@ -97,10 +98,11 @@ fn expected() -> Observed {
     Observed {
         vpcs: Seen::Shown(vec![Vpc {
             id: "vpc-1".to_owned(),
-            is_available: true,
+            state: "available".to_owned(),
             cidr_blocks: ["10.0.0.0/16", "10.1.0.0/16"].map(str::to_owned).into(),
             associating_cidr_blocks: vec!["10.3.0.0/16".to_owned()],
             tags: tags(),
+            ..Vpc::default()
         }]),
         dns: Seen::Shown(VpcDns {
             support: true,

@@ -4,7 +4,7 @@ use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::meta;
 use capa_cloud::ec2::RouteTable;
-use capa_cloud::ec2::route_table::{ANYWHERE, Call, RouteTarget};
+use capa_cloud::ec2::route_table::{ANYWHERE, Call, NewRouteTarget};
 use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet};
@@ -137,15 +137,15 @@ fn keep(scene: &Scene<'_>, subnet: &WantedSubnet, id: &str, plan: &mut Plan) {
 }
 
 /// The gateway for the outgoing traffic of a subnet; `None` for a private subnet without a NAT gateway.
-fn gateway<'a>(inputs: &'a Inputs, subnet: &WantedSubnet) -> Option<(&'a Ref, RouteTarget<Id>)> {
+fn gateway<'a>(inputs: &'a Inputs, subnet: &WantedSubnet) -> Option<(&'a Ref, NewRouteTarget<Id>)> {
     if subnet.is_public {
         let gateway = &inputs.internet_gateway;
-        return Some((gateway, RouteTarget::InternetGateway(Id::from(gateway))));
+        return Some((gateway, NewRouteTarget::InternetGateway(Id::from(gateway))));
     }
     let of_zone = Ref::new(Kind::NatGateway, &subnet.zone);
     let mut gateways = inputs.nat_gateways.iter().map(|gateway| &gateway.target);
     let gateway = gateways.find(|gateway| **gateway == of_zone)?;
-    Some((gateway, RouteTarget::NatGateway(Id::from(gateway))))
+    Some((gateway, NewRouteTarget::NatGateway(Id::from(gateway))))
 }
 
 fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {

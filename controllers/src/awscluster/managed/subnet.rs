@@ -166,7 +166,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::InvalidSpec, message);
     }
-    if !subnet.is_available {
+    if !subnet.is_available() {
         return plan.wait(target, Reason::Creating, format!("{id} is pending"));
     }
     let attributes = target.part(Kind::SubnetAttributes);
@@ -175,9 +175,9 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
         let subnet = Id::from(target);
         plan.step(&attributes, why, Call::ModifySubnetAttribute { subnet, attribute });
     };
-    if wanted.is_public != subnet.maps_public_ips {
+    if wanted.is_public != subnet.assigns_public_ip {
         let attribute = Attribute::MapPublicIpOnLaunch(wanted.is_public);
-        let [is, to] = [subnet.maps_public_ips, wanted.is_public].map(|value| value.to_string());
+        let [is, to] = [subnet.assigns_public_ip, wanted.is_public].map(|value| value.to_string());
         change("mapPublicIpOnLaunch", is, to, attribute);
     } else if let Some(form) = scene.inputs.hostname_type
         && subnet.hostname_type != Some(form)

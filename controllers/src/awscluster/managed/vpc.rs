@@ -176,7 +176,7 @@ fn find(scene: &Scene<'_>, of_capa: &str, plan: &mut Plan) {
 fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
     let wanted = &scene.inputs.vpc;
     let Some(vpc) = shown(scene) else { return };
-    if !vpc.is_available {
+    if !vpc.is_available() {
         return plan.wait(&wanted.target, Reason::Creating, format!("{id} is pending"));
     }
     if !vpc.cidr_blocks.contains(&wanted.cidr_block) {

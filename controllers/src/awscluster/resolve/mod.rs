@@ -14,7 +14,8 @@ use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::forms::IdKind;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized};
-use capa_cloud::{CloudError, ErrorClass, Vpc};
+use capa_cloud::ec2::Vpc;
+use capa_cloud::{CloudError, ErrorClass};
 
 use super::facts::{FoundNetwork, NetworkLookup};
 use super::load_balancer::{self, Targets};

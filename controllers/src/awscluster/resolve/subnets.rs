@@ -7,7 +7,8 @@ use capa_api::cluster::subnet::SubnetSpec;
 use capa_api::conditions::Reason;
 use capa_api::forms::IdKind;
 use capa_api::network::{MachineNetwork, NetworkSubnet, ZoneType};
-use capa_cloud::{RouteTable, Subnet, zone_type};
+use capa_cloud::ec2::{RouteTable, Subnet};
+use capa_cloud::zone_type;
 
 use super::not_found;
 use crate::awscluster::facts::FoundNetwork;

@@ -1,5 +1,6 @@
 use capa_api::conditions::ConditionStatus;
-use capa_cloud::{CloudError, Subnet};
+use capa_cloud::CloudError;
+use capa_cloud::ec2::Subnet;
 use serde_json::{Value, json};
 
 use super::*;

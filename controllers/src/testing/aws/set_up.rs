@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use capa_api::machine::InstanceState;
 use capa_api::meta;
+use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{
-    ApiLoadBalancer, HostRequest, InstanceType, LaunchRequest, Route, RouteTable, RouteTarget, StateReason,
-};
+use capa_cloud::{ApiLoadBalancer, HostRequest, InstanceType, LaunchRequest, StateReason};
 use capa_fake_aws::machines::{PublishedImage, Region, plain_launch};
 
 use super::{ACCESS_KEY, FakeAws};
@@ -66,13 +65,18 @@ impl FakeAws {
     }
 
     fn route_table(&self, id: &str, vpc_id: &str, subnets: &[&str], internet_gateway_route: bool) {
+        let association = |subnet: &str| RouteTableAssociation {
+            id: format!("rtbassoc-{subnet}"),
+            subnet_id: subnet.to_owned(),
+        };
         self.change(|region| {
             region.route_table(RouteTable {
                 id: id.to_owned(),
                 vpc_id: vpc_id.to_owned(),
                 is_main: subnets.is_empty(),
-                subnet_ids: subnets.iter().map(|id| (*id).to_owned()).collect(),
+                associations: subnets.iter().map(|id| association(id)).collect(),
                 routes: internet_gateway_route.then(default_route).into_iter().collect(),
+                ..RouteTable::default()
             });
         });
     }

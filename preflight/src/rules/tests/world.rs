@@ -9,7 +9,8 @@ use crate::facts::{
     AclEntry, Answer, Bucket, CapacityReservation, DedicatedHost, Demand, DhcpOptions, DryRun, EncryptionKey,
     EndpointDemand, Facts, HealthCheck, Image, InstanceProfile, InstanceType, KubernetesFacts, Listener, LoadBalancer,
     MachineDemand, NatGateway, NetworkAcl, Offering, PlacementGroup, Region, RoleOfMachines, Route, RouteTable,
-    RouteTarget, SecurityGroup, SecurityGroupRule, SourceAccess, Subnet, TargetGroup, Vpc, VpcDns, VpcEndpoint, Zone,
+    RouteTableAssociation, RouteTarget, SecurityGroup, SecurityGroupRule, SourceAccess, Subnet, TargetGroup, Vpc,
+    VpcDns, VpcEndpoint, Zone,
 };
 
 pub(super) const ACCOUNT: &str = "111122223333";
@@ -263,6 +264,7 @@ fn subnets() -> Vec<Subnet> {
         assigns_public_ip: false,
         free_addresses: 200,
         outpost_arn: None,
+        hostname_type: None,
         tags: [("kubernetes.io/cluster/prod", "shared"), (role, "1")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
@@ -278,6 +280,10 @@ fn subnets() -> Vec<Subnet> {
 }
 
 fn route_tables() -> Vec<RouteTable> {
+    let association = |subnet: &str| RouteTableAssociation {
+        id: format!("rtbassoc-{subnet}"),
+        subnet_id: subnet.to_owned(),
+    };
     let table = |id: &str, is_main, subnets: &[&str], target: Option<RouteTarget>| {
         let route = |destination: &str, target| Route {
             destination: destination.to_owned(),
@@ -289,11 +295,12 @@ fn route_tables() -> Vec<RouteTable> {
             id: id.to_owned(),
             vpc_id: VPC.to_owned(),
             is_main,
-            subnet_ids: subnets.iter().map(|id| (*id).to_owned()).collect(),
+            associations: subnets.iter().map(|id| association(id)).collect(),
             routes: [route("10.0.0.0/16", RouteTarget::Local)]
                 .into_iter()
                 .chain(default)
                 .collect(),
+            tags: BTreeMap::new(),
         }
     };
     let nat = |id: &str| Some(RouteTarget::NatGateway(id.to_owned()));

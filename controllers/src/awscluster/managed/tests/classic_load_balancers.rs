@@ -55,7 +55,11 @@ fn a_cluster_without_a_type_has_the_load_balancer_of_capa() {
     );
     assert_eq!(found.zones, ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
     let subnets = world.account.subnets();
-    let is_public = |id: &String| subnets.iter().any(|subnet| subnet.id == *id && subnet.maps_public_ips);
+    let is_public = |id: &String| {
+        subnets
+            .iter()
+            .any(|subnet| subnet.id == *id && subnet.assigns_public_ip)
+    };
     assert!(found.subnet_ids.iter().all(is_public), "{found:?}");
     assert_eq!(found.listeners.len(), 1);
     assert_eq!(found.listeners[0].to_string(), "TCP 6443 to TCP 6443");
@@ -148,7 +152,7 @@ fn a_classic_load_balancer_has_the_listed_subnets_and_keeps_them() {
     let subnets = world.account.subnets();
     let public: Vec<&str> = subnets
         .iter()
-        .filter(|subnet| subnet.maps_public_ips)
+        .filter(|subnet| subnet.assigns_public_ip)
         .map(|subnet| subnet.id.as_str())
         .collect();
     world.set_spec(&with(&format!("name: api, subnets: [{}]", public[0])));
@@ -171,7 +175,11 @@ fn an_internal_classic_load_balancer_is_in_private_subnets() {
     let found = balancer(&world);
     assert_eq!(found.scheme, LoadBalancerScheme::Internal);
     let subnets = world.account.subnets();
-    let is_private = |id: &String| subnets.iter().any(|subnet| subnet.id == *id && !subnet.maps_public_ips);
+    let is_private = |id: &String| {
+        subnets
+            .iter()
+            .any(|subnet| subnet.id == *id && !subnet.assigns_public_ip)
+    };
     assert!(
         found.subnet_ids.len() == 3 && found.subnet_ids.iter().all(is_private),
         "{found:?}"

@@ -37,7 +37,7 @@ fn the_default_cluster_has_the_names_and_tags_of_capa() {
             (
                 name,
                 subnet.cidr_block.as_str(),
-                subnet.maps_public_ips,
+                subnet.assigns_public_ip,
                 subnet.zone.as_str(),
             )
         })
@@ -137,7 +137,7 @@ fn listed_subnets_have_the_ranges_zones_and_tags_of_the_spec() {
             (
                 subnet.tags["Name"].as_str(),
                 subnet.zone.as_str(),
-                subnet.maps_public_ips,
+                subnet.assigns_public_ip,
                 subnet.hostname_type,
             )
         })

@@ -136,7 +136,7 @@ fn drift_is_repaired_in_one_pass() {
                 .account
                 .subnets()
                 .into_iter()
-                .filter(|subnet| subnet.maps_public_ips);
+                .filter(|subnet| subnet.assigns_public_ip);
             let subnet = public.next().unwrap().id;
             assert!(
                 world

@@ -65,7 +65,7 @@ fn a_cluster_with_a_network_load_balancer_is_provisioned() {
         .account
         .subnets()
         .into_iter()
-        .filter(|subnet| subnet.maps_public_ips);
+        .filter(|subnet| subnet.assigns_public_ip);
     let mut public: Vec<String> = public.map(|subnet| subnet.id).collect();
     public.sort_unstable();
     let mut used: Vec<String> = found.subnets.values().cloned().collect();
@@ -194,7 +194,11 @@ fn an_internal_load_balancer_is_in_private_subnets() {
     let found = balancer(&world, NAME);
     assert_eq!(found.scheme, LoadBalancerScheme::Internal);
     let subnets = world.account.subnets();
-    let is_private = |id: &String| subnets.iter().any(|subnet| subnet.id == *id && !subnet.maps_public_ips);
+    let is_private = |id: &String| {
+        subnets
+            .iter()
+            .any(|subnet| subnet.id == *id && !subnet.assigns_public_ip)
+    };
     assert!(
         found.subnets.len() == 3 && found.subnets.values().all(is_private),
         "{found:?}"
@@ -209,7 +213,7 @@ fn subnets_and_security_groups_of_the_spec_are_used() {
         .account
         .subnets()
         .into_iter()
-        .filter(|subnet| subnet.maps_public_ips)
+        .filter(|subnet| subnet.assigns_public_ip)
         .map(|subnet| subnet.id)
         .collect();
     let groups = ["one", "two"].map(|name| world.account.add_security_group(&vpc, name, Tags::new()));

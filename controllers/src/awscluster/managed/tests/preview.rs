@@ -123,7 +123,7 @@ fn a_preview_shows_what_differs_and_what_needs_a_person() {
     let subnets = world.account.subnets();
     let subnet = subnets
         .iter()
-        .find(|subnet| subnet.maps_public_ips)
+        .find(|subnet| subnet.assigns_public_ip)
         .expect("a public subnet");
     let off = Attribute::MapPublicIpOnLaunch(false);
     assert!(world.account.set_subnet_attribute(&subnet.id, off));

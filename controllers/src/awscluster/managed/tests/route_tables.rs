@@ -21,7 +21,7 @@ fn table(world: &World, name: &str) -> RouteTable {
 fn target(table: &RouteTable) -> Option<&str> {
     let mut routes = table.routes.iter();
     let found = routes.find(|route| route.destination == ANYWHERE);
-    found.map(|route| route.target.as_str())
+    found.map(|route| route.target.id())
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::{ACCOUNT, EXISTING_RANGE, World, id, zone_name};
 use crate::facts::{
-    AclEntry, DhcpOptions, NatGateway, NetworkAcl, Route, RouteTable, RouteTarget, Subnet, Vpc, VpcDns,
+    AclEntry, DhcpOptions, NatGateway, NetworkAcl, Route, RouteTable, RouteTableAssociation, RouteTarget, Subnet, Vpc,
+    VpcDns,
 };
 use crate::requirements::{Object, SubnetUse, Wanted, WayOut};
 use crate::rules::traffic::AclTraffic;
@@ -123,6 +124,7 @@ impl<'a> World<'a> {
                     })
                     .unwrap_or_default(),
                 outpost_arn: (!self.has(object, &Wanted::AvailabilityZone)).then(|| "outpost".to_owned()),
+                hostname_type: None,
                 tags,
             }
         };
@@ -147,7 +149,10 @@ impl<'a> World<'a> {
     pub(super) fn route_tables(&self) -> Vec<RouteTable> {
         let table = |object: &Object| RouteTable {
             id: format!("rtb-{}", object.name),
-            subnet_ids: vec![id(object)],
+            associations: vec![RouteTableAssociation {
+                id: format!("rtbassoc-{}", object.name),
+                subnet_id: id(object),
+            }],
             routes: self
                 .default_route(object)
                 .into_iter()
