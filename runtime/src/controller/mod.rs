@@ -80,6 +80,8 @@ pub struct Controller<R: Reconciler> {
     settings: ControllerSettings,
     /// The streams of the triggers start with the controller, because a standby would not read them.
     triggers: Vec<Box<dyn FnOnce() -> Trigger<R::Kind> + Send>>,
+    /// The objects for which an answer has come that their last passes wait for.
+    answers: Vec<Trigger<R::Kind>>,
 }
 
 impl<R: Reconciler> Controller<R> {
@@ -92,13 +94,16 @@ impl<R: Reconciler> Controller<R> {
             reconciler,
             settings,
             triggers: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
-    /// Also reconciles the objects in `references`. Objects that are not in the cache are ignored.
+    /// Also reconciles the objects in `references`, because an answer has come that their last passes may wait for: these
+    /// passes do not wait until all objects that have changed are reconciled. Objects that are not in the cache are
+    /// ignored.
     #[must_use]
     pub fn reconcile_on(mut self, references: impl Stream<Item = ObjectRef<R::Kind>> + Send + 'static) -> Self {
-        self.triggers.push(Box::new(|| references.boxed()));
+        self.answers.push(references.boxed());
         self
     }
 
@@ -159,9 +164,14 @@ impl<R: Reconciler> Controller<R> {
                 () = objects_ended.cancelled() => {}
             }
         };
-        let queued = Arc::clone(&waiting);
-        let queue = select_all([objects, called].into_iter().chain(triggers))
-            .inspect(move |reference| queued.enqueue(reference.clone(), Duration::ZERO))
+        let (changed, answered) = (Arc::clone(&waiting), Arc::clone(&waiting));
+        let changes = select_all([objects, called].into_iter().chain(triggers))
+            .inspect(move |reference| changed.changed(reference.clone()))
+            .boxed();
+        let answers = select_all(self.answers)
+            .inspect(move |reference| answered.continue_after(reference.clone(), Duration::ZERO))
+            .boxed();
+        let queue = select_all([changes, answers])
             .map(|reference| Ok::<_, Infallible>(ReconcileRequest::from(reference)))
             .take_until(end);
         let passes = applier(

@@ -9,29 +9,55 @@ use tokio::time::Instant;
 
 use crate::kinds::CachedKind;
 
-/// The time from which each object waits for its next pass. It is in the future while a delay lasts.
+/// The objects that wait for their next passes.
 #[derive(Debug)]
-pub(super) struct Waiting<K: CachedKind>(Mutex<HashMap<ObjectRef<K>, Instant>>);
+pub(super) struct Waiting<K: CachedKind>(Mutex<HashMap<ObjectRef<K>, Due>>);
+
+/// The times from which an object waits. They are in the future while a delay lasts.
+#[derive(Debug)]
+struct Due {
+    /// For its next pass.
+    pass: Instant,
+    /// For a pass that continues an earlier one: the earlier pass has asked for it, or waits for an answer that has come.
+    continuation: Option<Instant>,
+}
 
 impl<K: CachedKind> Waiting<K> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(HashMap::new()))
     }
 
-    /// Records that an object is to be reconciled after this delay, unless an earlier pass is due.
-    pub(super) fn enqueue(&self, object: ObjectRef<K>, delay: Duration) {
-        let Some(due) = Instant::now().checked_add(delay) else {
-            return;
-        };
+    /// Records that an object is to be reconciled now, because it or another object has changed.
+    pub(super) fn changed(&self, object: ObjectRef<K>) {
+        let now = Instant::now();
+        self.enqueue(object, now, None);
+    }
+
+    /// Records that an earlier pass over an object is to be continued after this delay.
+    pub(super) fn continue_after(&self, object: ObjectRef<K>, delay: Duration) {
+        if let Some(due) = Instant::now().checked_add(delay) {
+            self.enqueue(object, due, Some(due));
+        }
+    }
+
+    fn enqueue(&self, object: ObjectRef<K>, pass: Instant, continuation: Option<Instant>) {
         let mut all = self.0.lock();
-        let earliest = all.entry(object).or_insert(due);
-        *earliest = due.min(*earliest);
+        let due = all.entry(object).or_insert(Due { pass, continuation });
+        due.pass = due.pass.min(pass);
+        due.continuation = due.continuation.into_iter().chain(continuation).min();
+    }
+
+    /// Whether the pass of an object that starts now continues an earlier one.
+    pub(super) fn continues(&self, object: &ObjectRef<K>) -> bool {
+        let all = self.0.lock();
+        let continuation = all.get(object).and_then(|due| due.continuation);
+        continuation.is_some_and(|due| due <= Instant::now())
     }
 
     /// Records the start of a pass. Returns the time since the pass was due; `None` for an unexpected pass.
     pub(super) fn begun(&self, object: &ObjectRef<K>) -> Option<Duration> {
         let due = self.0.lock().remove(object)?;
-        Some(Instant::now().saturating_duration_since(due))
+        Some(Instant::now().saturating_duration_since(due.pass))
     }
 
     /// Forgets an object that does not exist.
@@ -42,7 +68,7 @@ impl<K: CachedKind> Waiting<K> {
     /// The number of objects whose pass is due.
     pub(super) fn due(&self) -> usize {
         let now = Instant::now();
-        self.0.lock().values().filter(|due| **due <= now).count()
+        self.0.lock().values().filter(|due| due.pass <= now).count()
     }
 }
 
@@ -58,8 +84,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_object_waits_from_when_its_pass_is_due() {
         let waiting = Waiting::new();
-        waiting.enqueue(object("a"), Duration::from_secs(10));
-        waiting.enqueue(object("b"), Duration::ZERO);
+        waiting.continue_after(object("a"), Duration::from_secs(10));
+        waiting.changed(object("b"));
         assert_eq!(waiting.due(), 1);
         tokio::time::advance(Duration::from_secs(15)).await;
         assert_eq!(waiting.due(), 2);
@@ -72,12 +98,27 @@ mod tests {
     async fn of_several_requests_for_an_object_the_earliest_counts() {
         let waiting = Waiting::new();
         for delay in [60, 0, 30] {
-            waiting.enqueue(object("a"), Duration::from_secs(delay));
+            waiting.continue_after(object("a"), Duration::from_secs(delay));
         }
-        waiting.enqueue(object("never"), Duration::MAX);
+        waiting.continue_after(object("never"), Duration::MAX);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!((waiting.due(), waiting.0.lock().len()), (1, 1));
         waiting.forget(&object("a"));
         assert!(waiting.0.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_continues_an_earlier_one_once_that_one_asked_for_it() {
+        let waiting = Waiting::new();
+        waiting.continue_after(object("a"), Duration::from_secs(10));
+        waiting.changed(object("a"));
+        assert!(!waiting.continues(&object("a")), "the change comes earlier");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(waiting.continues(&object("a")));
+        waiting.begun(&object("a"));
+        waiting.changed(object("a"));
+        assert!(!waiting.continues(&object("a")), "that one has passed");
+        waiting.continue_after(object("a"), Duration::ZERO);
+        assert!(waiting.continues(&object("a")));
     }
 }

@@ -121,7 +121,8 @@ impl<R: Reconciler> Worker<R> {
         let groups = self.reconciler.groups(&cached);
         let reference = ObjectRef::from_obj(&*cached);
         let span = span::<R>(cached.meta());
-        let Some(_busy) = self.workers.begin(&reference, groups) else {
+        let continues = self.waiting.continues(&reference);
+        let Some(_busy) = self.workers.begin(&reference, groups, continues) else {
             span.in_scope(|| trace!("the pass waits, because its groups occupy their share of the workers"));
             return Action::requeue(ASIDE);
         };
@@ -135,7 +136,7 @@ impl<R: Reconciler> Worker<R> {
         let Some(delay) = delay else {
             return Action::await_change();
         };
-        self.waiting.enqueue(reference, delay);
+        self.waiting.continue_after(reference, delay);
         Action::requeue(delay)
     }
 

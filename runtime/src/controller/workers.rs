@@ -4,6 +4,10 @@
 //! pass starts only while each group of its object has fewer running passes than there are free workers. A single group
 //! uses half of the workers, and the first pass of another group finds a free worker. An object whose pass may not
 //! start occupies no worker. The object is put aside, and is called when workers become free.
+//!
+//! Objects whose passes continue earlier ones, and objects that have changed, are called in turns. A continued pass may
+//! have to come soon: a turn at AWS's request rate and the answer to a lookup are valid for seconds only. Behind
+//! thousands of new objects it would come too late each time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -32,8 +36,17 @@ struct State<K: CachedKind> {
 
 struct Aside<K: CachedKind> {
     groups: Vec<String>,
+    /// Objects whose passes continue earlier ones.
+    continued: Line<K>,
+    /// Objects that have changed.
+    changed: Line<K>,
+    /// Whether the last called object was one that has changed.
+    called_changed: bool,
+}
+
+/// Objects in the order of their arrival.
+struct Line<K: CachedKind> {
     objects: HashSet<ObjectRef<K>>,
-    /// The same objects in the order of their arrival.
     order: VecDeque<ObjectRef<K>>,
 }
 
@@ -60,12 +73,18 @@ impl<K: CachedKind> Workers<K> {
         (Arc::new(workers), receiver)
     }
 
-    /// Starts a pass. `None` if the pass may not start yet; the object is called when it may.
-    pub(super) fn begin(self: &Arc<Self>, object: &ObjectRef<K>, groups: Vec<String>) -> Option<Busy<K>> {
+    /// Starts a pass, which may continue an earlier one. `None` if the pass may not start yet; the object is called when
+    /// it may.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        object: &ObjectRef<K>,
+        groups: Vec<String>,
+        continues: bool,
+    ) -> Option<Busy<K>> {
         let mut state = self.state.lock();
         let free = self.all.saturating_sub(state.busy);
         if !state.has_room(free, &groups, &HashMap::new()) {
-            state.put_aside(object, groups);
+            state.put_aside(object, groups, continues);
             return None;
         }
         state.take_back(object);
@@ -97,20 +116,21 @@ impl<K: CachedKind> State<K> {
     }
 
     /// Puts an object aside under its current groups. An object that already waits keeps its place.
-    fn put_aside(&mut self, object: &ObjectRef<K>, groups: Vec<String>) {
+    fn put_aside(&mut self, object: &ObjectRef<K>, groups: Vec<String>, continues: bool) {
         self.aside
             .retain_mut(|aside| aside.groups == groups || aside.retains_without(object));
         let same = self.aside.iter_mut().find(|aside| aside.groups == groups);
         if let Some(aside) = same {
-            if aside.objects.insert(object.clone()) {
-                aside.order.push_back(object.clone());
-            }
+            aside.add(object, continues);
         } else {
-            self.aside.push_back(Aside {
+            let mut aside = Aside {
                 groups,
-                objects: HashSet::from([object.clone()]),
-                order: VecDeque::from([object.clone()]),
-            });
+                continued: Line::new(),
+                changed: Line::new(),
+                called_changed: true,
+            };
+            aside.add(object, continues);
+            self.aside.push_back(aside);
         }
     }
 
@@ -133,7 +153,7 @@ impl<K: CachedKind> State<K> {
                     *more.entry(group.clone()).or_default() += 1;
                 }
             }
-            if !aside.objects.is_empty() {
+            if !aside.is_empty() {
                 self.aside.push_back(aside);
             }
         }
@@ -142,18 +162,63 @@ impl<K: CachedKind> State<K> {
 }
 
 impl<K: CachedKind> Aside<K> {
+    /// Adds an object, unless it waits already. A changed object whose pass now continues an earlier one moves to these.
+    fn add(&mut self, object: &ObjectRef<K>, continues: bool) {
+        if continues {
+            self.changed.remove(object);
+            self.continued.add(object);
+        } else if !self.continued.objects.contains(object) {
+            self.changed.add(object);
+        }
+    }
+
+    fn next(&mut self) -> Option<ObjectRef<K>> {
+        self.called_changed =
+            self.continued.order.is_empty() || !(self.called_changed || self.changed.order.is_empty());
+        let line = if self.called_changed {
+            &mut self.changed
+        } else {
+            &mut self.continued
+        };
+        line.next()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.continued.order.is_empty() && self.changed.order.is_empty()
+    }
+
+    /// Removes an object. Returns whether another object is left.
+    fn retains_without(&mut self, object: &ObjectRef<K>) -> bool {
+        self.continued.remove(object);
+        self.changed.remove(object);
+        !self.is_empty()
+    }
+}
+
+impl<K: CachedKind> Line<K> {
+    fn new() -> Self {
+        Self {
+            objects: HashSet::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    fn add(&mut self, object: &ObjectRef<K>) {
+        if self.objects.insert(object.clone()) {
+            self.order.push_back(object.clone());
+        }
+    }
+
     fn next(&mut self) -> Option<ObjectRef<K>> {
         let object = self.order.pop_front()?;
         self.objects.remove(&object);
         Some(object)
     }
 
-    /// Removes an object. Returns whether another object is left.
-    fn retains_without(&mut self, object: &ObjectRef<K>) -> bool {
+    fn remove(&mut self, object: &ObjectRef<K>) {
         if self.objects.remove(object) {
             self.order.retain(|other| other != object);
         }
-        !self.objects.is_empty()
     }
 }
 
@@ -187,7 +252,7 @@ mod tests {
 
     /// Starts as many passes of a group as may start. The objects are named after the group.
     fn fill(workers: &Arc<Workers<Widget>>, group: &str, objects: usize) -> Vec<Busy<Widget>> {
-        let begin = |number| workers.begin(&object(&format!("{group}-{number}")), vec![group.to_owned()]);
+        let begin = |number| workers.begin(&object(&format!("{group}-{number}")), vec![group.to_owned()], false);
         (0..objects).filter_map(begin).collect()
     }
 
@@ -223,7 +288,7 @@ mod tests {
         let (workers, _called) = Workers::new(10);
         let begin = |number: usize, cluster: &str| {
             let groups = vec![cluster.to_owned(), "account".to_owned()];
-            workers.begin(&object(&number.to_string()), groups)
+            workers.begin(&object(&number.to_string()), groups, false)
         };
         let passes: Vec<_> = (0..8).map(|number| begin(number, &number.to_string())).collect();
         assert_eq!(passes.iter().flatten().count(), 5, "of one account");
@@ -246,23 +311,47 @@ mod tests {
     /// The number of objects that are put aside, and the length of their queues.
     fn aside(workers: &Workers<Widget>) -> (usize, usize) {
         let state = workers.state.lock();
-        let sizes = |aside: &Aside<Widget>| (aside.objects.len(), aside.order.len());
-        let sizes = state.aside.iter().map(sizes);
+        let lines = state.aside.iter().flat_map(|aside| [&aside.continued, &aside.changed]);
+        let sizes = lines.map(|line| (line.objects.len(), line.order.len()));
         sizes.fold((0, 0), |(objects, order), (more, longer)| {
             (objects + more, order + longer)
         })
     }
 
     #[test]
+    fn continued_passes_do_not_wait_for_all_objects_that_have_changed() {
+        let (workers, mut called) = Workers::new(1);
+        let begin = |name: &str, continues| workers.begin(&object(name), vec!["a".to_owned()], continues);
+        let mut running = begin("running", false);
+        for name in ["new-1", "new-2", "new-3", "new-4", "new-5"] {
+            assert!(begin(name, false).is_none());
+        }
+        for name in ["turn-1", "turn-2", "new-4"] {
+            assert!(begin(name, true).is_none());
+        }
+        // Another change of an object does not take its place away.
+        assert!(begin("turn-2", false).is_none());
+        let mut order = Vec::new();
+        while running.take().is_some() {
+            order.extend(names(&mut called));
+            running = order.last().and_then(|name| begin(name, false));
+            if order.len() == 7 {
+                break;
+            }
+        }
+        assert_eq!(order, ["turn-1", "new-1", "turn-2", "new-2", "new-4", "new-3", "new-5"]);
+    }
+
+    #[test]
     fn an_object_put_aside_again_and_again_waits_once() {
         let (workers, mut called) = Workers::new(2);
         let group = || vec!["a".to_owned()];
-        let running = workers.begin(&object("running"), group());
-        assert!(workers.begin(&object("other"), group()).is_none());
+        let running = workers.begin(&object("running"), group(), false);
+        assert!(workers.begin(&object("other"), group(), false).is_none());
         for _ in 0..10_000 {
-            assert!(workers.begin(&object("one"), group()).is_none());
+            assert!(workers.begin(&object("one"), group(), false).is_none());
             workers.forget(&object("one"));
-            assert!(workers.begin(&object("one"), group()).is_none());
+            assert!(workers.begin(&object("one"), group(), false).is_none());
         }
         assert_eq!(aside(&workers), (2, 2));
         drop(running);
@@ -276,7 +365,7 @@ mod tests {
         let passes: Vec<_> = ["a", "b"].iter().map(|group| fill(&workers, group, 2)).collect();
         for round in 0..10_000 {
             let groups = vec!["a".to_owned(), format!("account {round}")];
-            assert!(workers.begin(&object("one"), groups).is_none());
+            assert!(workers.begin(&object("one"), groups, false).is_none());
         }
         assert_eq!(
             workers
@@ -300,7 +389,7 @@ mod tests {
         let mut passes = fill(&workers, "a", 4);
         workers.forget(&object("a-1"));
         passes.clear();
-        let _began = workers.begin(&object("a-3"), vec!["a".to_owned()]);
+        let _began = workers.begin(&object("a-3"), vec!["a".to_owned()], false);
         assert_eq!(names(&mut called), ["a-2"]);
         let state = workers.state.lock();
         assert!(state.aside.is_empty(), "no object is put aside");

@@ -30,3 +30,34 @@ async fn hanging_passes_of_a_cluster_do_not_delay_another() {
     );
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn new_objects_do_not_hold_up_the_passes_that_continue_earlier_ones() {
+    let server = FakeServer::default();
+    server.put_widget(&of_cluster("asks", "large"));
+    server.put_widget(&of_cluster("waits", "large"));
+    let next = |object: &Widget, before| match (object.name_any().as_str(), before) {
+        ("asks", 0) => Next::Requeue(Duration::from_secs(2)),
+        _ => Next::AwaitChange,
+    };
+    let reconciler =
+        Scripted::new(move |object, before| Ok(Outcome::done(object.clone()).with_next(next(object, before))))
+            .taking(Duration::from_secs(1));
+    let (answer, answers) = futures::channel::mpsc::unbounded();
+    let triggers = |controller: Controller<Scripted>, _: &ObjectCache<Widget>| controller.reconcile_on(answers);
+    let world = start_with(server, &reconciler, ControllerSettings::default(), triggers);
+    let passes = || ["asks", "waits"].map(|name| reconciler.passes(name));
+    eventually("the first passes", || passes() == [1, 1]).await;
+    for number in 0..100 {
+        world.server.put_widget(&of_cluster(&format!("new-{number}"), "large"));
+    }
+    let of_new = || (0..100).map(|number| reconciler.passes(&format!("new-{number}")));
+    eventually("passes of new objects", || of_new().sum::<usize>() > 5).await;
+    answer.unbounded_send(ObjectRef::new("waits").within("team")).unwrap();
+    eventually("the continued passes", || passes() == [2, 2]).await;
+    // Five workers make five passes a second.
+    let before = of_new().sum::<usize>();
+    assert!(before < 30, "{before} passes of new objects came before");
+    eventually("a pass of each new object", || of_new().all(|passes| passes == 1)).await;
+    world.end().await;
+}
