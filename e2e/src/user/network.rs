@@ -16,6 +16,8 @@ pub struct NetworkPlan {
     pub name: String,
     /// Zones by name, e.g. `eu-west-1a`; each gets a public and a private subnet. At most 100.
     pub zones: Vec<String>,
+    /// Whether each private subnet has room for 4,091 instances instead of 251. Then there are at most 15 zones.
+    pub is_large: bool,
 }
 
 /// The created network.
@@ -58,7 +60,18 @@ impl NetworkPlan {
         Self {
             name: name.to_owned(),
             zones,
+            is_large: false,
         }
+    }
+
+    /// The ranges of the public and of the private subnet of the zone with this index.
+    fn ranges(&self, index: usize) -> [String; 2] {
+        let private = if self.is_large {
+            format!("10.0.{}.0/20", 16 * (index + 1))
+        } else {
+            format!("10.0.{}.0/24", 100 + index)
+        };
+        [format!("10.0.{index}.0/24"), private]
     }
 }
 
@@ -94,14 +107,13 @@ impl User {
         let mut zones = Vec::new();
         for (index, zone) in plan.zones.iter().enumerate() {
             let mut subnets = Vec::new();
-            for (kind, third_byte, routes) in [
-                ("public", index, &public_routes),
-                ("private", 100 + index, &private_routes),
+            let [public, private] = plan.ranges(index);
+            for (kind, range, routes) in [
+                ("public", public, &public_routes),
+                ("private", private, &private_routes),
             ] {
                 let subnet_name = format!("{name}-{kind}-{zone}");
-                let subnet = self
-                    .create_subnet(&vpc_id, &subnet_name, zone, &format!("10.0.{third_byte}.0/24"))
-                    .await?;
+                let subnet = self.create_subnet(&vpc_id, &subnet_name, zone, &range).await?;
                 self.associate_route_table(routes, &subnet).await?;
                 subnets.push(subnet);
             }

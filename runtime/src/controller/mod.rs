@@ -164,12 +164,12 @@ impl<R: Reconciler> Controller<R> {
                 () = objects_ended.cancelled() => {}
             }
         };
-        let (changed, answered) = (Arc::clone(&waiting), Arc::clone(&waiting));
+        let (of_changes, of_answers) = (Arc::clone(&waiting), Arc::clone(&waiting));
         let changes = select_all([objects, called].into_iter().chain(triggers))
-            .inspect(move |reference| changed.changed(reference.clone()))
+            .inspect(move |reference| of_changes.changed(reference.clone()))
             .boxed();
         let answers = select_all(self.answers)
-            .inspect(move |reference| answered.continue_after(reference.clone(), Duration::ZERO))
+            .inspect(move |reference| of_answers.continue_after(reference.clone(), Duration::ZERO))
             .boxed();
         let queue = select_all([changes, answers])
             .map(|reference| Ok::<_, Infallible>(ReconcileRequest::from(reference)))

@@ -61,7 +61,11 @@ impl Field {
         let world = Arc::new(LocalWorld::start().await?);
         let environment = TestEnvironment::new(world.clone(), name).await?;
         let user = User::new(environment.aws(), REGION);
-        let network = user.create_network(&NetworkPlan::new(name, REGION, 3)).await?;
+        let plan = NetworkPlan {
+            is_large: true,
+            ..NetworkPlan::new(name, REGION, 3)
+        };
+        let network = user.create_network(&plan).await?;
         provider.install(&world, &environment).await?;
         let field = Self {
             provider: provider.clone(),
