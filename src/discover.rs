@@ -3,8 +3,9 @@
 use std::io::{self, Write as _};
 
 use anyhow::{Context, Result, bail, ensure};
+use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::{Subnet, Vpc};
-use capa_cloud::{ClusterCloud, ClusterClouds as _, Query, SecurityGroup};
+use capa_cloud::{ClusterCloud, ClusterClouds as _, Query};
 use clap::Args;
 use serde_json::{Value, json};
 

@@ -12,6 +12,8 @@ mod report;
 pub mod requirements;
 mod rule;
 mod rules;
+#[cfg(test)]
+mod testing;
 mod topology;
 
 use async_trait::async_trait;

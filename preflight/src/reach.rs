@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde::Serialize;
 
-use crate::facts::{AclEntry, NetworkAcl, SecurityGroup, SecurityGroupRule};
+use crate::facts::{AclEntry, NetworkAcl, Rule, SecurityGroup, Source};
 
 /// Packets of a protocol to a range of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,40 +81,41 @@ pub(crate) struct Peer<'a> {
 }
 
 /// Whether one of the rules allows the traffic with the peer.
-pub(crate) fn allow<'a>(
-    rules: impl IntoIterator<Item = &'a SecurityGroupRule>,
-    traffic: Traffic,
-    peer: &Peer<'_>,
-) -> bool {
+pub(crate) fn allow<'a>(rules: impl IntoIterator<Item = &'a Rule<String>>, traffic: Traffic, peer: &Peer<'_>) -> bool {
     let fitting: Vec<_> = rules.into_iter().filter(|rule| covers(rule, traffic)).collect();
-    let names_group = fitting.iter().any(|rule| {
+    let names_group = fitting.iter().any(|rule| match &rule.source {
         // The ranges of a prefix list are not looked up, so a rule with a prefix list counts as fitting.
-        !rule.prefix_list_ids.is_empty() || rule.group_ids.iter().any(|id| peer.group_ids.contains(id.as_str()))
+        Source::PrefixList(_) => true,
+        Source::Group(id) => peer.group_ids.contains(id.as_str()),
+        Source::Cidr(_) | Source::Ipv6Cidr(_) => false,
     });
     let has_range = |range: &&str| {
-        let mut ranges = fitting.iter().flat_map(|rule| &rule.cidr_blocks);
-        ranges.any(|block| contains(block, range))
+        fitting.iter().any(|rule| match &rule.source {
+            Source::Cidr(block) | Source::Ipv6Cidr(block) => contains(block, range),
+            Source::PrefixList(_) | Source::Group(_) => false,
+        })
     };
     names_group || (!peer.ranges.is_empty() && peer.ranges.iter().all(has_range))
 }
 
 /// The rules for incoming packets of several groups, which apply together.
-pub(crate) fn ingress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item = &'a SecurityGroupRule> {
+pub(crate) fn ingress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item = &'a Rule<String>> {
     groups.iter().flat_map(|group| &group.ingress)
 }
 
 /// The rules for outgoing packets of several groups, which apply together.
-pub(crate) fn egress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item = &'a SecurityGroupRule> {
+pub(crate) fn egress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item = &'a Rule<String>> {
     groups.iter().flat_map(|group| &group.egress)
 }
 
-fn covers(rule: &SecurityGroupRule, traffic: Traffic) -> bool {
-    if rule.protocol == "-1" {
+fn covers(rule: &Rule<String>, traffic: Traffic) -> bool {
+    let of_rule = &rule.traffic;
+    if of_rule.is_all() {
         return true;
     }
-    let same_protocol = rule.protocol == traffic.protocol || rule.protocol == traffic.number();
+    let same_protocol = of_rule.protocol == traffic.protocol || of_rule.protocol == traffic.number();
     same_protocol
-        && match (rule.ports, traffic.ports) {
+        && match (of_rule.ports, traffic.ports) {
             (None | Some((-1, _)), _) | (_, None) => true,
             // A rule for ICMP has a type and a code.
             (Some((kind, _)), Some((wanted, _))) if traffic.protocol == "icmp" => kind == wanted,
@@ -171,14 +172,10 @@ pub(crate) fn overlaps(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
-    fn rule(protocol: &str, ports: Option<(i32, i32)>, block: &str) -> SecurityGroupRule {
-        SecurityGroupRule {
-            protocol: protocol.to_owned(),
-            ports,
-            cidr_blocks: vec![block.to_owned()],
-            ..SecurityGroupRule::default()
-        }
+    fn rule(protocol: &str, ports: Option<(i32, i32)>, block: &str) -> Rule<String> {
+        testing::rule(protocol, ports, Source::Cidr(block.to_owned()))
     }
 
     #[test]
@@ -218,11 +215,7 @@ mod tests {
             group_ids: ["sg-1", "sg-2"].into(),
             ranges: vec!["10.0.1.0/24"],
         };
-        let of_group = |id: &str| SecurityGroupRule {
-            group_ids: vec![id.to_owned()],
-            cidr_blocks: vec![],
-            ..rule("4", None, "")
-        };
+        let of_group = |id: &str| testing::rule("4", None, Source::Group(id.to_owned()));
         assert!(allow(&[of_group("sg-2")], Traffic::protocol("4"), &peer));
         assert!(!allow(&[of_group("sg-3")], Traffic::protocol("4"), &peer));
         assert!(!allow(&[of_group("sg-2")], Traffic::tcp(22), &peer));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// Prefixes of ids of AWS.
-const PREFIXES: [&str; 22] = [
+const PREFIXES: [&str; 23] = [
     "acl-",
     "ami-",
     "cagw-",
@@ -22,6 +22,7 @@ const PREFIXES: [&str; 22] = [
     "pcx-",
     "pl-",
     "rtb-",
+    "rtbassoc-",
     "sg-",
     "subnet-",
     "tgw-",

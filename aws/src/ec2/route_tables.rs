@@ -68,31 +68,34 @@ fn route(route: &types::Route) -> Route {
 }
 
 fn target(route: &types::Route) -> RouteTarget {
-    let owned = str::to_owned;
-    if let Some(id) = route.nat_gateway_id() {
-        return RouteTarget::NatGateway(owned(id));
+    if let Some(id) = some_text(route.nat_gateway_id()) {
+        return RouteTarget::NatGateway(id);
     }
-    if let Some(id) = route.transit_gateway_id() {
-        return RouteTarget::TransitGateway(owned(id));
+    if let Some(id) = some_text(route.transit_gateway_id()) {
+        return RouteTarget::TransitGateway(id);
     }
-    if let Some(id) = route.egress_only_internet_gateway_id() {
-        return RouteTarget::EgressOnlyInternetGateway(owned(id));
+    if let Some(id) = some_text(route.egress_only_internet_gateway_id()) {
+        return RouteTarget::EgressOnlyInternetGateway(id);
     }
     // AWS also shows the network interface for a route to an instance.
-    if let Some(id) = route.instance_id().or_else(|| route.network_interface_id()) {
-        return RouteTarget::Appliance(owned(id));
+    let instance = some_text(route.instance_id());
+    if let Some(id) = instance.or_else(|| some_text(route.network_interface_id())) {
+        return RouteTarget::Appliance(id);
     }
-    match route.gateway_id() {
-        Some("local") => RouteTarget::Local,
-        Some(id) if id.starts_with("igw-") => RouteTarget::InternetGateway(owned(id)),
-        Some(id) if id.starts_with("vpce-") => RouteTarget::VpcEndpoint(owned(id)),
-        other => {
-            let other = other.or_else(|| route.vpc_peering_connection_id());
-            let other = other.or_else(|| route.local_gateway_id());
-            let other = other.or_else(|| route.carrier_gateway_id());
-            let other = other.or_else(|| route.core_network_arn());
-            let other = other.or_else(|| route.odb_network_arn());
-            RouteTarget::Other(text(other))
+    match some_text(route.gateway_id()) {
+        Some(id) if id == "local" => RouteTarget::Local,
+        Some(id) if id.starts_with("igw-") => RouteTarget::InternetGateway(id),
+        Some(id) if id.starts_with("vpce-") => RouteTarget::VpcEndpoint(id),
+        Some(id) => RouteTarget::Other(id),
+        None => {
+            let others = [
+                route.vpc_peering_connection_id(),
+                route.local_gateway_id(),
+                route.carrier_gateway_id(),
+                route.core_network_arn(),
+                route.odb_network_arn(),
+            ];
+            RouteTarget::Other(others.into_iter().find_map(some_text).unwrap_or_default())
         }
     }
 }

@@ -1,22 +1,15 @@
 //! Security groups.
 
 use aws_sdk_ec2::types;
-use capa_cloud::{CloudError, Query, SecurityGroup, SecurityGroupRule};
+use capa_cloud::ec2::SecurityGroup;
+use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
+use capa_cloud::{CloudError, Query};
 
-use super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
+use super::{Ec2Calls, PAGE_SIZE, filters, some_text, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
     pub(crate) async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
-        self.security_groups_as(query, security_group).await
-    }
-
-    /// The security groups of a query, converted by `convert`.
-    pub(super) async fn security_groups_as<T>(
-        &self,
-        query: &Query,
-        convert: fn(&types::SecurityGroup) -> T,
-    ) -> Result<Vec<T>, CloudError> {
         self.runner
             .describe("DescribeSecurityGroups", query, |permit, token| async move {
                 let request = self
@@ -26,7 +19,7 @@ impl Ec2Calls {
                     .max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
-                    items: answer.security_groups().iter().map(convert).collect(),
+                    items: answer.security_groups().iter().map(security_group).collect(),
                     next: answer.next_token,
                 })
             })
@@ -37,31 +30,34 @@ impl Ec2Calls {
 fn security_group(group: &types::SecurityGroup) -> SecurityGroup {
     SecurityGroup {
         id: text(group.group_id()),
-        name: text(group.group_name()),
         vpc_id: text(group.vpc_id()),
+        name: text(group.group_name()),
         owner_id: text(group.owner_id()),
+        ingress: group.ip_permissions().iter().flat_map(rules).collect(),
+        egress: group.ip_permissions_egress().iter().flat_map(rules).collect(),
         tags: tags(group.tags()),
-        ingress: group.ip_permissions().iter().map(rule).collect(),
-        egress: group.ip_permissions_egress().iter().map(rule).collect(),
     }
 }
 
-fn rule(permission: &types::IpPermission) -> SecurityGroupRule {
-    let blocks = permission.ip_ranges().iter().filter_map(types::IpRange::cidr_ip);
-    let ipv6_blocks = permission.ipv6_ranges().iter().filter_map(types::Ipv6Range::cidr_ipv6);
-    let groups = permission
-        .user_id_group_pairs()
-        .iter()
-        .filter_map(types::UserIdGroupPair::group_id);
-    let lists = permission
-        .prefix_list_ids()
-        .iter()
-        .filter_map(types::PrefixListId::prefix_list_id);
-    SecurityGroupRule {
-        protocol: text(permission.ip_protocol()),
-        ports: permission.from_port().zip(permission.to_port()),
-        cidr_blocks: blocks.chain(ipv6_blocks).map(str::to_owned).collect(),
-        group_ids: groups.map(str::to_owned).collect(),
-        prefix_list_ids: lists.map(str::to_owned).collect(),
-    }
+/// One rule for each source of a permission.
+fn rules(permission: &types::IpPermission) -> Vec<Rule<String>> {
+    let port = |port: Option<i32>| port.map_or(-1, i64::from);
+    let protocol = text(permission.ip_protocol());
+    let traffic = Traffic::new(&protocol, port(permission.from_port()), port(permission.to_port()));
+    let rule = |source: fn(String) -> Source<String>, of: Option<&str>, description: Option<&str>| {
+        Some(Rule {
+            traffic: traffic.clone(),
+            source: source(some_text(of)?),
+            description: text(description),
+        })
+    };
+    let ranges = permission.ip_ranges().iter();
+    let ranges = ranges.map(|range| rule(Source::Cidr, range.cidr_ip(), range.description()));
+    let ipv6_ranges = permission.ipv6_ranges().iter();
+    let ipv6_ranges = ipv6_ranges.map(|range| rule(Source::Ipv6Cidr, range.cidr_ipv6(), range.description()));
+    let lists = permission.prefix_list_ids().iter();
+    let lists = lists.map(|list| rule(Source::PrefixList, list.prefix_list_id(), list.description()));
+    let groups = permission.user_id_group_pairs().iter();
+    let groups = groups.map(|group| rule(Source::Group, group.group_id(), group.description()));
+    ranges.chain(ipv6_ranges).chain(lists).chain(groups).flatten().collect()
 }

@@ -1,4 +1,4 @@
-//! Security groups of managed clusters, with their rules.
+//! Security groups with their rules, and the calls that change those of managed clusters.
 
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,12 @@ use crate::resource::Effect;
 pub struct SecurityGroup {
     /// Id, for example `sg-0a1b2c3d`.
     pub id: String,
-    /// The VPC of the group.
+    /// VPC of the group.
     pub vpc_id: String,
     /// Name, which is unique in the VPC.
     pub name: String,
+    /// Account that owns the group.
+    pub owner_id: String,
     /// The rules for incoming traffic, with one source each.
     pub ingress: Vec<Rule<String>>,
     /// The rules for outgoing traffic, with one destination each.

@@ -6,7 +6,6 @@ mod identity;
 mod image;
 mod launch;
 mod secret;
-mod security_group;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +20,6 @@ pub use image::{Image, InstanceType};
 use jiff::Timestamp;
 pub use launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
-pub use security_group::{SecurityGroup, SecurityGroupRule};
 
 /// The filters of a describe call, all of which must match. Ids are filters too: an unknown id in a filter is left out
 /// of the answer, whereas EC2 refuses a whole call because of one unknown id parameter.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use capa_api::cluster::status::FailureDomain;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups};
+use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::{RouteTable, Subnet, Vpc};
 use capa_cloud::targets::{Group, TargetKind};
-use capa_cloud::{ApiLoadBalancer, CloudError, SecurityGroup};
+use capa_cloud::{ApiLoadBalancer, CloudError};
 
 use crate::identity::IdentityProblem;
 use crate::named_load_balancers::Answers;

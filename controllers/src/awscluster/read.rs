@@ -8,9 +8,10 @@ use capa_api::conditions::{self, ConditionType};
 use capa_api::contract::Cluster;
 use capa_api::forms::IdKind;
 use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
+use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::Subnet;
 use capa_cloud::targets::{Group, TargetKind};
-use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query, SecurityGroup};
+use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 
 use super::ClusterContext;
 use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup, TargetLookup};

@@ -297,6 +297,7 @@ fn new_group(id: &str, vpc: &str, name: &str, tags: Tags) -> SecurityGroup {
         ingress: Vec::new(),
         egress: vec![to_anywhere()],
         tags,
+        ..SecurityGroup::default()
     }
 }
 

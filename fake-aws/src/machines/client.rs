@@ -4,11 +4,11 @@ use capa_api::common::Tags;
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
+use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::{RouteTable, Subnet, Vpc};
 use capa_cloud::targets::{Group, GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{
     ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MAX_TAGGED, NetworkInterface, Query,
-    SecurityGroup,
 };
 
 use super::Ec2;

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::{RouteTable, Subnet, Vpc};
-use capa_cloud::{CloudError, Image, InstanceType, NetworkInterface, Query, SecurityGroup};
+use capa_cloud::{CloudError, Image, InstanceType, NetworkInterface, Query};
 
 use super::filters::{Tags, select};
 

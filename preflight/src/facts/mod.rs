@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 // The lookups of clusters, machines and templates use these types, too.
-pub use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget, Subnet, Vpc};
-pub use capa_cloud::{Image, InstanceType, SecurityGroup, SecurityGroupRule};
+pub use capa_cloud::ec2::security_group::{Rule, Source};
+pub use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget, SecurityGroup, Subnet, Vpc};
+pub use capa_cloud::{Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
 pub use demand::{Demand, EndpointDemand, MachineDemand, ON_DEMAND_VCPUS, RoleOfMachines, SPOT_VCPUS};

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_ec2::types::{self, IpPermission, IpRange, Ipv6Range, PrefixListId, ResourceType, UserIdGroupPair};
+use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, PrefixListId, ResourceType, UserIdGroupPair};
 use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
 use capa_cloud::managed::Answer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 
-use super::super::{Ec2Calls, some_text, tags, text};
+use super::super::{Ec2Calls, some_text};
 use super::{made, tag_specification};
 
 impl Ec2Calls {
     /// The security groups of a VPC.
     pub(super) async fn security_groups_in(&self, vpc: &str) -> Result<Vec<SecurityGroup>, CloudError> {
         let query = Query::filter("vpc-id", [vpc]);
-        let mut shown = self.security_groups_as(&query, security_group).await?;
+        let mut shown = self.security_groups(&query).await?;
         shown.retain(|group| group.vpc_id == vpc);
         Ok(shown)
     }
@@ -109,38 +109,4 @@ fn permission(traffic: &Traffic, rules: &[&Rule<String>]) -> IpPermission {
         };
     }
     permission.build()
-}
-
-fn security_group(group: &types::SecurityGroup) -> SecurityGroup {
-    SecurityGroup {
-        id: text(group.group_id()),
-        vpc_id: text(group.vpc_id()),
-        name: text(group.group_name()),
-        ingress: group.ip_permissions().iter().flat_map(rules).collect(),
-        egress: group.ip_permissions_egress().iter().flat_map(rules).collect(),
-        tags: tags(group.tags()),
-    }
-}
-
-/// One rule for each source of a permission.
-fn rules(permission: &IpPermission) -> Vec<Rule<String>> {
-    let port = |port: Option<i32>| port.map_or(-1, i64::from);
-    let protocol = text(permission.ip_protocol());
-    let traffic = Traffic::new(&protocol, port(permission.from_port()), port(permission.to_port()));
-    let rule = |source: fn(String) -> Source<String>, of: Option<&str>, description: Option<&str>| {
-        Some(Rule {
-            traffic: traffic.clone(),
-            source: source(some_text(of)?),
-            description: text(description),
-        })
-    };
-    let ranges = permission.ip_ranges().iter();
-    let ranges = ranges.map(|range| rule(Source::Cidr, range.cidr_ip(), range.description()));
-    let ipv6_ranges = permission.ipv6_ranges().iter();
-    let ipv6_ranges = ipv6_ranges.map(|range| rule(Source::Ipv6Cidr, range.cidr_ipv6(), range.description()));
-    let lists = permission.prefix_list_ids().iter();
-    let lists = lists.map(|list| rule(Source::PrefixList, list.prefix_list_id(), list.description()));
-    let groups = permission.user_id_group_pairs().iter();
-    let groups = groups.map(|group| rule(Source::Group, group.group_id(), group.description()));
-    ranges.chain(ipv6_ranges).chain(lists).chain(groups).flatten().collect()
 }

@@ -232,6 +232,7 @@ async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
         id: "sg-1".to_owned(),
         vpc_id: "vpc-1".to_owned(),
         name: "dev-node".to_owned(),
+        owner_id: String::new(),
         ingress: vec![
             rule(&https, cidr("10.0.0.0/8"), "private"),
             rule(&https, cidr("203.0.113.1/32"), ""),
@@ -254,6 +255,7 @@ async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
         ingress: vec![rule(&Traffic::new("-1", -1, -1), group("sg-5"), "")],
         egress: vec![rule(&Traffic::new("-1", -1, -1), any(), "")],
         tags: Tags::new(),
+        ..SecurityGroup::default()
     };
     assert_eq!(seen.security_groups.shown(), Some(&vec![own, default]));
     assert_pages_of_vpc(&fake, "DescribeSecurityGroups", "1000");

@@ -9,9 +9,10 @@ use crate::facts::{
     AclEntry, Answer, Bucket, CapacityReservation, DedicatedHost, Demand, DhcpOptions, DryRun, EncryptionKey,
     EndpointDemand, Facts, HealthCheck, Image, InstanceProfile, InstanceType, KubernetesFacts, Listener, LoadBalancer,
     MachineDemand, NatGateway, NetworkAcl, Offering, PlacementGroup, Region, RoleOfMachines, Route, RouteTable,
-    RouteTableAssociation, RouteTarget, SecurityGroup, SecurityGroupRule, SourceAccess, Subnet, TargetGroup, Vpc,
-    VpcDns, VpcEndpoint, Zone,
+    RouteTableAssociation, RouteTarget, Rule, SecurityGroup, Source, SourceAccess, Subnet, TargetGroup, Vpc, VpcDns,
+    VpcEndpoint, Zone,
 };
+use crate::testing::rule;
 
 pub(super) const ACCOUNT: &str = "111122223333";
 pub(super) const REGION: &str = "eu-west-1";
@@ -358,27 +359,17 @@ fn vpc_endpoints() -> Vec<VpcEndpoint> {
     interfaces.chain([gateway]).collect()
 }
 
-pub(super) fn of_groups(protocol: &str, ports: Option<(i32, i32)>, groups: &[&str]) -> SecurityGroupRule {
-    SecurityGroupRule {
-        protocol: protocol.to_owned(),
-        ports,
-        group_ids: groups.iter().map(|id| (*id).to_owned()).collect(),
-        ..SecurityGroupRule::default()
-    }
+pub(super) fn of_group(protocol: &str, ports: Option<(i32, i32)>, group: &str) -> Rule<String> {
+    rule(protocol, ports, Source::Group(group.to_owned()))
 }
 
-pub(super) fn of_range(protocol: &str, ports: Option<(i32, i32)>, range: &str) -> SecurityGroupRule {
-    SecurityGroupRule {
-        protocol: protocol.to_owned(),
-        ports,
-        cidr_blocks: vec![range.to_owned()],
-        ..SecurityGroupRule::default()
-    }
+pub(super) fn of_range(protocol: &str, ports: Option<(i32, i32)>, range: &str) -> Rule<String> {
+    rule(protocol, ports, Source::Cidr(range.to_owned()))
 }
 
 /// Group `a` belongs to all machines, `b` to the control plane, `d` to the load balancer, and `e` to endpoints.
 fn security_groups() -> Vec<SecurityGroup> {
-    let group = |id: &str, name: &str, ingress: Vec<SecurityGroupRule>, egress: Vec<SecurityGroupRule>| SecurityGroup {
+    let group = |id: &str, name: &str, ingress: Vec<Rule<String>>, egress: Vec<Rule<String>>| SecurityGroup {
         id: id.to_owned(),
         name: name.to_owned(),
         vpc_id: VPC.to_owned(),
@@ -392,9 +383,9 @@ fn security_groups() -> Vec<SecurityGroup> {
         "sg-0000000a",
         "nodes",
         vec![
-            of_groups("tcp", Some((10250, 10250)), &["sg-0000000b"]),
-            of_groups("tcp", Some((179, 179)), &["sg-0000000a"]),
-            of_groups("4", None, &["sg-0000000a"]),
+            of_group("tcp", Some((10250, 10250)), "sg-0000000b"),
+            of_group("tcp", Some((179, 179)), "sg-0000000a"),
+            of_group("4", None, "sg-0000000a"),
             vpc("tcp", (30000, 32767)),
         ],
         vec![of_range("-1", None, "0.0.0.0/0")],
@@ -406,13 +397,11 @@ fn security_groups() -> Vec<SecurityGroup> {
         "sg-0000000b",
         "control-plane",
         vec![
-            of_groups(
-                "tcp",
-                Some((6443, 6443)),
-                &["sg-0000000a", "sg-0000000b", "sg-0000000d"],
-            ),
-            of_groups("tcp", Some((2379, 2380)), &["sg-0000000b"]),
-            of_groups("tcp", Some((10250, 10259)), &["sg-0000000b"]),
+            of_group("tcp", Some((6443, 6443)), "sg-0000000a"),
+            of_group("tcp", Some((6443, 6443)), "sg-0000000b"),
+            of_group("tcp", Some((6443, 6443)), "sg-0000000d"),
+            of_group("tcp", Some((2379, 2380)), "sg-0000000b"),
+            of_group("tcp", Some((10250, 10259)), "sg-0000000b"),
         ],
         vec![],
     );

@@ -1,7 +1,8 @@
 //! Broken security groups and load balancers.
 
-use super::super::world::{GROUP_ARN, of_groups, of_range};
+use super::super::world::{GROUP_ARN, of_range};
 use super::{Bad, bad_world, balancer, found, group, target_group};
+use crate::facts::Source;
 pub(super) fn bad() -> Vec<Bad> {
     [groups(), load_balancing()].into_iter().flatten().collect()
 }
@@ -37,18 +38,16 @@ fn groups() -> Vec<Bad> {
             group(facts, "sg-0000000a").ingress.extend(ranges);
         }),
         bad_world("G4", BOTH, "do not admit TCP 6443 from workers", |facts| {
-            group(facts, "sg-0000000b").ingress[0] =
-                of_groups("tcp", Some((6443, 6443)), &["sg-0000000b", "sg-0000000d"]);
+            group(facts, "sg-0000000b").ingress.remove(0);
             group(facts, "sg-0000000a")
                 .ingress
                 .push(of_range("tcp", Some((6443, 6443)), "10.9.0.0/16"));
         }),
         bad_world("G4", BOTH, "do not admit TCP 6443 from load balancer api", |facts| {
-            group(facts, "sg-0000000b").ingress[0] =
-                of_groups("tcp", Some((6443, 6443)), &["sg-0000000a", "sg-0000000b"]);
+            group(facts, "sg-0000000b").ingress.remove(2);
         }),
         bad_world("G5", BOTH, "do not admit TCP 2379-2380", |facts| {
-            group(facts, "sg-0000000b").ingress[1].ports = Some((2379, 2379));
+            group(facts, "sg-0000000b").ingress[3].traffic.ports = Some((2379, 2379));
         }),
         bad_world(
             "G6",
@@ -59,7 +58,7 @@ fn groups() -> Vec<Bad> {
             },
         ),
         bad_world("G7", BOTH, "do not admit TCP 10257", |facts| {
-            group(facts, "sg-0000000b").ingress[2].ports = Some((10250, 10250));
+            group(facts, "sg-0000000b").ingress[4].traffic.ports = Some((10250, 10250));
         }),
         bad_world("G8", "sg-0000000a", "do not admit IP in IP (protocol 4)", |facts| {
             group(facts, "sg-0000000a").ingress.remove(2);
@@ -77,7 +76,7 @@ fn groups() -> Vec<Bad> {
             "sg-0000000a",
             "do not admit TCP 30000-32767 from the VPC",
             |facts| {
-                group(facts, "sg-0000000a").ingress[3].cidr_blocks = vec!["10.0.1.0/24".to_owned()];
+                group(facts, "sg-0000000a").ingress[3].source = Source::Cidr("10.0.1.0/24".to_owned());
             },
         ),
         bad_world("G10", "sg-0000000a", "do not allow TCP 443 to 0.0.0.0/0", |facts| {
@@ -158,14 +157,15 @@ fn load_balancing() -> Vec<Bad> {
         ),
         bad_world("L7", GROUP_ARN, "do not admit TCP 6443 from machines", |facts| {
             found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
-            group(facts, "sg-0000000b").ingress.remove(0);
+            let ingress = &mut group(facts, "sg-0000000b").ingress;
+            ingress.retain(|rule| rule.traffic.ports != Some((6443, 6443)));
         }),
         bad_world("L8", GROUP_ARN, "keeps connections", |facts| {
             let key = "deregistration_delay.connection_termination.enabled";
             found(&mut target_group(facts).attributes).insert(key.to_owned(), "false".to_owned());
         }),
         bad_world("L9", "api", "do not admit TCP 6443 from machines", |facts| {
-            group(facts, "sg-0000000d").ingress[0].cidr_blocks = vec!["10.9.0.0/16".to_owned()];
+            group(facts, "sg-0000000d").ingress[0].source = Source::Cidr("10.9.0.0/16".to_owned());
         }),
         bad_world(
             "L10",
