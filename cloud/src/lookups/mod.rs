@@ -35,6 +35,9 @@ pub enum LookupAnswer {
     Found(Vec<Instance>),
     /// There is no answer yet; its arrival wakes the machine. Contains the error of the last call if that call failed.
     Pending(Option<CloudError>),
+    /// The answer is too old to prove anything. The machine makes a call of its own at once: it came late for the
+    /// answer, and may come late for the next one, too.
+    Expired,
 }
 
 /// The lookups of one call of DescribeInstances.
@@ -136,7 +139,10 @@ impl Lookups {
                 self.forget(machine);
                 return LookupAnswer::Found(found);
             }
-            Progress::Answered { .. } => self.ask(machine, wanted, at.now, at),
+            Progress::Answered { .. } => {
+                self.forget(machine);
+                return LookupAnswer::Expired;
+            }
             Progress::Waiting | Progress::UnderWay => {}
         }
         LookupAnswer::Pending(self.failure.clone())

@@ -82,7 +82,7 @@ impl Rig {
     fn found(&mut self, name: &str) -> Option<Vec<String>> {
         match self.look_up(name) {
             LookupAnswer::Found(found) => Some(found.into_iter().map(|instance| instance.id).collect()),
-            LookupAnswer::Pending(_) => None,
+            LookupAnswer::Pending(_) | LookupAnswer::Expired => None,
         }
     }
 
@@ -197,10 +197,19 @@ fn those_whose_turn_comes_soon_share_the_call() {
     rig.end(batch, &Ok(vec![]));
     rig.now += seconds(2.5);
     assert_eq!(rig.found("last"), Some(vec![]));
-    assert_eq!(rig.found("later"), None, "its turn came later than the answer allows");
+    assert_eq!(
+        rig.look_up("later"),
+        LookupAnswer::Expired,
+        "its turn came later than the answer allows"
+    );
+    assert_eq!(rig.look_up("later"), LookupAnswer::Pending(None), "which is said once");
     rig.announce("after", 40.0);
     rig.now += seconds(31.0);
-    assert_eq!(rig.found("after"), None, "so old an answer proves nothing");
+    assert_eq!(
+        rig.look_up("after"),
+        LookupAnswer::Expired,
+        "so old an answer proves nothing"
+    );
 }
 
 #[test]

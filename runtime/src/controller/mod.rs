@@ -98,9 +98,9 @@ impl<R: Reconciler> Controller<R> {
         }
     }
 
-    /// Also reconciles the objects in `references`, because an answer has come that their last passes may wait for: these
-    /// passes do not wait until all objects that have changed are reconciled. Objects that are not in the cache are
-    /// ignored.
+    /// Also reconciles the objects in `references`, because an answer has come that their last passes may wait for:
+    /// these passes do not wait until all objects that have changed are reconciled. Objects that are not in the cache
+    /// are ignored.
     #[must_use]
     pub fn reconcile_on(mut self, references: impl Stream<Item = ObjectRef<R::Kind>> + Send + 'static) -> Self {
         self.answers.push(references.boxed());
@@ -150,7 +150,7 @@ impl<R: Reconciler> Controller<R> {
             store.clone(),
             self.reconciler,
             &self.settings,
-            workers,
+            Arc::clone(&workers),
             Arc::clone(&waiting),
         ));
         // A trigger may end, but a controller without the stream of its own objects does nothing.
@@ -183,7 +183,7 @@ impl<R: Reconciler> Controller<R> {
             Config::default().concurrency(concurrency),
         );
         passes
-            .for_each(async |pass| queue_answered(controller, pass, &waiting))
+            .for_each(async |pass| queue_answered(controller, pass, &waiting, &workers))
             .await;
         if stop.is_cancelled() {
             Ok(())
@@ -215,15 +215,17 @@ fn object_changes<R: Reconciler>(
 type Pass<K> = Result<(ObjectRef<K>, Action), ApplierError<Infallible, Infallible>>;
 
 /// Handles what the queue says about a request.
-fn queue_answered<K: CachedKind>(controller: &'static str, pass: Pass<K>, waiting: &Waiting<K>) {
+fn queue_answered<K: CachedKind>(controller: &'static str, pass: Pass<K>, waiting: &Waiting<K>, workers: &Workers<K>) {
     match pass {
         Ok(_) => {}
         Err(ApplierError::ObjectNotFound(object)) => {
             let requested = ObjectRef::new(&object.name);
-            waiting.forget(&match &object.namespace {
+            let requested = match &object.namespace {
                 Some(namespace) => requested.within(namespace),
                 None => requested,
-            });
+            };
+            waiting.forget(&requested);
+            workers.forget(&requested);
             debug!(controller, %object, "object is not in the cache");
         }
         Err(error) => error!(controller, error = described(&error), "queue failed"),

@@ -18,7 +18,8 @@ pub(super) struct Waiting<K: CachedKind>(Mutex<HashMap<ObjectRef<K>, Due>>);
 struct Due {
     /// For its next pass.
     pass: Instant,
-    /// For a pass that continues an earlier one: the earlier pass has asked for it, or waits for an answer that has come.
+    /// For a pass that continues an earlier one: the earlier pass has asked for it, or waits for an answer that has
+    /// come.
     continuation: Option<Instant>,
 }
 

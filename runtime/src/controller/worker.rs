@@ -76,7 +76,6 @@ struct Passed {
 /// The object of a reconcile.
 enum Subject<K> {
     Object(Box<K>),
-    Stale,
     Gone,
 }
 
@@ -121,12 +120,25 @@ impl<R: Reconciler> Worker<R> {
         let groups = self.reconciler.groups(&cached);
         let reference = ObjectRef::from_obj(&*cached);
         let span = span::<R>(cached.meta());
+        let stale_for = match self.writes.freshness(&*cached) {
+            Freshness::Fresh => None,
+            // Many objects may wait for a slow watch: they occupy no worker, and no place among those that may start.
+            Freshness::Stale(waited) if waited < self.cache_timeout => {
+                span.in_scope(|| trace!("the pass waits until the cache shows the last write"));
+                self.workers.forget(&reference);
+                return Action::requeue(CACHE_GLANCE);
+            }
+            Freshness::Stale(waited) => Some(waited),
+        };
         let continues = self.waiting.continues(&reference);
         let Some(_busy) = self.workers.begin(&reference, groups, continues) else {
             span.in_scope(|| trace!("the pass waits, because its groups occupy their share of the workers"));
             return Action::requeue(ASIDE);
         };
-        let delay = Arc::clone(&self).guarded_pass(&cached).instrument(span).await;
+        let delay = Arc::clone(&self)
+            .guarded_pass(&cached, stale_for)
+            .instrument(span)
+            .await;
         // The object may have been deleted during the reconcile, so it is forgotten again.
         let current = self.store.get(&reference);
         if current.is_none_or(|current| current.meta().uid != cached.meta().uid) {
@@ -141,15 +153,11 @@ impl<R: Reconciler> Worker<R> {
     }
 
     /// Returns the delay until the next pass; `None` if the object is reconciled after its next change.
-    async fn guarded_pass(self: Arc<Self>, cached: &Arc<R::Kind>) -> Option<Duration> {
+    async fn guarded_pass(self: Arc<Self>, cached: &Arc<R::Kind>, stale_for: Option<Duration>) -> Option<Duration> {
         let _busy = self.metrics.busy();
         let started = Instant::now();
         let mut version = None;
-        let subject = self.subject(cached).await;
-        if matches!(subject, Ok(Subject::Stale)) {
-            trace!("the pass waits until the cache shows the last write");
-            return Some(CACHE_GLANCE);
-        }
+        let subject = self.subject(cached, stale_for).await;
         self.metrics
             .dequeued(self.waiting.begun(&ObjectRef::from_obj(&**cached)));
         let result = match subject {
@@ -157,7 +165,7 @@ impl<R: Reconciler> Worker<R> {
                 version.clone_from(&object.meta().resource_version);
                 Arc::clone(&self).isolated(*object).await
             }
-            Ok(Subject::Gone | Subject::Stale) => Ok(Passed {
+            Ok(Subject::Gone) => Ok(Passed {
                 next: Next::AwaitChange,
                 why: Some("the object is gone".to_owned()),
             }),
@@ -180,12 +188,15 @@ impl<R: Reconciler> Worker<R> {
         delay
     }
 
-    /// The object to reconcile: the cached object, unless it is older than the last write to the object.
-    async fn subject(&self, cached: &Arc<R::Kind>) -> Result<Subject<R::Kind>, ReconcileError> {
-        match self.writes.freshness(&**cached) {
-            Freshness::Fresh => Ok(Subject::Object(Box::new(R::Kind::clone(cached)))),
-            Freshness::Stale(waited) if waited < self.cache_timeout => Ok(Subject::Stale),
-            Freshness::Stale(waited) => {
+    /// The object to reconcile: the cached object, unless it has been older than the last write for too long.
+    async fn subject(
+        &self,
+        cached: &Arc<R::Kind>,
+        stale_for: Option<Duration>,
+    ) -> Result<Subject<R::Kind>, ReconcileError> {
+        match stale_for {
+            None => Ok(Subject::Object(Box::new(R::Kind::clone(cached)))),
+            Some(waited) => {
                 let metadata = cached.meta();
                 let request = Request::new(R::Kind::url_path(&(), metadata.namespace.as_deref()))
                     .get(metadata.name.as_deref().unwrap_or_default(), &GetParams::default())?;

@@ -3,7 +3,8 @@
 //! A pass may take long, for example because its AWS account is slow, and many objects may depend on that account. So a
 //! pass starts only while each group of its object has fewer running passes than there are free workers. A single group
 //! uses half of the workers, and the first pass of another group finds a free worker. An object whose pass may not
-//! start occupies no worker. The object is put aside, and is called when workers become free.
+//! start occupies no worker. The object is put aside, and is called when workers become free. A called object has its
+//! worker: the queue may deliver others first, and an object that came too late each time would never start.
 //!
 //! Objects whose passes continue earlier ones, and objects that have changed, are called in turns. A continued pass may
 //! have to come soon: a turn at AWS's request rate and the answer to a lookup are valid for seconds only. Behind
@@ -26,10 +27,12 @@ pub(super) struct Workers<K: CachedKind> {
 }
 
 struct State<K: CachedKind> {
-    /// Number of running passes.
+    /// Number of running passes and called objects.
     busy: usize,
-    /// Number of running passes by group.
+    /// Number of running passes and called objects by group.
     by_group: HashMap<String, usize>,
+    /// The called objects whose passes have not started yet, with their groups.
+    called: HashMap<ObjectRef<K>, Vec<String>>,
     /// Objects whose passes may not start yet, by their groups. The first element is called first.
     aside: VecDeque<Aside<K>>,
 }
@@ -63,6 +66,7 @@ impl<K: CachedKind> Workers<K> {
         let state = State {
             busy: 0,
             by_group: HashMap::new(),
+            called: HashMap::new(),
             aside: VecDeque::new(),
         };
         let workers = Self {
@@ -73,8 +77,8 @@ impl<K: CachedKind> Workers<K> {
         (Arc::new(workers), receiver)
     }
 
-    /// Starts a pass, which may continue an earlier one. `None` if the pass may not start yet; the object is called when
-    /// it may.
+    /// Starts a pass, which may continue an earlier one. `None` if the pass may not start yet; the object is called
+    /// when it may.
     pub(super) fn begin(
         self: &Arc<Self>,
         object: &ObjectRef<K>,
@@ -82,37 +86,66 @@ impl<K: CachedKind> Workers<K> {
         continues: bool,
     ) -> Option<Busy<K>> {
         let mut state = self.state.lock();
-        let free = self.all.saturating_sub(state.busy);
-        if !state.has_room(free, &groups, &HashMap::new()) {
+        state.take_worker_back(object);
+        if !state.has_room(self.all, &groups) {
             state.put_aside(object, groups, continues);
             return None;
         }
         state.take_back(object);
-        state.busy += 1;
-        for group in &groups {
-            *state.by_group.entry(group.clone()).or_default() += 1;
-        }
+        state.occupy(&groups);
         Some(Busy {
             workers: Arc::clone(self),
             groups,
         })
     }
 
-    /// Forgets a deleted object.
+    /// Forgets an object whose pass does not start, such as a deleted one.
     pub(super) fn forget(&self, object: &ObjectRef<K>) {
-        self.state.lock().take_back(object);
+        let mut state = self.state.lock();
+        state.take_back(object);
+        state.take_worker_back(object);
+        self.call(&mut state);
+    }
+
+    /// Calls the objects whose passes may start now.
+    fn call(&self, state: &mut State<K>) {
+        for object in state.call(self.all) {
+            // The receiver is gone after the end of the controller.
+            let _ = self.called.send(object);
+        }
     }
 }
 
 impl<K: CachedKind> State<K> {
-    /// Whether a pass of these groups may start with this number of free workers. `more` is the number of further
-    /// passes of each group besides the running passes.
-    fn has_room(&self, free: usize, groups: &[String], more: &HashMap<String, usize>) -> bool {
-        let of_group = |group: &String| {
-            let under_way = self.by_group.get(group).copied().unwrap_or_default();
-            under_way + more.get(group).copied().unwrap_or_default()
-        };
+    /// Whether a pass of these groups may start with this number of workers.
+    fn has_room(&self, all: usize, groups: &[String]) -> bool {
+        let free = all.saturating_sub(self.busy);
+        let of_group = |group: &String| self.by_group.get(group).copied().unwrap_or_default();
         free > 0 && groups.iter().all(|group| of_group(group) < free)
+    }
+
+    fn occupy(&mut self, groups: &[String]) {
+        self.busy += 1;
+        for group in groups {
+            *self.by_group.entry(group.clone()).or_default() += 1;
+        }
+    }
+
+    fn release(&mut self, groups: &[String]) {
+        self.busy -= 1;
+        for group in groups {
+            if let Some(under_way) = self.by_group.get_mut(group) {
+                *under_way -= 1;
+            }
+        }
+        self.by_group.retain(|_, under_way| *under_way > 0);
+    }
+
+    /// Releases the worker of a called object.
+    fn take_worker_back(&mut self, object: &ObjectRef<K>) {
+        if let Some(groups) = self.called.remove(object) {
+            self.release(&groups);
+        }
     }
 
     /// Puts an object aside under its current groups. An object that already waits keeps its place.
@@ -138,20 +171,19 @@ impl<K: CachedKind> State<K> {
         self.aside.retain_mut(|aside| aside.retains_without(object));
     }
 
-    /// The objects whose passes may start now, taken from the groups in turn.
+    /// The objects whose passes may start now, taken from the groups in turn. Each gets a worker.
     fn call(&mut self, all: usize) -> Vec<ObjectRef<K>> {
-        let free = all.saturating_sub(self.busy);
         let mut called = Vec::new();
-        let mut more = HashMap::new();
-        for _ in 0..self.aside.len() + free {
+        for _ in 0..self.aside.len() + all.saturating_sub(self.busy) {
             let Some(mut aside) = self.aside.pop_front() else {
                 break;
             };
-            if self.has_room(free - called.len(), &aside.groups, &more) {
-                called.extend(aside.next());
-                for group in &aside.groups {
-                    *more.entry(group.clone()).or_default() += 1;
-                }
+            if self.has_room(all, &aside.groups)
+                && let Some(object) = aside.next()
+            {
+                self.occupy(&aside.groups);
+                self.called.insert(object.clone(), aside.groups.clone());
+                called.push(object);
             }
             if !aside.is_empty() {
                 self.aside.push_back(aside);
@@ -162,7 +194,8 @@ impl<K: CachedKind> State<K> {
 }
 
 impl<K: CachedKind> Aside<K> {
-    /// Adds an object, unless it waits already. A changed object whose pass now continues an earlier one moves to these.
+    /// Adds an object, unless it waits already. A changed object whose pass now continues an earlier one moves to
+    /// these.
     fn add(&mut self, object: &ObjectRef<K>, continues: bool) {
         if continues {
             self.changed.remove(object);
@@ -225,17 +258,8 @@ impl<K: CachedKind> Line<K> {
 impl<K: CachedKind> Drop for Busy<K> {
     fn drop(&mut self) {
         let mut state = self.workers.state.lock();
-        state.busy -= 1;
-        for group in &self.groups {
-            if let Some(under_way) = state.by_group.get_mut(group) {
-                *under_way -= 1;
-            }
-        }
-        state.by_group.retain(|_, under_way| *under_way > 0);
-        for object in state.call(self.workers.all) {
-            // The receiver is gone after the end of the controller.
-            let _ = self.workers.called.send(object);
-        }
+        state.release(&self.groups);
+        self.workers.call(&mut state);
     }
 }
 
@@ -262,24 +286,38 @@ mod tests {
             .collect()
     }
 
+    /// Makes the passes of the called objects, one after the other, until none is called. Returns the objects.
+    fn run_called(workers: &Arc<Workers<Widget>>, called: &mut Called) -> Vec<String> {
+        let mut order = Vec::new();
+        while let Ok(next) = called.try_recv() {
+            let group = next.name.split('-').next().unwrap().to_owned();
+            let pass = workers.begin(&next, vec![group], false);
+            drop(pass.expect("a called object has a worker"));
+            order.push(next.name);
+        }
+        order
+    }
+
     #[test]
     fn groups_share_the_workers_and_leave_one_free() {
-        let (workers, _called) = Workers::new(10);
+        let (workers, mut called) = Workers::new(10);
         let passes = [("a", 5), ("b", 3), ("c", 1)].map(|(group, expected)| {
             let passes = fill(&workers, group, 100);
             assert_eq!(passes.len(), expected, "{group}");
             passes
         });
         drop(passes);
+        assert_eq!(run_called(&workers, &mut called).len(), 300 - 9);
         let passes: Vec<_> = (0..10).map(|group| fill(&workers, &group.to_string(), 1)).collect();
         assert!(passes.iter().all(|passes| passes.len() == 1), "each of ten");
     }
 
     #[test]
     fn a_single_worker_serves_all_groups() {
-        let (workers, _called) = Workers::new(1);
+        let (workers, mut called) = Workers::new(1);
         for group in ["a", "a", "b"] {
             assert_eq!(fill(&workers, group, 2).len(), 1, "{group}");
+            assert_eq!(run_called(&workers, &mut called), [format!("{group}-1")]);
         }
     }
 
@@ -303,9 +341,21 @@ mod tests {
         assert_eq!(passes.len(), 3);
         assert!(names(&mut called).is_empty());
         passes.pop();
-        assert_eq!(names(&mut called), ["b-1"], "two of a are under way");
         passes.clear();
-        assert_eq!(names(&mut called), ["a-2", "b-2", "a-3", "a-4"]);
+        // `b-1` was called first, because two of `a` were under way.
+        assert_eq!(run_called(&workers, &mut called), ["b-1", "a-2", "a-3", "b-2", "a-4"]);
+    }
+
+    #[test]
+    fn a_called_object_has_its_worker_however_late_it_comes() {
+        let (workers, mut called) = Workers::new(1);
+        let mut passes = fill(&workers, "a", 2);
+        passes.clear();
+        let others = fill(&workers, "b", 3);
+        assert!(others.is_empty(), "the worker belongs to the called object");
+        assert_eq!(run_called(&workers, &mut called), ["a-1", "b-0", "b-1", "b-2"]);
+        let state = workers.state.lock();
+        assert_eq!((state.busy, state.by_group.len(), state.called.len()), (0, 0, 0));
     }
 
     /// The number of objects that are put aside, and the length of their queues.
@@ -389,10 +439,12 @@ mod tests {
         let mut passes = fill(&workers, "a", 4);
         workers.forget(&object("a-1"));
         passes.clear();
-        let _began = workers.begin(&object("a-3"), vec!["a".to_owned()], false);
         assert_eq!(names(&mut called), ["a-2"]);
+        workers.forget(&object("a-2"));
+        assert_eq!(names(&mut called), ["a-3"], "the worker of a forgotten object is free");
+        let _began = workers.begin(&object("a-3"), vec!["a".to_owned()], false);
         let state = workers.state.lock();
         assert!(state.aside.is_empty(), "no object is put aside");
-        assert_eq!(state.by_group.len(), 1);
+        assert_eq!((state.by_group.len(), state.called.len()), (1, 0));
     }
 }

@@ -39,7 +39,7 @@ pub(in crate::awsmachine) async fn find(
 }
 
 /// All instances with these tags, by a lookup that other machines share. Its answer wakes the machine.
-pub(in crate::awsmachine) fn find_with_others(
+pub(in crate::awsmachine) async fn find_with_others(
     cloud: &dyn MachineCloud,
     machine: &MachineKey,
     tags: &MachineTags<'_>,
@@ -51,6 +51,7 @@ pub(in crate::awsmachine) fn find_with_others(
             found.retain(|instance| tags.are_on(instance));
             Ok(found)
         }
+        LookupAnswer::Expired => Ok(find(cloud, tags, None).await.map_err(|error| failed(&error))?),
         // The answer comes earlier than this, unless the session of the machine has changed meanwhile.
         LookupAnswer::Pending(None) => Err(FlowError::Waits(LOOKS_UP, Next::Deferred(timing.transition_interval))),
         LookupAnswer::Pending(Some(error)) => {

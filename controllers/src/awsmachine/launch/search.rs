@@ -124,7 +124,7 @@ async fn look_up(
     let failed = |error: CloudError| lookup::failed(&error);
     let tags = scope.tags(cluster_tag);
     let found = match shared {
-        Some(wanted) => lookup::find_with_others(cloud, &scope.key(), &tags, wanted, &context.timing)?,
+        Some(wanted) => lookup::find_with_others(cloud, &scope.key(), &tags, wanted, &context.timing).await?,
         None => lookup::find(cloud, &tags, token).await.map_err(failed)?,
     };
     let judged: Vec<_> = found

@@ -154,6 +154,23 @@ async fn a_machine_records_nothing_before_its_turn_to_launch() {
 }
 
 #[tokio::test]
+async fn a_pass_that_comes_too_late_for_the_answer_to_its_lookup_looks_up_and_launches() {
+    let scene = Scene::new();
+    launch_others(&scene, BURST).await;
+    let waiting = scene.pass().await;
+    // The lookup is made for the turn, and the pass comes a minute later.
+    scene.kubernetes.advance(turn(&waiting));
+    scene.aws.settle().await;
+    scene.kubernetes.advance(Duration::from_mins(1));
+    scene.journal.take();
+    let machine = scene.machine("m").unwrap();
+    let outcome = Box::pin(reconcile(machine, &scene.context)).await.unwrap();
+    assert_eq!(outcome.why, None);
+    assert_eq!(scene.journal.take()[..2], ["DescribeInstances", "block_move"]);
+    assert_eq!(scene.tokens().last().unwrap(), "uid-m-1");
+}
+
+#[tokio::test]
 async fn a_refusal_is_followed_by_an_attempt_with_its_own_token() {
     let scene = Scene::new();
     let refused = scene.refused_with("InvalidAMIID.NotFound").await;

@@ -118,3 +118,32 @@ async fn an_object_deleted_during_its_pass_leaves_no_state() {
     );
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_wait_for_the_cache_do_not_hold_up_others() {
+    let reconciler = Scripted::new(|object, _| {
+        let done = Outcome::done(object.clone());
+        Ok(match object.name_any().as_str() {
+            "asks" => done.with_next(Next::Requeue(Duration::from_millis(500))),
+            _ => done
+                .with_status(phase("Running"))
+                .with_next(Next::Requeue(Duration::from_millis(1))),
+        })
+    });
+    let server = FakeServer::default();
+    server.put_widget(&of_cluster("asks", "large"));
+    for number in 0..400 {
+        server.put_widget(&of_cluster(&format!("writes-{number}"), "large"));
+    }
+    server.hold_watches(true);
+    let world = start(server, &reconciler.clone().taking(Duration::from_millis(100)));
+    eventually("a write to each object", || world.server.writes().len() == 400).await;
+    // Five workers take 8 s for the 400 objects, which wait for the cache then.
+    let passes = reconciler.passes("asks");
+    assert!(passes >= 4, "{passes} passes");
+    let first = reconciler.times("asks")[0];
+    let last = reconciler.times("asks")[passes - 1];
+    let between = (last - first) / u32::try_from(passes - 1).unwrap();
+    assert!(between < Duration::from_millis(900), "a pass every {between:?}");
+    world.end().await;
+}
