@@ -55,7 +55,7 @@ impl ActionLimiter {
         let ahead = queue.ahead(request, now, |ahead, instances| tokens.wait(ahead, instances, now));
         let wait = tokens.wait(ahead, request.instances, now);
         if wait.is_zero() {
-            queue.served(request, now);
+            queue.granted(request, now);
             tokens.charge(request.instances, now);
             let instances = request.instances;
             self.granted.insert(key, Granted { instances, at: now });
@@ -68,6 +68,7 @@ impl ActionLimiter {
     pub(super) fn acquire(&mut self, request: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.reserve(request, now)?;
         self.granted.remove(&(request.flow.clone(), request.caller.clone()));
+        self.queue.served(request);
         Ok(())
     }
 

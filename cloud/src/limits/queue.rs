@@ -56,11 +56,13 @@ struct Waiting {
     asked: Duration,
     /// The time at which the caller was told to come back.
     turn: Duration,
+    /// Whether the caller's turn has come. Its tokens are taken, and it keeps its place until the call is made.
+    is_granted: bool,
 }
 
 impl Waiting {
     fn is_expected(&self, now: Duration) -> bool {
-        now <= self.turn + EXPECTED
+        !self.is_granted && now <= self.turn + EXPECTED
     }
 }
 
@@ -112,6 +114,7 @@ impl Queue {
                 instances: request.instances,
                 asked: now,
                 turn: now,
+                is_granted: false,
             });
         }
     }
@@ -123,12 +126,12 @@ impl Queue {
         let line = lines.and_then(|lines| lines.by_flow.get_mut(&request.flow));
         let mut callers = line.into_iter().flat_map(|line| &mut line.callers);
         if let Some(waiting) = callers.find(|waiting| waiting.caller == request.caller) {
-            waiting.turn = turn;
+            (waiting.turn, waiting.is_granted) = (turn, false);
         }
     }
 
-    /// Removes a caller whose turn has come. Its tenant and its flow move to the end of the round.
-    pub(super) fn served(&mut self, request: &CallRequest, now: Duration) {
+    /// Records that a caller's turn has come. Its tenant and its flow move to the end of the round.
+    pub(super) fn granted(&mut self, request: &CallRequest, now: Duration) {
         let (for_tenant, for_line) = (self.places + 1, self.places + 2);
         self.places += 2;
         let class = self.classes.get_mut(&request.priority);
@@ -136,8 +139,20 @@ impl Queue {
             (lines.place, lines.since) = (for_tenant, now);
             if let Some(line) = lines.by_flow.get_mut(&request.flow) {
                 line.place = for_line;
-                line.callers.retain(|waiting| waiting.caller != request.caller);
+                let mut callers = line.callers.iter_mut();
+                if let Some(waiting) = callers.find(|waiting| waiting.caller == request.caller) {
+                    (waiting.turn, waiting.is_granted) = (now, true);
+                }
             }
+        }
+    }
+
+    /// Removes a caller whose call is made.
+    pub(super) fn served(&mut self, request: &CallRequest) {
+        let class = self.classes.get_mut(&request.priority);
+        let lines = class.and_then(|class| class.get_mut(&Tenant::of(&request.flow)));
+        if let Some(line) = lines.and_then(|lines| lines.by_flow.get_mut(&request.flow)) {
+            line.callers.retain(|waiting| waiting.caller != request.caller);
         }
         self.drop_empty();
     }

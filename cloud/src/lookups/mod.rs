@@ -17,6 +17,8 @@ use crate::{CloudError, ErrorClass, Instance, MachineKey, Query, Timing, doubled
 const FOLLOWS: u32 = 15;
 /// The time for which requests are gathered then, as a multiple of the usual time.
 const GATHERED_LONGER: u32 = 5;
+/// The time for which an answer is kept, as a multiple of its maximum age.
+const KEPT: u32 = 20;
 
 /// What a machine looks for before a call of its launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -279,9 +281,10 @@ impl Lookups {
         }
     }
 
-    /// Drops answers that nobody has used while they were young enough.
+    /// Drops answers that nobody will use. Those that have become too old are kept for a while, for machines that come
+    /// late: see [`LookupAnswer::Expired`].
     fn drop_unused(&mut self, now: Duration) {
-        let age = self.timing.lookup_age;
+        let age = self.timing.lookup_age * KEPT;
         self.requests.retain(|_, request| match request.progress {
             Progress::Answered { at, .. } => now.saturating_sub(at) <= age,
             Progress::Waiting | Progress::UnderWay => true,

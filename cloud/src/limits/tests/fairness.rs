@@ -144,7 +144,8 @@ fn serve(queue: &mut Queue, waiting: &mut Vec<CallRequest>) -> String {
     };
     let next = waiting.iter().position(is_next).expect("a caller is next");
     let served = waiting.remove(next);
-    queue.served(&served, Duration::ZERO);
+    queue.granted(&served, Duration::ZERO);
+    queue.served(&served);
     match served.caller {
         Caller::Task(name) => name,
         other => panic!("{other:?}"),

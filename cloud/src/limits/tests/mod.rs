@@ -172,6 +172,19 @@ fn a_turn_that_is_not_used_goes_to_the_others() {
 }
 
 #[test]
+fn a_caller_whose_reserved_turn_expires_keeps_its_place() {
+    let mut limiter = half();
+    drain(&mut limiter, LAUNCH, Duration::ZERO);
+    assert_eq!(limiter.reserve(&launch("a"), Duration::ZERO), Err(seconds(0.5)));
+    for other in 0..100 {
+        assert!(limiter.reserve(&launch(&other.to_string()), Duration::ZERO).is_err());
+    }
+    assert_eq!(limiter.reserve(&launch("a"), seconds(0.5)), Ok(()));
+    assert_eq!(limiter.acquire(&launch("a"), seconds(20.0)), Ok(()));
+    assert!(limiter.acquire(&launch("a"), seconds(20.0)).is_err(), "once");
+}
+
+#[test]
 fn a_reserved_turn_waits_for_its_call() {
     let mut limiter = half();
     assert_eq!(limiter.reserve(&launch("a"), Duration::ZERO), Ok(()));
