@@ -132,18 +132,17 @@ async fn objects_that_wait_for_the_cache_do_not_hold_up_others() {
     });
     let server = FakeServer::default();
     server.put_widget(&of_cluster("asks", "large"));
-    for number in 0..400 {
-        server.put_widget(&of_cluster(&format!("writes-{number}"), "large"));
-    }
-    server.hold_watches(true);
     let world = start(server, &reconciler.clone().taking(Duration::from_millis(100)));
+    eventually("the first pass", || reconciler.passes("asks") == 1).await;
+    for number in 0..400 {
+        world.server.put_widget(&of_cluster(&format!("writes-{number}"), "large"));
+    }
+    // The watch shows the new objects, but no write to them: their passes take longer.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.server.hold_watches(true);
     eventually("a write to each object", || world.server.writes().len() == 400).await;
     // Five workers take 8 s for the 400 objects, which wait for the cache then.
     let passes = reconciler.passes("asks");
-    assert!(passes >= 4, "{passes} passes");
-    let first = reconciler.times("asks")[0];
-    let last = reconciler.times("asks")[passes - 1];
-    let between = (last - first) / u32::try_from(passes - 1).unwrap();
-    assert!(between < Duration::from_millis(900), "a pass every {between:?}");
+    assert!((9..=17).contains(&passes), "{passes} passes in 8 s");
     world.end().await;
 }
