@@ -1,18 +1,12 @@
 //! The rate limiter of one API action: its token buckets, and the queue of its callers.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::queue::{Cost, EXPECTED, Queue};
+use super::queue::{Cost, Queue};
 use super::quotas::Quota;
 use super::share::Share;
 use super::token_bucket::TokenBucket;
-use super::{CallRequest, Caller, Flow};
-
-struct Granted {
-    instances: u64,
-    at: Duration,
-}
+use super::{CallRequest, Caller};
 
 /// The token buckets of one action.
 struct Tokens {
@@ -24,8 +18,6 @@ struct Tokens {
 pub(super) struct ActionLimiter {
     tokens: Tokens,
     queue: Queue,
-    /// The turns that have come, whose tokens are taken, and that no call has used yet.
-    granted: BTreeMap<(Flow, Caller), Granted>,
     /// The time of the last throttle. Throttles of calls that began before this time count as the same throttle.
     throttled: Option<Duration>,
 }
@@ -39,26 +31,22 @@ impl ActionLimiter {
         Self {
             tokens,
             queue: Queue::default(),
-            granted: BTreeMap::new(),
             throttled: None,
         }
     }
 
     pub(super) fn reserve(&mut self, request: &CallRequest, now: Duration) -> Result<(), Duration> {
-        self.expire(now);
-        let key = (request.flow.clone(), request.caller.clone());
-        if self.granted.contains_key(&key) {
+        let Self { tokens, queue, .. } = self;
+        tokens.refund(queue.expire(now));
+        if queue.is_granted(request) {
             return Ok(());
         }
-        self.queue.join(request, now);
-        let Self { tokens, queue, .. } = self;
+        queue.join(request, now);
         let ahead = queue.ahead(request, now, |ahead, instances| tokens.wait(ahead, instances, now));
         let wait = tokens.wait(ahead, request.instances, now);
         if wait.is_zero() {
-            queue.granted(request, now);
+            queue.grant(request, now);
             tokens.charge(request.instances, now);
-            let instances = request.instances;
-            self.granted.insert(key, Granted { instances, at: now });
             return Ok(());
         }
         queue.told(request, now + wait);
@@ -67,7 +55,6 @@ impl ActionLimiter {
 
     pub(super) fn acquire(&mut self, request: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.reserve(request, now)?;
-        self.granted.remove(&(request.flow.clone(), request.caller.clone()));
         self.queue.served(request);
         Ok(())
     }
@@ -88,32 +75,13 @@ impl ActionLimiter {
     }
 
     pub(super) fn forget(&mut self, caller: &Caller) {
-        self.queue.forget(caller);
-        self.take_back(|(_, known), _| known == caller);
+        self.tokens.refund(self.queue.forget(caller));
     }
 
     /// Whether no caller waits for a turn, and no granted turn is unused.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.granted.is_empty()
-    }
-
-    /// Removes the callers and the granted turns of which no more is to be expected.
-    fn expire(&mut self, now: Duration) {
-        self.queue.expire(now);
-        self.take_back(|_, turn| turn.at + EXPECTED < now);
-    }
-
-    /// Removes granted turns, and refunds their tokens.
-    fn take_back(&mut self, is_void: impl Fn(&(Flow, Caller), &Granted) -> bool) {
-        let tokens = &mut self.tokens;
-        self.granted.retain(|key, turn| {
-            let is_void = is_void(key, turn);
-            if is_void {
-                tokens.refund(turn.instances);
-            }
-            !is_void
-        });
+        self.queue.is_empty()
     }
 }
 
@@ -136,10 +104,10 @@ impl Tokens {
         }
     }
 
-    fn refund(&mut self, instances: u64) {
-        self.requests.refund(1);
+    fn refund(&mut self, unused: Cost) {
+        self.requests.refund(unused.requests);
         if let Some(bucket) = &mut self.instances {
-            bucket.refund(instances);
+            bucket.refund(unused.instances);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{CallRequest, Caller, Flow, Priority};
 const AGING: Duration = Duration::from_secs(30);
 
 /// The time after its turn for which a caller is expected. The turns of the callers behind it allow for its call.
-pub(super) const EXPECTED: Duration = Duration::from_secs(10);
+const EXPECTED: Duration = Duration::from_secs(10);
 
 /// The time after its turn for which an absent caller keeps its place.
 const REMEMBERED: Duration = Duration::from_mins(10);
@@ -49,12 +49,20 @@ pub(super) struct Cost {
     pub(super) instances: u64,
 }
 
+impl Cost {
+    /// Adds the call of a caller.
+    fn add(&mut self, waiting: &Waiting) {
+        self.requests += 1;
+        self.instances += waiting.instances;
+    }
+}
+
 struct Waiting {
     caller: Caller,
     instances: u64,
     /// The time of the caller's first request.
     asked: Duration,
-    /// The time at which the caller was told to come back.
+    /// The time at which the caller was told to come back, or at which its turn came.
     turn: Duration,
     /// Whether the caller's turn has come. Its tokens are taken, and it keeps its place until the call is made.
     is_granted: bool,
@@ -71,6 +79,12 @@ struct Line {
     /// The line with the lowest place has the next turn of its tenant.
     place: u64,
     callers: VecDeque<Waiting>,
+}
+
+impl Line {
+    fn waiting_mut(&mut self, caller: &Caller) -> Option<&mut Waiting> {
+        self.callers.iter_mut().find(|waiting| waiting.caller == *caller)
+    }
 }
 
 /// The callers of one tenant.
@@ -121,50 +135,75 @@ impl Queue {
 
     /// Records the time at which a caller was told to come back.
     pub(super) fn told(&mut self, request: &CallRequest, turn: Duration) {
-        let class = self.classes.get_mut(&request.priority);
-        let lines = class.and_then(|class| class.get_mut(&Tenant::of(&request.flow)));
+        let lines = self.lines_mut(request);
         let line = lines.and_then(|lines| lines.by_flow.get_mut(&request.flow));
-        let mut callers = line.into_iter().flat_map(|line| &mut line.callers);
-        if let Some(waiting) = callers.find(|waiting| waiting.caller == request.caller) {
-            (waiting.turn, waiting.is_granted) = (turn, false);
+        if let Some(waiting) = line.and_then(|line| line.waiting_mut(&request.caller)) {
+            waiting.turn = turn;
         }
     }
 
     /// Records that a caller's turn has come. Its tenant and its flow move to the end of the round.
-    pub(super) fn granted(&mut self, request: &CallRequest, now: Duration) {
+    pub(super) fn grant(&mut self, request: &CallRequest, now: Duration) {
         let (for_tenant, for_line) = (self.places + 1, self.places + 2);
         self.places += 2;
-        let class = self.classes.get_mut(&request.priority);
-        if let Some(lines) = class.and_then(|class| class.get_mut(&Tenant::of(&request.flow))) {
-            (lines.place, lines.since) = (for_tenant, now);
-            if let Some(line) = lines.by_flow.get_mut(&request.flow) {
-                line.place = for_line;
-                let mut callers = line.callers.iter_mut();
-                if let Some(waiting) = callers.find(|waiting| waiting.caller == request.caller) {
-                    (waiting.turn, waiting.is_granted) = (now, true);
-                }
-            }
+        let Some(lines) = self.lines_mut(request) else {
+            return;
+        };
+        (lines.place, lines.since) = (for_tenant, now);
+        let Some(line) = lines.by_flow.get_mut(&request.flow) else {
+            return;
+        };
+        line.place = for_line;
+        if let Some(waiting) = line.waiting_mut(&request.caller) {
+            (waiting.turn, waiting.is_granted) = (now, true);
         }
+    }
+
+    /// Whether a caller's turn has come, at any priority, and no call has used it yet.
+    pub(super) fn is_granted(&self, request: &CallRequest) -> bool {
+        let tenant = Tenant::of(&request.flow);
+        let lines = self.classes.values().filter_map(|class| class.get(&tenant));
+        let mut callers = lines
+            .filter_map(|lines| lines.by_flow.get(&request.flow))
+            .flat_map(|line| &line.callers);
+        callers.any(|waiting| waiting.is_granted && waiting.caller == request.caller)
     }
 
     /// Removes a caller whose call is made.
     pub(super) fn served(&mut self, request: &CallRequest) {
-        let class = self.classes.get_mut(&request.priority);
-        let lines = class.and_then(|class| class.get_mut(&Tenant::of(&request.flow)));
-        if let Some(line) = lines.and_then(|lines| lines.by_flow.get_mut(&request.flow)) {
+        let tenant = Tenant::of(&request.flow);
+        let lines = self.classes.values_mut().filter_map(|class| class.get_mut(&tenant));
+        for line in lines.filter_map(|lines| lines.by_flow.get_mut(&request.flow)) {
             line.callers.retain(|waiting| waiting.caller != request.caller);
         }
         self.drop_empty();
     }
 
-    /// Removes a caller that will not come.
-    pub(super) fn forget(&mut self, caller: &Caller) {
-        self.retain(|waiting| waiting.caller != *caller);
+    /// Removes a caller that will not come. Returns the tokens of its unused turns.
+    pub(super) fn forget(&mut self, caller: &Caller) -> Cost {
+        let mut unused = Cost::default();
+        self.retain(|waiting| {
+            let is_kept = waiting.caller != *caller;
+            if !is_kept && waiting.is_granted {
+                unused.add(waiting);
+            }
+            is_kept
+        });
+        unused
     }
 
-    /// Removes the callers that have been absent for so long that they will hardly come.
-    pub(super) fn expire(&mut self, now: Duration) {
-        self.retain(|waiting| now <= waiting.turn + REMEMBERED);
+    /// Takes back the turns that no call has used in time, and removes the callers that have been absent for so long
+    /// that they will hardly come. Returns the tokens of the unused turns.
+    pub(super) fn expire(&mut self, now: Duration) -> Cost {
+        let mut unused = Cost::default();
+        self.retain(|waiting| {
+            if waiting.is_granted && now > waiting.turn + EXPECTED {
+                waiting.is_granted = false;
+                unused.add(waiting);
+            }
+            now <= waiting.turn + REMEMBERED
+        });
+        unused
     }
 
     /// The tokens that the expected callers ahead of a waiting caller need. `wait` gives the time until the tokens
@@ -203,8 +242,7 @@ impl Queue {
                 let at = now + wait(ahead, turn.waiting.instances);
                 class.future.insert(turn.tenant, at);
             }
-            ahead.requests += 1;
-            ahead.instances += turn.waiting.instances;
+            ahead.add(turn.waiting);
         }
     }
 
@@ -214,10 +252,17 @@ impl Queue {
         self.classes.is_empty()
     }
 
-    fn retain(&mut self, keep: impl Fn(&Waiting) -> bool) {
+    /// The callers of a request's priority and tenant.
+    fn lines_mut(&mut self, request: &CallRequest) -> Option<&mut Lines> {
+        self.classes
+            .get_mut(&request.priority)?
+            .get_mut(&Tenant::of(&request.flow))
+    }
+
+    fn retain(&mut self, mut keep: impl FnMut(&mut Waiting) -> bool) {
         let lines = self.classes.values_mut().flat_map(BTreeMap::values_mut);
         for line in lines.flat_map(|lines| lines.by_flow.values_mut()) {
-            line.callers.retain(&keep);
+            line.callers.retain_mut(&mut keep);
         }
         self.drop_empty();
     }

@@ -171,16 +171,15 @@ impl<K: CachedKind> State<K> {
         self.aside.retain_mut(|aside| aside.retains_without(object));
     }
 
-    /// The objects whose passes may start now, taken from the groups in turn. Each gets a worker.
+    /// The objects whose passes may start now. Each gets a worker. Groups take turns: a group whose object is called
+    /// moves to the end.
     fn call(&mut self, all: usize) -> Vec<ObjectRef<K>> {
         let mut called = Vec::new();
-        for _ in 0..self.aside.len() + all.saturating_sub(self.busy) {
-            let Some(mut aside) = self.aside.pop_front() else {
+        while let Some(first) = self.aside.iter().position(|aside| self.has_room(all, &aside.groups)) {
+            let Some(mut aside) = self.aside.remove(first) else {
                 break;
             };
-            if self.has_room(all, &aside.groups)
-                && let Some(object) = aside.next()
-            {
+            if let Some(object) = aside.next() {
                 self.occupy(&aside.groups);
                 self.called.insert(object.clone(), aside.groups.clone());
                 called.push(object);
@@ -343,7 +342,7 @@ mod tests {
         passes.pop();
         passes.clear();
         // `b-1` was called first, because two of `a` were under way.
-        assert_eq!(run_called(&workers, &mut called), ["b-1", "a-2", "a-3", "b-2", "a-4"]);
+        assert_eq!(run_called(&workers, &mut called), ["b-1", "a-2", "b-2", "a-3", "a-4"]);
     }
 
     #[test]

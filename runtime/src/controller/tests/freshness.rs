@@ -135,7 +135,9 @@ async fn objects_that_wait_for_the_cache_do_not_hold_up_others() {
     let world = start(server, &reconciler.clone().taking(Duration::from_millis(100)));
     eventually("the first pass", || reconciler.passes("asks") == 1).await;
     for number in 0..400 {
-        world.server.put_widget(&of_cluster(&format!("writes-{number}"), "large"));
+        world
+            .server
+            .put_widget(&of_cluster(&format!("writes-{number}"), "large"));
     }
     // The watch shows the new objects, but no write to them: their passes take longer.
     tokio::time::sleep(Duration::from_millis(50)).await;
