@@ -271,10 +271,7 @@ fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
             let load_balancer = Id::from(name);
             plan.step(target, Why::Unwanted, Call::DeleteLoadBalancer { load_balancer });
         } else if !endpoint::report_kept(scene, target, plan) {
-            let message = format!(
-                "the {target} has the tag of the cluster, and the spec does not ask for it: delete it, or remove the tag"
-            );
-            plan.problem(target, Reason::Conflict, message);
+            endpoint::report_unknown(target, plan);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::taken::Taken;
 /// The conditions of all resources. A condition that several resources share shows the worst state among them.
 pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec<ConditionUpdate> {
     let mut conditions: Vec<ConditionUpdate> = vec![];
-    for planner in planners::of(scene.inputs).filter(|planner| planner.applies(scene)) {
+    for planner in planners::of(scene.inputs).filter(|planner| planner.applies(scene, plan)) {
         let update = planner.condition(scene, plan, taken);
         let mut others = conditions.iter_mut();
         match others.find(|other| other.condition == update.condition) {
@@ -38,10 +38,10 @@ fn badness(update: &ConditionUpdate) -> (u8, bool) {
 
 impl Planner {
     /// Whether there is anything to say about the resource.
-    fn applies(&self, scene: &Scene<'_>) -> bool {
+    fn applies(&self, scene: &Scene<'_>, plan: &Plan) -> bool {
         let may_be_there = |target: &Ref| scene.standing(target) != Standing::Absent;
         let is_recorded = |kind: &Kind| scene.ledger.of_kind(*kind).any(may_be_there);
-        let mut problems = scene.inputs.problems.iter();
+        let mut problems = plan.problems.iter();
         !self.is_optional
             || !(self.wanted)(scene.inputs).is_empty()
             || self.kinds.iter().any(is_recorded)

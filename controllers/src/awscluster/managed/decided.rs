@@ -3,6 +3,8 @@
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::{ClusterResource, Lifecycle};
 
+use super::reference::Kind;
+
 /// Whether anything is or may be created for the cluster, or machines may use its network.
 pub(super) fn has_begun(cluster: &AWSCluster) -> bool {
     let Some(status) = &cluster.status else { return false };
@@ -11,6 +13,13 @@ pub(super) fn has_begun(cluster: &AWSCluster) -> bool {
         .iter()
         .filter(|resource| resource.lifecycle == Lifecycle::Owned);
     status.provisioned() || owned.any(|resource| resource.id.is_some() || resource.requested_at.is_some())
+}
+
+/// Whether a VPC is recorded that was created, or that a call may have created.
+pub(super) fn may_have_vpc(cluster: &AWSCluster) -> bool {
+    let resources = cluster.status.iter().flat_map(|status| &status.resources);
+    let mut vpcs = resources.filter(|resource| resource.resource_type.parse() == Ok(Kind::Vpc));
+    vpcs.any(|vpc| vpc.id.is_some() || vpc.requested_at.is_some())
 }
 
 /// The recorded resources. Those of the user can be corrected in the spec until the cluster has begun, or is deleted.

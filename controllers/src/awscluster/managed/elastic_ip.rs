@@ -105,7 +105,9 @@ fn not_shown(error: &CloudError) -> String {
 pub(super) fn deletable<'a>(scene: &'a Scene<'_>, kind: Kind, plan: &mut Plan) -> Vec<(&'a Ref, &'a str)> {
     let mut deletable = vec![];
     for target in scene.ledger.of_kind(kind) {
-        if let (Err(Some(error)), Some(_)) = (scene.seen.ec2.addresses.answer(), scene.ledger.id(target)) {
+        if let Err(Some(error)) = scene.seen.ec2.addresses.answer()
+            && scene.ledger.may_exist(target)
+        {
             plan.problem(target, error.class.reason(), not_shown(error));
         } else if let Some(id) = scene.deletable(target, plan) {
             deletable.push((target, id));

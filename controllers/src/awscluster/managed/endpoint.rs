@@ -32,21 +32,46 @@ pub(super) fn of(inputs: &Inputs) -> Option<&Ref> {
     })
 }
 
+/// Whether the endpoint has this host.
+pub(super) fn is_address(inputs: &Inputs, dns_name: &str) -> bool {
+    inputs.endpoint.as_ref().is_some_and(|(host, _)| host == dns_name)
+}
+
 /// The load balancer that an observation shows with the address of the published endpoint.
 fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
-    let (host, _) = scene.inputs.endpoint.as_ref()?;
     let network = scene.seen.elb.load_balancers.shown().into_iter().flatten();
     let network = network.map(|balancer| (&balancer.dns_name, &balancer.arn));
     let classic = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     let classic = classic.map(|balancer| (&balancer.dns_name, &balancer.name));
-    let (_, id) = network.chain(classic).find(|(dns_name, _)| *dns_name == host)?;
+    let (_, id) = network
+        .chain(classic)
+        .find(|(dns_name, _)| is_address(scene.inputs, dns_name))?;
     scene.ledger.with_id(id)
+}
+
+/// The load balancer that may be behind the endpoint under a former name in the spec. The host of an endpoint that the
+/// user has set does not show which load balancer is behind it.
+fn former<'a>(scene: &'a Scene<'_>) -> Option<&'a Ref> {
+    let wanted = &scene.inputs.load_balancers;
+    let first = wanted.iter().find(|balancer| balancer.is_endpoint)?;
+    let mut recorded = scene.ledger.of_kind(Kind::LoadBalancer);
+    let is_renamed = scene.inputs.endpoint.is_some() && !scene.ledger.is_recorded(&first.target);
+    let is_former = |target: &Ref| {
+        let is_wanted = wanted.iter().any(|balancer| balancer.target == *target);
+        !is_wanted && !scene.ledger.is_surplus(target)
+    };
+    recorded.find(|target| is_renamed && is_former(target))
 }
 
 /// Whether the cluster has another load balancer for its endpoint than `target`, of another type or with another name.
 /// The cluster keeps that load balancer, so `target` must not replace it.
 pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
-    let others = scene.inputs.endpoint_load_balancers.iter().chain(holder(scene));
+    let others = scene
+        .inputs
+        .endpoint_load_balancers
+        .iter()
+        .chain(holder(scene))
+        .chain(former(scene));
     let mut standings = others
         .filter(|other| *other != target)
         .map(|other| scene.standing(other));
@@ -84,9 +109,22 @@ pub(super) fn report_kept(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> b
             "the address of the {target} is the endpoint of the cluster: set name of controlPlaneLoadBalancer back to {}",
             target.name
         )
+    } else if former(scene) == Some(target) {
+        format!(
+            "the {target} may be behind the endpoint of the cluster: set name of controlPlaneLoadBalancer back to {}",
+            target.name
+        )
     } else {
         return false;
     };
     plan.problem(target, Reason::InvalidSpec, message);
     true
+}
+
+/// Adds the problem of a load balancer with the tag of the cluster that the cluster has never asked for.
+pub(super) fn report_unknown(target: &Ref, plan: &mut Plan) {
+    let message = format!(
+        "the {target} has the tag of the cluster, and the spec does not ask for it: delete it, or remove the tag"
+    );
+    plan.problem(target, Reason::Conflict, message);
 }

@@ -138,6 +138,11 @@ impl Ledger {
         self.entries.keys().filter(move |target| target.kind == kind)
     }
 
+    /// Whether the resource was ever requested or found.
+    pub(crate) fn is_recorded(&self, target: &Ref) -> bool {
+        self.entries.contains_key(target)
+    }
+
     /// The id of a resource.
     pub(crate) fn id(&self, target: &Ref) -> Option<&str> {
         self.entries.get(target)?.id.as_deref()
@@ -151,6 +156,12 @@ impl Ledger {
         }
     }
 
+    /// Whether the resource exists, or a call may have created it.
+    pub(crate) fn may_exist(&self, target: &Ref) -> bool {
+        let entry = self.entries.get(target);
+        entry.is_some_and(|entry| entry.id.is_some() || entry.requested_at.is_some())
+    }
+
     /// The time of the observation.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
@@ -161,6 +172,11 @@ impl Ledger {
         let mut entries = self.entries.iter();
         let found = entries.find(|(_, entry)| entry.id.as_deref() == Some(id));
         found.map(|(target, _)| target)
+    }
+
+    /// Whether AWS may not show the resource although it exists.
+    pub(crate) fn may_hide(&self, target: &Ref) -> bool {
+        self.entries.get(target).is_some_and(|entry| self.may_be_hidden(entry))
     }
 
     /// Whether any resource may exist that AWS does not show yet.
@@ -320,6 +336,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the resource is recorded under its id, because no wanted resource is or was it.
+    pub(crate) fn is_surplus(&self, target: &Ref) -> bool {
+        self.id(target) == Some(target.name.as_str())
+    }
+
     /// Records that the resource has this id, whatever was recorded before. Another one that was recorded under the
     /// name becomes surplus, under its id.
     pub(crate) fn assign(&mut self, target: &Ref, id: &str) {
@@ -339,8 +360,7 @@ impl Ledger {
     /// stays, because an empty ledger means a lost status. The entry of a surplus resource, whose name is its id, is
     /// removed.
     pub(crate) fn record_gone(&mut self, target: &Ref) {
-        let id = self.id(target);
-        if id.is_some_and(|id| id == target.name) {
+        if self.is_surplus(target) {
             self.entries.remove(target);
         } else if let Some(entry) = self.entries.get_mut(target) {
             *entry = Entry::requested_at(None);

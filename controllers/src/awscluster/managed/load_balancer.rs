@@ -72,29 +72,42 @@ fn tags(inputs: &Inputs) -> Vec<(Ref, Tags)> {
     pairs.chain(load_balancer_address::tags(inputs)).collect()
 }
 
-/// The names of the load balancers that the spec asks for, that are recorded, that may have target groups, or whose
-/// address is the endpoint.
+/// The names of the load balancers that the spec asks for, that are recorded by name, that may have target groups, or
+/// whose address is the endpoint.
 pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     let wanted = inputs.load_balancers.iter().map(|balancer| &balancer.target);
     let of_endpoint = endpoint::of(inputs).filter(|target| target.kind == Kind::LoadBalancer);
     let [network, _] = &inputs.endpoint_load_balancers;
     let of_groups = ledger.of_kind(Kind::TargetGroup).map(|_| network);
     let recorded = ledger.of_kind(Kind::LoadBalancer);
+    let recorded = recorded.filter(|target| !ledger.is_surplus(target));
     let all = wanted.chain(recorded).chain(of_endpoint).chain(of_groups);
     let names: BTreeSet<&String> = all.map(|target| &target.name).collect();
     names.into_iter().cloned().collect()
 }
 
 /// Compares the ledger with the observation. A load balancer with the tag of the cluster belongs to it, and its unique
-/// name identifies the wanted one.
+/// name identifies the wanted one. One that the cluster has never asked for is recorded under its ARN.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     load_balancer_address::settle(inputs, seen, ledger);
     let Some(balancers) = seen.elb.load_balancers.shown() else {
         return;
     };
     let owned = balancers.iter().filter(|balancer| inputs.names.owns(&balancer.tags));
+    let mut names: Vec<Ref> = inputs
+        .load_balancers
+        .iter()
+        .map(|balancer| balancer.target.clone())
+        .collect();
+    names.extend(inputs.endpoint_load_balancers.iter().cloned());
+    names.extend(ledger.of_kind(Kind::LoadBalancer).cloned());
     for balancer in owned {
-        ledger.assign(&Ref::new(Kind::LoadBalancer, &balancer.name), &balancer.arn);
+        let target = Ref::new(Kind::LoadBalancer, &balancer.name);
+        if names.contains(&target) || endpoint::is_address(inputs, &balancer.dns_name) {
+            ledger.assign(&target, &balancer.arn);
+        } else {
+            ledger.surplus(Kind::LoadBalancer, &balancer.arn);
+        }
     }
     ledger.settle(Kind::LoadBalancer, |arn| {
         let shown = balancers.iter().find(|balancer| balancer.arn == arn);
@@ -267,8 +280,8 @@ fn keep_attachments(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &L
     }
 }
 
-/// Removes the second load balancer if the spec no longer asks for it. The first one stays, whatever type the spec asks
-/// for.
+/// Removes the second load balancer if the spec no longer asks for it. The first one stays, whatever type and name the
+/// spec asks for. Clients may use one that the cluster has never asked for, so it stays too.
 fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     let names = wanted(scene.inputs);
     let unwanted = scene.ledger.of_kind(Kind::LoadBalancer);
@@ -276,7 +289,12 @@ fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
         let Some(arn) = scene.deletable(target, plan) else {
             continue;
         };
-        if !endpoint::report_kept(scene, target, plan) {
+        if endpoint::report_kept(scene, target, plan) {
+            continue;
+        }
+        if scene.ledger.is_surplus(target) {
+            endpoint::report_unknown(target, plan);
+        } else {
             delete_one(target, arn, plan);
         }
     }

@@ -10,7 +10,7 @@ use super::attachments;
 use super::balancers::WantedLoadBalancer;
 use super::elastic_ip;
 use super::inputs::Inputs;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Standing};
 use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Kind, Ref};
 
@@ -49,7 +49,8 @@ pub(super) fn allocate(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mu
 /// Releases addresses that no load balancer uses. AWS disassociates an address some time after it has deleted the load
 /// balancer.
 pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let users = scene.recorded(&[Kind::LoadBalancer]);
+    let mut users = scene.recorded(&[Kind::LoadBalancer]);
+    users.retain(|user| !matches!(scene.standing(user), Standing::Absent | Standing::Vanished(_)));
     for (target, id) in elastic_ip::deletable(scene, Kind::LoadBalancerAddress, plan) {
         let mut addresses = scene.seen.ec2.addresses.shown().into_iter().flatten();
         let shown = addresses.find(|address| address.allocation_id == id);

@@ -38,6 +38,11 @@ impl Subject<'_> {
         self.cluster.metadata.deletion_timestamp.is_some()
     }
 
+    /// Whether the object comes from a file, which has no status even if the cluster exists.
+    fn is_of_file(&self) -> bool {
+        self.cluster.metadata.uid.is_none()
+    }
+
     /// Whether the status is lost, or CAPA has created resources for the cluster: the finalizer shows that resources
     /// may exist.
     pub(super) fn has_lost_status(&self) -> bool {
@@ -72,7 +77,7 @@ impl Subject<'_> {
         };
         let seen = self.cloud.observe(&scope).await?;
         let inputs = self.inputs(&seen);
-        if inputs.vpc.is_unproven {
+        if inputs.vpc.is_unproven && inputs.vpc.of_capa.is_some() {
             ledger.forget_what_may_be_there();
         }
         planners::settle(&inputs, &seen, &mut ledger);
@@ -107,6 +112,7 @@ impl Subject<'_> {
             security_groups: seen.ec2.security_groups.shown().map(Vec::as_slice),
             recorded: &recorded,
             has_begun: decided::has_begun(self.cluster),
+            may_have_vpc: self.is_of_file() || self.has_lost_status() || decided::may_have_vpc(self.cluster),
             api_server_port: self.checked.api_server_port,
         };
         Inputs::of(self.cluster, &self.checked.name, &known)

@@ -139,11 +139,12 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
     let step = &ready.step;
     let effect = step.call.effect();
     let code = error.code.as_deref().unwrap_or_default();
-    if effect == Effect::Delete && (error.class == ErrorClass::NotFound || code == "Gateway.NotAttached") {
+    // AWS may not show a resource yet that it has just created: the next observation shows whether it is gone.
+    let is_young = effect == Effect::Delete && ledger.may_hide(&step.target);
+    if effect == Effect::Delete && !is_young && (error.class == ErrorClass::NotFound || code == "Gateway.NotAttached") {
         return None;
     }
-    // AWS may not show a resource yet that it has just created: the next observation shows whether it is gone.
-    let names_new = error.class == ErrorClass::NotFound && ledger.may_hide_others(&step.target);
+    let names_new = error.class == ErrorClass::NotFound && (is_young || ledger.may_hide_others(&step.target));
     // A refusal to create is certain, unless an earlier call with the same token may have created the resource. A
     // throttled call is also certain if the SDK makes it only once.
     let is_certain = match step.call.repeat() {

@@ -148,7 +148,8 @@ fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
 }
 
 /// Adds missing rules, and removes rules that the spec does not name. A rule that a missing rule replaces is removed
-/// after the missing one is added, so that the traffic is not interrupted.
+/// after the missing one is added, so that the traffic is not interrupted. AWS may refuse a missing rule that names a
+/// group of the user for ever, so such a rule keeps no other one.
 fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &mut Plan) {
     let Some(group) = shown(scene, |group| group.id == id) else {
         return;
@@ -160,9 +161,9 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
     let missing: Vec<&Rule<Id>> = rules.iter().filter(is_missing).collect();
     // AWS refuses all rules of a call if one of them names a group that does not exist.
     let (of_user, others): (Vec<_>, Vec<_>) = missing.iter().copied().cloned().partition(names_group_of_user);
-    for rules in [others, of_user] {
+    for rules in [&others, &of_user] {
         if !rules.is_empty() {
-            let group = Id::from(id);
+            let (group, rules) = (Id::from(id), rules.clone());
             plan.step(
                 &target,
                 Why::Missing,
@@ -171,7 +172,7 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
         }
     }
     let is_full = group.ingress.len() + missing.len() > MAX_RULES;
-    let is_replaced = |shown: &Rule<String>| !is_full && missing.iter().any(|rule| rule.traffic == shown.traffic);
+    let is_replaced = |shown: &Rule<String>| !is_full && others.iter().any(|rule| rule.traffic == shown.traffic);
     let is_ours = |shown: &Rule<String>| {
         wanted.role != SecurityGroupRole::Lb
             || shown

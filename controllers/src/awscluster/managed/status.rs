@@ -54,6 +54,8 @@ pub(super) struct Summary {
     has_done: bool,
     /// Whether the pass tried to change tags, for which nothing waits.
     has_tagged: bool,
+    /// Whether AWS may not show every resource for certain yet.
+    may_hide_anything: bool,
 }
 
 /// The time after which the provider's own rate limits allow a call.
@@ -93,6 +95,7 @@ impl Summary {
             has_problem: !plan.problems.is_empty(),
             has_done: others.iter().any(|taken| taken.failure.is_none()),
             has_tagged: !of_tags.is_empty(),
+            may_hide_anything: scene.ledger.may_hide_anything(),
         }
     }
 
@@ -125,6 +128,11 @@ impl Summary {
             // A user may fix the resources in AWS, which causes no event. Or another client keeps setting the same
             // tags.
             return Next::Requeue(timing.resolve_retry_cap);
+        }
+        if self.is_settled && self.may_hide_anything {
+            // An observation that shows a resource after this age proves that it exists. A later observation without
+            // it proves nothing then.
+            return Next::Requeue(timing.unseen_age);
         }
         if self.is_settled {
             return Next::AwaitChange;

@@ -40,7 +40,7 @@ fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
 }
 
 /// Compares the ledger with the observation. If several VPCs have the tag, none is recorded, because another management
-/// cluster may own one of them.
+/// cluster may own one of them. Nor is one that this cluster has not requested.
 fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(vpcs) = seen.ec2.vpcs.shown() else { return };
     if let Some(brought) = &inputs.vpc.brought {
@@ -55,6 +55,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let owned: Vec<&ec2::Vpc> = vpcs.iter().filter(|vpc| inputs.names.owns(&vpc.tags)).collect();
     if let [only] = owned[..]
         && ledger.id(&inputs.vpc.target).is_none()
+        && !inputs.vpc.is_unproven
     {
         ledger.made(&inputs.vpc.target, &only.id);
     }
@@ -77,6 +78,9 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         && matches!(standing, Standing::Absent | Standing::Open)
     {
         return find(scene, of_capa, plan);
+    }
+    if scene.inputs.vpc.is_unproven {
+        return report_unproven(scene, vpcs, plan);
     }
     if matches!(standing, Standing::Absent | Standing::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
@@ -171,6 +175,25 @@ fn find(scene: &Scene<'_>, of_capa: &str, plan: &mut Plan) {
         );
         plan.problem(target, Reason::NotFound, message);
     }
+}
+
+/// The problem of VPCs with the tag of the cluster that this cluster has not requested: another cluster of the same name
+/// uses them. A deleted cluster for which nothing was created ends in spite of it.
+fn report_unproven(scene: &Scene<'_>, vpcs: &[ec2::Vpc], plan: &mut Plan) {
+    if scene.is_deleted && !scene.inputs.has_begun {
+        return;
+    }
+    let cluster = &scene.inputs.names.cluster;
+    let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
+    let message = format!(
+        "{ids} has the tag that makes a cluster {cluster} its owner, and was not created for this AWSCluster: another \
+         Cluster of this name may use it, in another management cluster or shard, or with an unmanaged AWSCluster. Give \
+         this Cluster another name. If the VPC is this cluster's, set network.vpc.id to {ids} and network.vpc.tags to \
+         {tag}: owned",
+        ids = ids.join(", "),
+        tag = meta::cluster_tag(cluster)
+    );
+    plan.problem(&scene.inputs.vpc.target, Reason::Conflict, message);
 }
 
 fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {

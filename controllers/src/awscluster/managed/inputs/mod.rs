@@ -38,7 +38,8 @@ pub(crate) struct WantedVpc {
     pub(crate) brought: Option<String>,
     /// The id, if CAPA has created the VPC and it is not recorded yet.
     pub(crate) of_capa: Option<String>,
-    /// Whether AWS shows that VPC without the tag of the cluster. If so, nothing in it belongs to the cluster.
+    /// Whether nothing proves that the VPC that AWS shows was created for the cluster: the VPC of CAPA lacks the tag of
+    /// the cluster, or a VPC with this tag was not requested by this cluster. If so, nothing in it belongs to the cluster.
     pub(crate) is_unproven: bool,
     /// Whether the rules that AWS creates in the default security group are removed.
     pub(crate) empties_default_security_group: bool,
@@ -134,6 +135,8 @@ pub(crate) struct Known<'a> {
     pub(crate) recorded: &'a [ClusterResource],
     /// Whether anything is created for the cluster, or may be.
     pub(crate) has_begun: bool,
+    /// Whether a VPC is created for the cluster, or may be.
+    pub(crate) may_have_vpc: bool,
     /// Port of the API server.
     pub(crate) api_server_port: i64,
 }
@@ -145,15 +148,21 @@ impl Inputs {
         let names = Names::of(name, cluster);
         let vpc_spec = vpc_spec(spec);
         let of_capa = brought::vpc_of_capa(spec, name, known.recorded);
-        let mut foreign = known.vpcs.iter().filter(|vpc| !names.owns(&vpc.tags));
         let brought = brought::vpc(spec, name, known.recorded);
+        let is_unproven = match &of_capa {
+            Some(of_capa) => known
+                .vpcs
+                .iter()
+                .any(|vpc| vpc.id == *of_capa && !names.owns(&vpc.tags)),
+            None => brought.is_none() && !known.may_have_vpc && known.vpcs.iter().any(|vpc| names.owns(&vpc.tags)),
+        };
         let vpc = WantedVpc {
             target: Ref::new(Kind::Vpc, names.vpc()),
             cidr_block: vpc_spec.effective_cidr_block().unwrap_or_default().to_owned(),
             tags: names.common_tags(&names.vpc(), &brought::own_tags_of_vpc(spec, name)),
             empties_default_security_group: vpc_spec.empty_routes_default_vpc_security_group && brought.is_none(),
             brought,
-            is_unproven: foreign.any(|vpc| Some(&vpc.id) == of_capa.as_ref()),
+            is_unproven,
             of_capa,
         };
         let mut inputs = Self {

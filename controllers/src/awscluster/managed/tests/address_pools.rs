@@ -1,5 +1,7 @@
 //! Elastic IPs from a pool of the user.
 
+use std::time::Duration;
+
 use capa_api::conditions::ConditionType;
 
 use super::brought::bring;
@@ -123,4 +125,35 @@ fn a_pool_that_is_not_there_is_named() {
     world.rest_for(std::time::Duration::from_mins(10));
     assert_eq!(world.condition(NAT), "False/NotFound");
     assert!(world.account.addresses().is_empty());
+}
+
+#[test]
+fn an_address_is_released_once_aws_has_ended_its_association() {
+    let mut brought = bring();
+    let pool = format!("elasticIpPool: {{publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: none}}");
+    let spec = brought.spec("", ", controlPlaneLoadBalancer: {loadBalancerType: nlb}");
+    let spec = spec.replacen("vpc: {", &format!("vpc: {{{pool}, "), 1);
+    let world = &mut brought.world;
+    world.account.add_pool(POOL, 1);
+    world.set_spec(&spec);
+    world.rest();
+    world.delete();
+    world.pass();
+    let mut addresses = world.account.addresses().into_iter();
+    let is_own = |name: &String| name == "dev-eip-lb-apiserver";
+    let address = addresses.find(|address| address.tags.get("Name").is_some_and(is_own));
+    let address = address.expect("an address").allocation_id;
+    assert!(world.account.set_association(&address, Some("eipassoc-1")));
+    world.rest_for(Duration::from_mins(5));
+    assert_eq!(world.condition(READY), "False/Deleting");
+    let releases = |world: &World| {
+        let journal = world.account.journal().into_iter();
+        journal.filter(|entry| entry.call.action() == "ReleaseAddress").count()
+    };
+    assert!(world.message(READY).contains("eipassoc-1"));
+    let before = releases(world);
+    assert!(world.account.set_association(&address, None));
+    world.rest();
+    assert_eq!(releases(world), before + 1);
+    assert!(world.cluster().is_none());
 }

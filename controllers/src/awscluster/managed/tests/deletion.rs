@@ -158,3 +158,17 @@ fn no_observation_that_fails_ends_a_deletion() {
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());
 }
+
+#[test]
+fn a_young_vpc_that_its_deletion_does_not_find_is_looked_for() {
+    let mut world = World::new("region: eu-west-1");
+    world.pass();
+    world.delete();
+    world
+        .account
+        .fail(world.account.calls(), Fault::Refused("InvalidVpcID.NotFound"));
+    world.pass();
+    world.account.set(|account| account.hidden = Duration::from_secs(55));
+    world.rest();
+    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+}

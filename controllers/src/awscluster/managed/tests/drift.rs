@@ -242,3 +242,15 @@ fn an_observation_that_is_refused_is_told_and_leads_to_no_call() {
     }
     assert_eq!(world.account.calls(), calls);
 }
+
+#[test]
+fn one_observation_without_a_young_resource_proves_nothing_after_rest() {
+    let mut world = World::new("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
+    world.rest();
+    let calls = world.account.calls();
+    world.advance(Duration::from_mins(10));
+    world.account.set(|account| account.hidden = Duration::from_hours(1));
+    world.pass();
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/Creating");
+    assert_eq!(world.account.calls(), calls);
+}

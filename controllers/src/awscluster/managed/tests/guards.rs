@@ -1,5 +1,7 @@
 //! The conditions under which the provider makes no AWS calls.
 
+use std::time::Duration;
+
 use capa_api::cluster::AWSCluster;
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
@@ -240,7 +242,7 @@ fn a_foreign_internet_gateway_is_left_attached() {
 fn a_refused_call_stops_only_what_depends_on_it() {
     let mut world = World::new("region: eu-west-1");
     world.pass();
-    world.advance(std::time::Duration::from_secs(5));
+    world.advance(Duration::from_secs(5));
     // The second call is the first one that the VPC made possible.
     world.account.fail(1, Fault::Refused("UnauthorizedOperation"));
     world.pass();
@@ -304,7 +306,7 @@ fn a_recorded_resource_without_the_tag_is_not_touched() {
     world.delete();
     for _ in 0..20 {
         world.pass();
-        world.advance(std::time::Duration::from_secs(60));
+        world.advance(Duration::from_secs(60));
     }
     assert!(world.account.vpcs().iter().any(|vpc| vpc.id == foreign));
     assert!(world.account.foreign_writes().is_empty());
@@ -338,14 +340,81 @@ fn a_spec_that_was_wrong_for_a_while_does_no_harm() {
 #[test]
 fn whoever_has_something_in_aws_has_the_finalizer() {
     let mut world = World::aged("region: eu-west-1");
-    world.edit(|cluster| {
-        cluster.metadata.finalizers = None;
-        cluster.status = None;
-    });
+    world.edit(|cluster| cluster.metadata.finalizers = None);
     world.rest();
     world.delete();
     world.rest();
-    assert!(world.account.is_empty(), "what was adopted is deleted");
+    assert!(world.account.is_empty(), "what was made is deleted");
+}
+
+/// A world with the AWS resources of `world`, and with a new AWSCluster for a Cluster of the same name.
+fn with_namesake(world: &World) -> World {
+    let namesake = world.fork();
+    namesake.edit(|cluster| {
+        cluster.metadata.namespace = Some("team-b".to_owned());
+        cluster.metadata.uid = Some("another".to_owned());
+        cluster.metadata.finalizers = None;
+        cluster.spec.control_plane_endpoint = None;
+        cluster.status = None;
+    });
+    namesake
+}
+
+#[test]
+fn a_new_cluster_does_not_take_what_another_one_of_its_name_has() {
+    let world = World::aged("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: nlb}");
+    let mut namesake = with_namesake(&world);
+    let (before, calls) = (namesake.account.contents(), namesake.account.calls());
+    let vpc = namesake.account.vpcs()[0].id.clone();
+    namesake.rest_for(Duration::from_mins(30));
+    assert_eq!(namesake.condition(ConditionType::VpcReady), "False/Conflict");
+    let message = namesake.message(ConditionType::VpcReady);
+    assert!(message.contains(&format!("set network.vpc.id to {vpc}")), "{message}");
+    namesake.delete();
+    assert!(namesake.cluster().is_none(), "nothing was made for it");
+    assert_eq!((namesake.account.contents(), namesake.account.calls()), (before, calls));
+}
+
+#[test]
+fn a_cluster_whose_vpc_was_refused_does_not_take_that_of_another_one() {
+    let mut world = World::new("region: eu-west-1");
+    world.account.set(|account| account.vpc_quota = 0);
+    world.pass();
+    world.account.set(|account| account.vpc_quota = 1);
+    let tag = (meta::cluster_tag("dev"), meta::OWNED_TAG_VALUE.to_owned());
+    let vpc = world.account.add_vpc("10.0.0.0/16", Tags::from([tag]));
+    let calls = world.account.calls();
+    world.rest_for(Duration::from_mins(30));
+    assert_eq!(world.condition(ConditionType::VpcReady), "False/Conflict");
+    assert!(world.message(ConditionType::VpcReady).contains(&vpc));
+    world.delete();
+    world.rest();
+    assert!(world.cluster().is_none(), "nothing was made for it");
+    assert_eq!(world.account.calls(), calls);
+}
+
+#[test]
+fn a_restored_cluster_takes_the_vpc_that_its_spec_names() {
+    let world = World::aged("region: eu-west-1");
+    let mut restored = with_namesake(&world);
+    restored.rest_for(Duration::from_mins(1));
+    assert_eq!(restored.condition(ConditionType::VpcReady), "False/Conflict");
+    let before = restored.account.contents();
+    let vpc = restored.account.vpcs()[0].id.clone();
+    let tag = meta::cluster_tag("dev");
+    restored.set_spec(&format!(
+        "region: eu-west-1, network: {{vpc: {{id: {vpc}, tags: {{{tag}: owned}}}}}}"
+    ));
+    restored.rest();
+    assert_eq!(restored.condition(ConditionType::VpcReady), "True/Ready");
+    assert_eq!(restored.account.vpcs()[0].id, vpc);
+    restored.delete();
+    restored.rest();
+    assert!(
+        restored.account.is_empty(),
+        "{:?} of {before:?}",
+        restored.account.contents()
+    );
 }
 
 #[test]

@@ -287,3 +287,41 @@ fn a_provisioned_cluster_stays_ready_while_aws_does_not_answer() {
     world.pass();
     assert_eq!(world.condition(ConditionType::Ready), "True/DeletionBlocked");
 }
+
+#[test]
+fn another_load_balancer_with_the_tag_is_named_and_goes_with_the_cluster() {
+    let mut world = World::aged(NLB);
+    let (vpc, subnet) = (
+        world.account.vpcs()[0].id.clone(),
+        world.account.subnets()[0].id.clone(),
+    );
+    let tags = balancer(&world, NAME).tags;
+    let arn = world.account.add_load_balancer("copy", &vpc, &[&subnet], tags);
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.condition(READY), "False/Conflict");
+    assert!(world.message(READY).contains(&arn), "{}", world.message(READY));
+    assert_eq!(world.account.foreign_writes(), []);
+    world.delete();
+    world.rest();
+    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+}
+
+#[test]
+fn a_rename_behind_a_host_of_the_user_keeps_the_load_balancer() {
+    let spec = |name: &str| {
+        format!(
+            "{}, controlPlaneEndpoint: {{host: api.example.com, port: 6443}}",
+            with(&format!("name: {name}"))
+        )
+    };
+    let mut world = World::aged(&spec("one"));
+    let before = world.account.contents();
+    world.set_spec(&spec("two"));
+    world.rest_for(Duration::from_mins(15));
+    assert_eq!(world.account.contents(), before);
+    assert_eq!(world.condition(READY), "False/InvalidSpec");
+    assert!(world.message(READY).contains("back to one"), "{}", world.message(READY));
+    world.set_spec(&spec("one"));
+    world.rest();
+    assert_eq!(world.condition(READY), "True/Ready");
+}

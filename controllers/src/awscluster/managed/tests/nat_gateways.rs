@@ -316,3 +316,20 @@ fn a_gateway_whose_subnets_left_the_spec_is_no_conflict() {
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());
 }
+
+#[test]
+fn a_lost_status_ends_no_deletion_while_aws_shows_no_addresses() {
+    let mut world = World::aged(ONE_ZONE);
+    world.lose_status();
+    world
+        .account
+        .set(|account| account.refused_describes = ["DescribeAddresses".to_owned()].into());
+    world.delete();
+    world.rest_for(Duration::from_mins(30));
+    assert!(world.cluster().is_some(), "an address may be left");
+    let message = world.message(ConditionType::NatGatewaysReady);
+    assert!(message.contains("DescribeAddresses"), "{message}");
+    world.account.set(|account| account.refused_describes.clear());
+    world.rest();
+    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+}

@@ -107,6 +107,7 @@ fn a_preview_can_be_repeated_from_its_facts() {
     let (seen, facts) = world.preview().expect("a preview");
     assert!(seen.sections.is_empty());
     let without_status = World::new(SPEC);
+    without_status.edit(|cluster| cluster.metadata.uid = None);
     let (seen, _) = without_status.preview_with(&facts).expect("a preview");
     assert!(seen.sections.is_empty(), "{seen}");
     without_status.set_spec(&SPEC.replace("nlb", "nlb, name: other"));
@@ -325,10 +326,7 @@ fn ready_comes_back_while_a_cluster_only_plans() {
 fn a_cluster_that_only_plans_is_deleted_with_what_it_finds() {
     let built = World::aged(SPEC);
     let mut world = built.fork();
-    world.edit(|cluster| {
-        cluster.status = None;
-        cluster.metadata.finalizers = None;
-    });
+    world.lose_status();
     set_plan_only(&world, true);
     world.pass();
     world.delete();

@@ -315,3 +315,18 @@ fn a_group_made_again_by_hand_takes_the_place_of_the_old_one() {
         before.vpcs[0].security_groups.len()
     );
 }
+
+#[test]
+fn a_refused_rule_keeps_open_nothing_that_it_is_to_replace() {
+    let spec = |source: &str| {
+        format!(
+            "region: eu-west-1, network: {{vpc: {{availabilityZoneUsageLimit: 1}}, additionalNodeIngressRules: \
+             [{{description: ssh, protocol: tcp, fromPort: 22, toPort: 22, {source}}}]}}"
+        )
+    };
+    let mut world = World::aged(&spec("cidrBlocks: [0.0.0.0/0]"));
+    assert_eq!(ranges(&group(&world, "dev-node"), 22), ["0.0.0.0/0"]);
+    world.set_spec(&spec("sourceSecurityGroupIds: [sg-typo]"));
+    world.rest_for(Duration::from_mins(5));
+    assert_eq!(ranges(&group(&world, "dev-node"), 22), [""; 0]);
+}
