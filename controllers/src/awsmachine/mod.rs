@@ -149,7 +149,11 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
             instance,
             is_ours: false,
             ..
-        } => targets::leave_alone(scope, &instance.id, &location),
+        } => {
+            targets::leave_alone(scope, &instance.id, &location);
+            // The data belongs to the AWSMachine, whatever tags the instance has lost.
+            secrets::delete_unneeded(scope, Some(&instance), &location, context).await;
+        }
         Observed::Gone(id) => {
             targets::ensure_deregistered(scope, &id, None, &location, context);
             secrets::delete_unneeded(scope, None, &location, context).await;

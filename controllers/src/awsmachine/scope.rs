@@ -27,10 +27,15 @@ pub(super) struct Owners {
 
 impl Owners {
     /// Role of the machine. Cluster API labels the Machine, but not every control plane provider labels the AWSMachine
-    /// too. Without a Machine, the label of the AWSMachine decides.
+    /// too. Without a verified Machine, the label of the AWSMachine decides, and a machine with recorded targets is one
+    /// of the control plane, because no other machine is registered.
     pub(super) fn role(&self, machine: &AWSMachine) -> MachineRole {
-        let owner = self.machine.as_ref().map(|owner| &owner.metadata);
-        meta::machine_role(owner.unwrap_or(&machine.metadata))
+        let has_targets = || machine.status.as_ref().is_some_and(|status| !status.targets.is_empty());
+        match &self.machine {
+            Ok(owner) => meta::machine_role(&owner.metadata),
+            Err(_) if has_targets() => MachineRole::ControlPlane,
+            Err(_) => meta::machine_role(&machine.metadata),
+        }
     }
 }
 

@@ -4,7 +4,6 @@
 pub(super) mod plan;
 pub(super) mod release;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use capa_api::common::{ElasticIpPool, MachineAddressType, Tags};
@@ -294,22 +293,15 @@ impl Association<'_> {
 
     /// Refuses to replace an Elastic IP that somebody else has associated, because EC2 would disassociate it from the
     /// interface: <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AssociateAddress.html>. The public
-    /// address that a subnet assigns to its instances is not an Elastic IP, and is replaced.
+    /// address that a subnet assigns to its instances is not an Elastic IP, and is replaced. The last listing of the
+    /// instance may be older than the association, so AWS is asked.
     async fn refuse_to_displace(&self, public_ip: &str, interface_id: &str) -> Result<(), Blocked> {
-        let addresses = self.instance.addresses.iter();
-        let others: BTreeSet<&str> = addresses
-            .filter(|shown| shown.address_type == MachineAddressType::ExternalIP && shown.address != public_ip)
-            .map(|shown| shown.address.as_str())
-            .collect();
-        if others.is_empty() {
-            return Ok(());
-        }
         let found = self
             .look_up(&Query::filter("network-interface-id", [interface_id]))
             .await?;
         let Some(other) = found
             .into_iter()
-            .find(|found| found.association_id.is_some() && others.contains(found.public_ip.as_str()))
+            .find(|found| found.association_id.is_some() && found.public_ip != public_ip)
         else {
             return Ok(());
         };

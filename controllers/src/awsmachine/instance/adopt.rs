@@ -32,7 +32,7 @@ pub(in crate::awsmachine) async fn recover(
     }
     let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
     if is_unknown && let Err(blocked) = hosts::recover(scope, instance, location).await {
-        // The next pass looks again. This pass follows the instance all the same.
+        // A deletion looks for the host again. This pass follows the instance all the same.
         scope.next = earlier(scope.next, blocked.next);
     }
     let Some(cluster) = scope.owners.cluster.clone().filter(|_| is_unknown) else {

@@ -83,6 +83,13 @@ async fn write_record(
     let holder = context.memory.holder().to_owned();
     match decision.plan.step {
         LaunchStep::Record(number) => {
+            // The end of a blocked pass stores the status: without the record of the data, it has no attempt either.
+            let mut first_record = None;
+            if let Some(of_launch) = &inputs.secrets {
+                first_record = Some(of_launch).filter(|of_launch| !secrets::is_recorded(scope, of_launch));
+                let valid_from = inputs.user_data.valid_from();
+                secrets::record(scope, of_launch, valid_from, &inputs.location, context).await?;
+            }
             let request_record = recorded(request, asked_at.time);
             scope.record_launch(LaunchEvent::Requested {
                 number,
@@ -96,12 +103,6 @@ async fn write_record(
                 .status
                 .applied_private_dns_name
                 .clone_from(&scope.machine.spec.private_dns_name);
-            let mut first_record = None;
-            if let Some(of_launch) = &inputs.secrets {
-                first_record = Some(of_launch).filter(|of_launch| !secrets::is_recorded(scope, of_launch));
-                let valid_from = inputs.user_data.valid_from();
-                secrets::record(scope, of_launch, valid_from, &inputs.location, context).await?;
-            }
             write::store(scope, context).await?;
             if let Some(of_launch) = first_record {
                 secrets::nothing_is_stored(scope, of_launch, &inputs.location, context);

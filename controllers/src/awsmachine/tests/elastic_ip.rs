@@ -367,3 +367,20 @@ async fn addresses_of_others_are_neither_taken_away_nor_released() {
     }
     assert_eq!(live(&scene), [address]);
 }
+
+#[tokio::test]
+async fn an_address_that_no_listing_shows_yet_keeps_its_instance() {
+    let scene = scene("");
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    scene
+        .aws
+        .fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
+    scene.pass().await;
+    let foreign = scene.aws.foreign_address(FIRST);
+    scene.kubernetes.advance(RETRY);
+    let pass = scene.pass_without_a_look("m").await.unwrap();
+    assert_eq!(pass.condition(READY), "False/Conflict");
+    assert!(pass.message(READY).contains(&foreign), "{}", pass.message(READY));
+    assert_eq!(order(&pass, "AssociateAddress"), None);
+}

@@ -8,7 +8,7 @@ use capa_cloud::UserData;
 
 use super::secrets::join;
 use super::{FIRST, NETWORK, Pass, Scene};
-use crate::testing::{read, refused};
+use crate::testing::{read, refused, unanswered};
 
 const BOOTSTRAP_DATA_READY: ConditionType = ConditionType::BootstrapDataReady;
 
@@ -332,4 +332,38 @@ async fn the_machine_role_is_part_of_the_key() {
     scene.kubernetes.put_machine(owner);
     scene.pass().await;
     assert_eq!(keys(&scene), ["clusters/dev/control-plane/uid-m in the S3 bucket boot"]);
+}
+
+#[tokio::test]
+async fn an_earlier_object_that_is_not_deleted_yet_hides_no_later_one() {
+    for call in ["PutObject", "DeleteObject"] {
+        let scene = scene("");
+        scene.aws.bucket("other");
+        match call {
+            "PutObject" => {
+                scene.aws.fail_next(call, unanswered(call));
+                scene.pass().await;
+            }
+            _ => {
+                scene.refused_with("InsufficientInstanceCapacity").await;
+            }
+        }
+        in_bucket(&scene, "{bucket: other}");
+        if call == "DeleteObject" {
+            scene.aws.fail_next(call, unanswered(call));
+        }
+        let waiting = scene.pass().await;
+        assert_eq!(waiting.condition(BOOTSTRAP_DATA_READY), "False/Failed", "{call}");
+        assert_eq!(recorded(&waiting).unwrap().bucket, "boot", "{call}");
+        for _ in 0..4 {
+            scene.after(Duration::from_secs(180)).await;
+        }
+        assert_eq!(keys(&scene), ["node/uid-m in the S3 bucket other"], "{call}");
+        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        join(&scene);
+        for _ in 0..2 {
+            scene.after(Duration::from_secs(60)).await;
+        }
+        assert_eq!(keys(&scene), [""; 0], "{call}");
+    }
 }

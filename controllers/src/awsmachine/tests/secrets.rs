@@ -400,3 +400,14 @@ async fn an_event_names_secrets_left_in_another_account() {
     assert!(message.contains(NAME.trim_end_matches("-0")), "{message}");
     assert!(message.contains("of account 111122223333"), "{message}");
 }
+
+#[tokio::test]
+async fn secrets_of_an_instance_without_its_tags_go_when_the_node_has_joined() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    scene.aws.untag(FIRST);
+    join(&scene);
+    for _ in 0..2 {
+        scene.after(Duration::from_secs(60)).await;
+    }
+    assert_eq!(names(&scene), [""; 0]);
+}

@@ -491,3 +491,21 @@ async fn only_control_planes_wait_for_pending_targets() {
     scene.delete();
     assert!(scene.pass().await.calls.contains(&"TerminateInstances".to_owned()));
 }
+
+#[tokio::test]
+async fn a_registered_address_leaves_its_group_without_a_verified_machine() {
+    let scene = running_by_address().await;
+    assert_eq!(scene.aws.targets_of(&group()).len(), 1);
+    let mut restored = control_plane_machine();
+    restored.metadata.uid = Some("restored".to_owned());
+    scene.kubernetes.put_machine(restored);
+    let kept = scene.pass().await;
+    assert_eq!(kept.status().targets.len(), 1);
+    scene.delete();
+    let first = scene.pass().await;
+    assert!(!terminated(&first), "{:?}", first.calls);
+    scene.after(DRAINS_FOR).await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    scene.after(CHECKED_AFTER).await;
+    assert!(scene.aws.targets_of(&group()).is_empty());
+}
