@@ -88,12 +88,12 @@ subjects:
             let role = format!("karmada-controller-manager:karmada-{name}");
             ensure!(roles.get_opt(&role).await?.is_none(), "the role of Karmada is left");
 
-            // A deleted Cluster leaves while its API server is there.
-            fleet.annotate("west", json!({unjoin: null, DRAIN: null})).await?;
-            fleet.label("west", json!({LABEL: "main"})).await?;
-            fleet.joined("west").await?;
-            s.delete(CORE, "Cluster", "west").await?;
-            fleet.gone(&name).await
+            // A deleted Cluster leaves while its API server is there. It is another one, because Karmada may use the
+            // former credentials for a member that joins again under its name at once.
+            let _east = fleet.member("east", "eu-north-1").await?;
+            fleet.joined("east").await?;
+            s.delete(CORE, "Cluster", "east").await?;
+            fleet.gone(&fleet.member_name("east")).await
         })
     }
 
