@@ -12,14 +12,19 @@ pub(super) fn has_begun(cluster: &AWSCluster) -> bool {
         .resources
         .iter()
         .filter(|resource| resource.lifecycle == Lifecycle::Owned);
-    status.provisioned() || owned.any(|resource| resource.id.is_some() || resource.requested_at.is_some())
+    status.provisioned() || owned.any(may_exist)
 }
 
 /// Whether a VPC is recorded that was created, or that a call may have created.
 pub(super) fn may_have_vpc(cluster: &AWSCluster) -> bool {
     let resources = cluster.status.iter().flat_map(|status| &status.resources);
     let mut vpcs = resources.filter(|resource| resource.resource_type.parse() == Ok(Kind::Vpc));
-    vpcs.any(|vpc| vpc.id.is_some() || vpc.requested_at.is_some())
+    vpcs.any(may_exist)
+}
+
+/// Whether the resource was created, or a call may have created it.
+fn may_exist(resource: &ClusterResource) -> bool {
+    resource.id.is_some() || resource.requested_at.is_some()
 }
 
 /// The recorded resources. Those of the user can be corrected in the spec until the cluster has begun, or is deleted.

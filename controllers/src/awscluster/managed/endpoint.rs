@@ -54,13 +54,12 @@ fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
 fn former<'a>(scene: &'a Scene<'_>) -> Option<&'a Ref> {
     let wanted = &scene.inputs.load_balancers;
     let first = wanted.iter().find(|balancer| balancer.is_endpoint)?;
+    if scene.inputs.endpoint.is_none() || scene.ledger.is_recorded(&first.target) {
+        return None;
+    }
+    let is_wanted = |target: &Ref| wanted.iter().any(|balancer| balancer.target == *target);
     let mut recorded = scene.ledger.of_kind(Kind::LoadBalancer);
-    let is_renamed = scene.inputs.endpoint.is_some() && !scene.ledger.is_recorded(&first.target);
-    let is_former = |target: &Ref| {
-        let is_wanted = wanted.iter().any(|balancer| balancer.target == *target);
-        !is_wanted && !scene.ledger.is_surplus(target)
-    };
-    recorded.find(|target| is_renamed && is_former(target))
+    recorded.find(|target| !is_wanted(target) && !scene.ledger.is_surplus(target))
 }
 
 /// Whether the cluster has another load balancer for its endpoint than `target`, of another type or with another name.

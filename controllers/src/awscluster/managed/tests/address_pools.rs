@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
 
-use super::brought::bring;
+use super::brought::{Brought, bring};
 use super::load_balancers::READY;
 use super::world::World;
 
@@ -24,6 +24,19 @@ fn pools_named(world: &World) -> Vec<bool> {
     let calls = journal.iter().filter(|entry| entry.call.action() == "AllocateAddress");
     let calls = calls.map(|entry| serde_json::to_string(&entry.call).unwrap_or_default());
     calls.map(|call| call.contains(POOL)).collect()
+}
+
+/// A complete cluster in a VPC of the user, with a load balancer that has the only address of the pool.
+fn brought_with_pool() -> Brought {
+    let mut brought = bring();
+    let pool = format!("elasticIpPool: {{publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: none}}");
+    let spec = brought.spec("", ", controlPlaneLoadBalancer: {loadBalancerType: nlb}");
+    let spec = spec.replacen("vpc: {", &format!("vpc: {{{pool}, "), 1);
+    let world = &mut brought.world;
+    world.account.add_pool(POOL, 1);
+    world.set_spec(&spec);
+    world.rest();
+    brought
 }
 
 #[test]
@@ -54,14 +67,8 @@ fn gateways_and_public_load_balancers_have_addresses_of_the_pool() {
 
 #[test]
 fn a_load_balancer_in_a_vpc_of_the_user_has_addresses_of_the_pool() {
-    let mut brought = bring();
-    let pool = format!("elasticIpPool: {{publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: none}}");
-    let spec = brought.spec("", ", controlPlaneLoadBalancer: {loadBalancerType: nlb}");
-    let spec = spec.replacen("vpc: {", &format!("vpc: {{{pool}, "), 1);
+    let mut brought = brought_with_pool();
     let world = &mut brought.world;
-    world.account.add_pool(POOL, 1);
-    world.set_spec(&spec);
-    world.rest();
     assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
     assert_eq!(pools_named(world), [true]);
     world.delete();
@@ -129,14 +136,8 @@ fn a_pool_that_is_not_there_is_named() {
 
 #[test]
 fn an_address_is_released_once_aws_has_ended_its_association() {
-    let mut brought = bring();
-    let pool = format!("elasticIpPool: {{publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: none}}");
-    let spec = brought.spec("", ", controlPlaneLoadBalancer: {loadBalancerType: nlb}");
-    let spec = spec.replacen("vpc: {", &format!("vpc: {{{pool}, "), 1);
+    let mut brought = brought_with_pool();
     let world = &mut brought.world;
-    world.account.add_pool(POOL, 1);
-    world.set_spec(&spec);
-    world.rest();
     world.delete();
     world.pass();
     let mut addresses = world.account.addresses().into_iter();
