@@ -27,8 +27,8 @@ pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
     ApiLoadBalancer, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer,
     ElasticIpCall, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
-    MetadataOptions, NetworkInterface, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
-    ResolvedIdentity, SecretActions, SecretStore, StateReason, StoredSecret, UserData, identifying_tag, zone_type,
+    MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity,
+    SecretActions, SecretStore, StateReason, StoredSecret, UserData, identifying_tag, zone_type,
 };
 pub use reads::{Found, MAX_TAGGED, Read, Reads};
 pub use timing::{Timing, doubled_wait};

@@ -30,6 +30,9 @@ pub struct Scope {
     /// The public IPv4 pool that new Elastic IPs are taken from. Without one, the observation does not ask for free
     /// addresses.
     pub public_ipv4_pool: Option<String>,
+    /// Whether the observation asks for the network interfaces of the VPC, which keep it from being deleted.
+    #[serde(default)]
+    pub network_interfaces: bool,
     /// Names of the load balancers of the second generation. Without any, the observation does not ask for these.
     pub load_balancers: Vec<String>,
     /// Names of the target groups of the cluster.

@@ -4,11 +4,9 @@
 use async_trait::async_trait;
 use capa_api::common::Tags;
 
-use crate::ec2::{RouteTable, SecurityGroup, Subnet, Vpc};
+use crate::ec2::{NetworkInterface, RouteTable, SecurityGroup, Subnet, Vpc};
 use crate::targets::TargetKind;
-use crate::{
-    ApiLoadBalancer, CapacitySource, CloudError, ElasticIp, Host, Image, InstanceType, NetworkInterface, Query,
-};
+use crate::{ApiLoadBalancer, CapacitySource, CloudError, ElasticIp, Host, Image, InstanceType, Query};
 
 /// Maximum number of load balancers and target groups whose tags one call of DescribeTags returns.
 pub const MAX_TAGGED: usize = 20;

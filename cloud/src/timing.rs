@@ -82,6 +82,9 @@ pub struct Timing {
     /// Time for which the looks at a managed cluster at rest reuse the details that an earlier look has read, and that
     /// AWS does not show in its lists.
     pub managed_details: Duration,
+    /// Age of the deletion of a managed cluster from which a resource in use blocks it. Until then, the provider waits for
+    /// the network interfaces of deleted load balancers, which exist for some minutes.
+    pub managed_deletion_age: Duration,
     /// The duration that counts as a second in AWS's request rates. Terminations are batched for this duration, and
     /// calls about targets for a fifth of it.
     pub rate_second: Duration,
@@ -120,6 +123,7 @@ impl Default for Timing {
             managed_poll: Duration::from_secs(5),
             managed_poll_cap: Duration::from_secs(30),
             managed_details: Duration::from_secs(3600),
+            managed_deletion_age: Duration::from_mins(10),
             rate_second: Duration::from_secs(1),
         }
     }
@@ -154,6 +158,7 @@ impl Timing {
             managed_poll: self.managed_poll / factor,
             managed_poll_cap: self.managed_poll_cap / factor,
             managed_details: self.managed_details / factor,
+            managed_deletion_age: self.managed_deletion_age / factor,
             rate_second: self.rate_second / factor,
             ..self
         }

@@ -31,6 +31,12 @@ impl FakeAccount {
         self.add(|ec2| ec2.add_internet_gateway(vpc, tags))
     }
 
+    /// Adds a network interface to a subnet that exists, and gives its id. It has a description by which the service
+    /// names it that made it.
+    pub fn add_network_interface(&self, subnet: &str, security_groups: &[&str], description: &str) -> String {
+        self.add(|ec2| ec2.add_network_interface(subnet, security_groups, description))
+    }
+
     fn add(&self, add: impl FnOnce(&mut Ec2) -> String) -> String {
         self.add_any(|state| add(&mut state.ec2))
     }
@@ -99,6 +105,12 @@ impl FakeAccount {
     #[must_use]
     pub fn remove_subnet(&self, id: &str) -> bool {
         self.state.lock().ec2.remove_subnet(id)
+    }
+
+    /// Removes a network interface that a test added.
+    #[must_use]
+    pub fn remove_network_interface(&self, id: &str) -> bool {
+        self.state.lock().ec2.remove_network_interface(id)
     }
 
     /// Removes an internet gateway, attached or not.

@@ -1,7 +1,8 @@
 //! Network interfaces.
 
 use aws_sdk_ec2::types;
-use capa_cloud::{CloudError, NetworkInterface, Query};
+use capa_cloud::ec2::NetworkInterface;
+use capa_cloud::{CloudError, Query};
 
 use super::{Ec2Calls, PAGE_SIZE, filters, some_text, text};
 use crate::sdk::pages::Page;
@@ -23,6 +24,13 @@ impl Ec2Calls {
             })
             .await
     }
+
+    /// The network interfaces in a VPC.
+    pub(super) async fn network_interfaces_in(&self, vpc: &str) -> Result<Vec<NetworkInterface>, CloudError> {
+        let mut shown = self.network_interfaces(&Query::filter("vpc-id", [vpc])).await?;
+        shown.retain(|interface| interface.vpc_id == vpc);
+        Ok(shown)
+    }
 }
 
 fn network_interface(interface: &types::NetworkInterface) -> NetworkInterface {
@@ -30,9 +38,16 @@ fn network_interface(interface: &types::NetworkInterface) -> NetworkInterface {
     let attachment = interface.attachment();
     NetworkInterface {
         id: text(interface.network_interface_id()),
+        vpc_id: text(interface.vpc_id()),
         subnet_id: text(interface.subnet_id()),
         availability_zone: text(interface.availability_zone()),
         security_group_ids: groups.filter_map(|group| some_text(group.group_id())).collect(),
         instance_id: attachment.and_then(|attachment| some_text(attachment.instance_id())),
+        description: text(interface.description()),
+        owner_id: text(interface.owner_id()),
+        requester_id: some_text(interface.requester_id()),
+        public_ip: interface
+            .association()
+            .and_then(|association| some_text(association.public_ip())),
     }
 }

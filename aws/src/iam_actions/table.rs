@@ -108,7 +108,8 @@ pub const ACTIONS: &[Action] = &[
     ),
     describe(
         "DescribeNetworkInterfaces",
-        "finds the subnet and the groups of the network interfaces that machines name",
+        "finds the subnet and the groups of the network interfaces that machines name, and what uses the network of a \
+         managed cluster that is deleted",
     ),
     describe("DescribeRouteTables", "tells public subnets from private ones"),
     describe(

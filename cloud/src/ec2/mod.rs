@@ -2,6 +2,7 @@
 
 pub mod internet_gateway;
 pub mod nat_gateway;
+pub mod network_interface;
 pub mod route_table;
 pub mod security_group;
 pub mod subnet;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use internet_gateway::InternetGateway;
 pub use nat_gateway::{NatGateway, NatGatewayState};
+pub use network_interface::NetworkInterface;
 pub use route_table::{Route, RouteTable, RouteTableAssociation, RouteTarget};
 pub use security_group::SecurityGroup;
 pub use subnet::Subnet;
@@ -67,10 +69,12 @@ pub struct Observed {
     pub route_tables: Seen<Vec<RouteTable>>,
     /// All security groups of the VPC, including the default group.
     pub security_groups: Seen<Vec<SecurityGroup>>,
+    /// All network interfaces of the VPC.
+    pub network_interfaces: Seen<Vec<NetworkInterface>>,
 }
 
 impl Observed {
-    /// The errors of reads without an answer.
+    /// The errors of reads without an answer, except that of the network interfaces, on which no plan depends.
     pub(crate) fn errors(&self) -> impl Iterator<Item = &CloudError> {
         let answers = [
             self.vpcs.answer(),

@@ -44,28 +44,6 @@ impl Query {
     }
 }
 
-/// A network interface, reduced to what a launch with it needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetworkInterface {
-    /// `eni-…`
-    pub id: String,
-    /// Subnet of the interface.
-    pub subnet_id: String,
-    /// Name of the subnet's zone.
-    pub availability_zone: String,
-    /// Ids of its security groups.
-    pub security_group_ids: Vec<String>,
-    /// Id of the instance that it is attached to, if any.
-    pub instance_id: Option<String>,
-}
-
-impl NetworkInterface {
-    /// The id of the interface, and the instance that it is attached to.
-    pub fn attached(&self) -> Option<(&str, &str)> {
-        Some((&self.id, self.instance_id.as_deref()?))
-    }
-}
-
 /// A load balancer of the second generation, reduced to its listeners and target groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiLoadBalancer {

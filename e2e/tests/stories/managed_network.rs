@@ -307,7 +307,7 @@ fn clusters_in_one_vpc_of_the_user_leave_each_other_alone() -> anyhow::Result<()
 mod long_stories {
     use std::collections::BTreeMap;
 
-    use aws_sdk_ec2::types::Tag;
+    use aws_sdk_ec2::types::{NetworkInterface, Tag};
     use serde_json::Value;
 
     use super::*;
@@ -341,6 +341,50 @@ mod long_stories {
             "vpc": {"id": id, "cidrBlock": vpc.cidr_block(), "tags": by_key(vpc.tags())},
             "subnets": subnets.collect::<Vec<_>>(),
         }))
+    }
+
+    /// A network interface in a subnet, as the VPC CNI leaves it behind.
+    async fn left_interface(s: &Scenario, subnet: &str) -> anyhow::Result<String> {
+        let create = s.user.ec2().create_network_interface().subnet_id(subnet);
+        let created = create.description("aws-K8S-i-0123456789abcdef0").send().await?;
+        let interface = created
+            .network_interface()
+            .and_then(NetworkInterface::network_interface_id);
+        Ok(interface.context("an interface with an id")?.to_owned())
+    }
+
+    #[test]
+    fn what_uses_a_subnet_is_named_and_its_deletion_goes_on_without_it() -> anyhow::Result<()> {
+        story("managed-in-use", async |s| {
+            let before = s.user.dump().await?;
+            s.owned("dev", &managed()).await?;
+            is_complete(s).await?;
+            let network = s.aws_cluster("dev").await?.data["status"]["network"].take();
+            let mut interfaces = Vec::new();
+            for subnet in network["subnets"].as_array().context("subnets")? {
+                let subnet = subnet["id"].as_str().context("a subnet with an id")?;
+                interfaces.push(left_interface(s, subnet).await?);
+            }
+            // moto deletes a subnet in which there are interfaces.
+            let in_use = Fault::on("DeleteSubnet").error("DependencyViolation");
+            let in_use = s.aws().fault(in_use);
+            s.begin_deletion(CORE, "Cluster", "dev").await?;
+            let blocked = s.await_condition("dev", "SubnetsReady", "False", "DeletionBlocked");
+            let message = blocked.await?;
+            let is_named = |id: &String| message.contains(&format!("{id} (aws-K8S-i-0123456789abcdef0, "));
+            let in_account = format!("in account {}", s.aws().id());
+            ensure!(
+                interfaces.iter().any(is_named) && message.contains(&in_account),
+                "{interfaces:?} are not in {message}"
+            );
+            for interface in &interfaces {
+                let delete = s.user.ec2().delete_network_interface();
+                delete.network_interface_id(interface).send().await?;
+            }
+            in_use.lift();
+            s.gone(OURS, "AWSCluster", &["dev"]).await?;
+            s.has_left_nothing(&before).await
+        })
     }
 
     #[test]

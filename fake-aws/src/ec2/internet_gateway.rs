@@ -57,7 +57,7 @@ impl Ec2 {
             return Err(CloudError::answered(action, "Gateway.NotAttached", &message));
         }
         let has_nat_gateway = self.has_nat_gateway(|known| known.vpc_id == vpc && !known.allocation_ids.is_empty());
-        if has_nat_gateway || self.has_interfaces(|known| known.vpc_id == vpc && known.are_public) {
+        if has_nat_gateway || self.has_interface(|interface| interface.vpc_id == vpc && interface.public_ip.is_some()) {
             let message = format!("Network {vpc} has some mapped public address(es) and cannot lose its gateway.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }

@@ -1,9 +1,9 @@
 //! EC2's rules over the resources of an account: one file for each resource.
 
 mod elastic_ip;
-mod interfaces;
 mod internet_gateway;
 mod nat_gateway;
+mod network_interface;
 mod route_table;
 mod security_group;
 mod subnet;
@@ -23,7 +23,6 @@ use ipnet::Ipv4Net;
 use crate::behaviour::Behaviour;
 use crate::faults::refusal;
 
-pub(crate) use interfaces::Interfaces;
 pub(crate) use security_group::is_untouched;
 pub(crate) use tag::with_tags;
 
@@ -48,8 +47,8 @@ pub(crate) struct Ec2 {
     /// Without their local routes, which follow from the ranges of the VPC.
     route_tables: BTreeMap<String, Resource<RouteTable>>,
     security_groups: BTreeMap<String, Resource<security_group::Body>>,
-    /// By the ARN of the load balancer, or the DNS name of a Classic Load Balancer.
-    interfaces: BTreeMap<String, Interfaces>,
+    /// By the ARN of the load balancer, the DNS name of a Classic Load Balancer, or the id of an interface by hand.
+    interfaces: BTreeMap<String, network_interface::Interfaces>,
 }
 
 /// A resource with its age.
@@ -167,6 +166,10 @@ impl Ec2 {
             observed.route_tables = tables.into();
             let groups = self.describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(vpc)));
             observed.security_groups = groups.into();
+            if scope.network_interfaces {
+                let interfaces = self.describe("DescribeNetworkInterfaces", |ec2| Ok(ec2.shown_interfaces(vpc)));
+                observed.network_interfaces = interfaces.into();
+            }
         }
         if let Some(known) = &scope.known {
             observed.addresses = known.addresses.clone();

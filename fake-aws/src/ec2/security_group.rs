@@ -137,7 +137,7 @@ impl Ec2 {
             return Err(CloudError::answered(action, "CannotDelete", &message));
         }
         let names_it = |other: &SecurityGroup| other.id != id && other.ingress.iter().any(|rule| is_from(rule, id));
-        let is_used = self.has_interfaces(|known| known.security_group_ids.iter().any(|group| group == id));
+        let is_used = self.has_interface(|interface| interface.security_group_ids.iter().any(|group| group == id));
         if is_used || self.bodies().any(names_it) {
             let message = format!("resource {id} has a dependent object");
             return Err(CloudError::answered(action, "DependencyViolation", &message));

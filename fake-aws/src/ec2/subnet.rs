@@ -31,7 +31,7 @@ impl Ec2 {
             }
             Call::DeleteSubnet { subnet } => {
                 self.known_subnet(action, subnet)?;
-                let has_interfaces = self.has_interfaces(|known| known.subnet_ids.contains(subnet));
+                let has_interfaces = self.has_interface(|interface| interface.subnet_id == *subnet);
                 if has_interfaces || self.has_nat_gateway(|gateway| gateway.subnet_id == *subnet) {
                     let message = format!("The subnet '{subnet}' has dependencies and cannot be deleted.");
                     return Err(CloudError::answered(action, "DependencyViolation", &message));

@@ -114,7 +114,7 @@ impl Ec2 {
         self.known_vpc(action, id)?;
         let has_subnet = self.subnets.values().any(|subnet| subnet.body.vpc_id == id);
         let has_other = self.has_other_route_table(id) || self.has_other_security_group(id);
-        let has_interfaces = self.has_interfaces(|known| known.vpc_id == id);
+        let has_interfaces = self.has_interface(|interface| interface.vpc_id == id);
         if has_subnet || has_other || has_interfaces || self.gateway_of(id).is_some() {
             let message = format!("The vpc '{id}' has dependencies and cannot be deleted.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));

@@ -3,13 +3,14 @@
 use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
+use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::classic_load_balancer::Call;
 use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
 use capa_cloud::managed::{Answer, Seen};
 
 use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in, second_subnet};
 use super::{Elb, REGION};
-use crate::ec2::{Ec2, Interfaces, Resource, with_tags};
+use crate::ec2::{Ec2, Resource, with_tags};
 
 /// What a Create call says of a load balancer. Tags are settings, too, unlike those of the second generation, see
 /// <https://github.com/ansible/ansible/issues/29965>.
@@ -353,13 +354,14 @@ fn new_health_check(listener: &ClassicListener) -> ClassicHealthCheck {
 
 /// The name of a load balancer can be used again, while interfaces of a former one live on. The number in the DNS name
 /// is never used again, so the interfaces belong to that name.
-fn interfaces_of(load_balancer: &ClassicLoadBalancer) -> Interfaces {
+fn interfaces_of(load_balancer: &ClassicLoadBalancer) -> Vec<NetworkInterface> {
     let ClassicLoadBalancer {
+        name,
         vpc_id,
         subnet_ids,
         security_group_ids,
         scheme,
         ..
     } = load_balancer;
-    interfaces(vpc_id, subnet_ids, security_group_ids, *scheme)
+    interfaces(name, vpc_id, subnet_ids, security_group_ids, *scheme)
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
+use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
 use capa_cloud::managed::{Answer, Seen};
 
 use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in};
 use super::{Elb, REGION, arn, defaults, merge};
-use crate::ec2::{Ec2, Interfaces, Resource};
+use crate::ec2::{Ec2, Resource};
 
 const DELETION_PROTECTION: &str = "deletion_protection.enabled";
 
@@ -305,15 +306,17 @@ fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, plac
     }
 }
 
-fn interfaces_of(load_balancer: &LoadBalancer) -> Interfaces {
+fn interfaces_of(load_balancer: &LoadBalancer) -> Vec<NetworkInterface> {
     let LoadBalancer {
+        arn,
         vpc_id,
         subnets,
         security_group_ids,
         scheme,
         ..
     } = load_balancer;
-    interfaces(vpc_id, subnets.values(), security_group_ids, *scheme)
+    let name = arn.split_once("loadbalancer/").map_or(arn.as_str(), |(_, name)| name);
+    interfaces(name, vpc_id, subnets.values(), security_group_ids, *scheme)
 }
 
 fn unknown(action: &'static str, arn: &str) -> CloudError {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::CloudError;
+use capa_cloud::ec2::NetworkInterface;
 
-use crate::ec2::{Ec2, Interfaces};
+use crate::ec2::Ec2;
 
 /// Where a load balancer is, as far as AWS's rules allow it.
 pub(super) struct Place {
@@ -109,17 +110,24 @@ pub(super) fn are_same<'t>(
 }
 
 /// The interfaces of a load balancer: one in each of its subnets, with public addresses if the internet reaches it.
+/// `name` is how ELB names the load balancer in the descriptions of its interfaces.
 pub(super) fn interfaces<'t>(
+    name: &str,
     vpc: &str,
     subnets: impl IntoIterator<Item = &'t String>,
     groups: &[String],
     scheme: LoadBalancerScheme,
-) -> Interfaces {
-    Interfaces {
+) -> Vec<NetworkInterface> {
+    let is_public = scheme == LoadBalancerScheme::InternetFacing;
+    let interface_in = |subnet: &String| NetworkInterface {
+        id: format!("eni-{name}-{subnet}"),
         vpc_id: vpc.to_owned(),
-        subnet_ids: subnets.into_iter().cloned().collect(),
+        subnet_id: subnet.clone(),
         security_group_ids: groups.to_vec(),
-        are_public: scheme == LoadBalancerScheme::InternetFacing,
-        ended_at: None,
-    }
+        description: format!("ELB {name}"),
+        requester_id: Some("amazon-elb".to_owned()),
+        public_ip: is_public.then(|| "203.0.113.1".to_owned()),
+        ..NetworkInterface::default()
+    };
+    subnets.into_iter().map(interface_in).collect()
 }

@@ -4,12 +4,9 @@ use capa_api::common::Tags;
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
-use capa_cloud::ec2::SecurityGroup;
-use capa_cloud::ec2::{RouteTable, Subnet, Vpc};
+use capa_cloud::ec2::{NetworkInterface, RouteTable, SecurityGroup, Subnet, Vpc};
 use capa_cloud::targets::{Group, GroupAnswer, GroupCall, TargetKind};
-use capa_cloud::{
-    ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MAX_TAGGED, NetworkInterface, Query,
-};
+use capa_cloud::{ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MAX_TAGGED, Query};
 
 use super::Ec2;
 use super::region::Region;

@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capa_cloud::ec2::SecurityGroup;
-use capa_cloud::ec2::{RouteTable, Subnet, Vpc};
-use capa_cloud::{CloudError, Image, InstanceType, NetworkInterface, Query};
+use capa_cloud::ec2::{NetworkInterface, RouteTable, SecurityGroup, Subnet, Vpc};
+use capa_cloud::{CloudError, Image, InstanceType, Query};
 
 use super::filters::{Tags, select};
 

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use capa_cloud::ec2::{RouteTable, Subnet};
+use capa_cloud::ec2::{NetworkInterface, RouteTable, Subnet};
 use capa_cloud::targets::Group;
-use capa_cloud::{
-    ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, NetworkInterface, Query, StateReason, StoredSecret,
-};
+use capa_cloud::{ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, Query, StateReason, StoredSecret};
 
 use super::allocated_address::AllocatedAddress;
 use super::allocated_host::AllocatedHost;
@@ -133,7 +131,7 @@ impl Region {
             subnet_id: subnet_id.to_owned(),
             availability_zone: zone.unwrap_or_default(),
             security_group_ids: security_group_ids.iter().map(|id| (*id).to_owned()).collect(),
-            instance_id: None,
+            ..NetworkInterface::default()
         });
         self
     }

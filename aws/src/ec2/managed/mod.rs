@@ -16,7 +16,7 @@ use capa_cloud::managed::{Answer, Scope, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass, Query};
 use futures::FutureExt;
-use futures::future::{OptionFuture, join, join3, join5, ready};
+use futures::future::{OptionFuture, join, join4, join5, ready};
 
 use super::updates::sdk_tags;
 use super::{Ec2Calls, some_text};
@@ -62,9 +62,12 @@ impl Ec2Calls {
         let pool = scope.public_ipv4_pool.as_deref().filter(|_| asks_addresses);
         let free_addresses = OptionFuture::from(pool.map(|pool| self.free_addresses(pool).boxed()));
         let security_groups = OptionFuture::from(id.map(|id| self.security_groups_in(id).boxed()));
+        let interfaces_of = id.filter(|_| scope.network_interfaces);
+        let network_interfaces = OptionFuture::from(interfaces_of.map(|id| self.network_interfaces_in(id).boxed()));
         let inside = join5(vpcs, dns, subnets, nat_gateways, join(route_tables, security_groups));
-        let (inside, (internet_gateways, addresses, free_addresses)) =
-            join(inside, join3(internet_gateways, addresses, free_addresses)).await;
+        let others = join4(internet_gateways, addresses, free_addresses, network_interfaces);
+        let (inside, others) = join(inside, others).await;
+        let (internet_gateways, addresses, free_addresses, network_interfaces) = others;
         let (vpcs, dns, subnets, nat_gateways, (route_tables, security_groups)) = inside;
         Observed {
             dns: known.map_or_else(|| dns_of(&vpcs, asked(dns)), |known| known.dns.clone()),
@@ -76,6 +79,7 @@ impl Ec2Calls {
             free_addresses: asked(free_addresses),
             route_tables: asked(route_tables),
             security_groups: asked(security_groups),
+            network_interfaces: asked(network_interfaces),
         }
     }
 

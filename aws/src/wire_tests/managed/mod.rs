@@ -3,6 +3,7 @@
 mod classic_load_balancers;
 pub(super) mod load_balancers;
 mod nat_gateways;
+mod network_interfaces;
 mod route_tables;
 mod security_groups;
 mod tags;

@@ -118,6 +118,7 @@ fn expected() -> Observed {
         free_addresses: Seen::NotAsked,
         route_tables: Seen::Shown(Vec::new()),
         security_groups: Seen::Shown(Vec::new()),
+        network_interfaces: Seen::NotAsked,
     }
 }
 

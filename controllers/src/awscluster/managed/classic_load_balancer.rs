@@ -12,7 +12,7 @@ use super::classic_balancer::WantedClassicLoadBalancer;
 use super::endpoint::{self, Address};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 
@@ -112,17 +112,14 @@ fn keep(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) 
     if scene.is_wrong(target) || endpoint::has_another(scene, target) {
         return;
     }
-    match scene.standing(target) {
-        Standing::Open | Standing::Hidden(_) => {
-            plan.wait(target, Reason::Creating, "AWS does not show the load balancer");
-        }
-        Standing::Foreign(name) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(name)),
-        Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
-        Standing::Shown(name) => {
+    match scene.wanted(target, plan) {
+        Some(Wanted::Missing) => create(scene, wanted, plan),
+        Some(Wanted::Shown(name)) => {
             if let Some(balancer) = shown(scene, name) {
                 keep_as_wanted(scene, wanted, balancer, plan);
             }
         }
+        None => {}
     }
 }
 

@@ -8,8 +8,8 @@ use capa_cloud::{CloudError, ElasticIp, ec2};
 use capa_network::Problem;
 
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
-use super::plan::{Plan, Scene, Why};
+use super::ledger::Ledger;
+use super::plan::{Plan, Scene, Wanted, Why};
 use super::reference::{Id, Kind, Ref};
 use crate::public_ipv4_pool;
 
@@ -38,40 +38,34 @@ pub(super) fn settle(kind: Kind, inputs: &Inputs, addresses: &[ElasticIp], owned
 
 /// Allocates an address unless it is there.
 pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<Ref>, plan: &mut Plan) {
-    match scene.standing(target) {
-        Standing::Shown(_) => {}
-        Standing::Open | Standing::Hidden(_) => {
-            plan.wait(target, Reason::Creating, "AWS does not show the address");
+    if scene.wanted(target, plan) != Some(Wanted::Missing) {
+        return;
+    }
+    if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
+        return plan.problem(target, error.class.reason(), not_shown(error));
+    }
+    let free = match &scene.seen.ec2.free_addresses {
+        Seen::Shown(free) => *free,
+        Seen::Failed(error) => {
+            let message = format!("the free addresses of the public IPv4 pool cannot be looked up: {error}");
+            return plan.problem(target, error.class.reason(), message);
         }
-        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Standing::Absent | Standing::Vanished(_) => {
-            if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
-                return plan.problem(target, error.class.reason(), not_shown(error));
-            }
-            let free = match &scene.seen.ec2.free_addresses {
-                Seen::Shown(free) => *free,
-                Seen::Failed(error) => {
-                    let message = format!("the free addresses of the public IPv4 pool cannot be looked up: {error}");
-                    return plan.problem(target, error.class.reason(), message);
-                }
-                Seen::NotAsked if scene.inputs.elastic_ip_pool.is_some() => {
-                    // An observation of a cluster at rest does not read the pool.
-                    return plan.wait(
-                        target,
-                        Reason::Creating,
-                        "the next observation asks for the public IPv4 pool",
-                    );
-                }
-                Seen::NotAsked => 0,
-            };
-            match pool(scene.inputs, free, plan) {
-                Ok(public_ipv4_pool) => {
-                    let call = Call::<Id>::AllocateAddress { public_ipv4_pool, tags };
-                    plan.step_after(target, Why::Missing, call, after);
-                }
-                Err(problem) => plan.problem(target, problem.reason, problem.message),
-            }
+        Seen::NotAsked if scene.inputs.elastic_ip_pool.is_some() => {
+            // An observation of a cluster at rest does not read the pool.
+            return plan.wait(
+                target,
+                Reason::Creating,
+                "the next observation asks for the public IPv4 pool",
+            );
         }
+        Seen::NotAsked => 0,
+    };
+    match pool(scene.inputs, free, plan) {
+        Ok(public_ipv4_pool) => {
+            let call = Call::<Id>::AllocateAddress { public_ipv4_pool, tags };
+            plan.step_after(target, Why::Missing, call, after);
+        }
+        Err(problem) => plan.problem(target, problem.reason, problem.message),
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
     let mut standings = others
         .filter(|other| *other != target)
         .map(|other| scene.standing(other));
-    standings.any(|standing| !matches!(standing, Standing::Absent | Standing::Vanished(_)))
+    standings.any(Standing::may_exist)
 }
 
 /// Adds a problem for the missing `target` if the published endpoint is the address of a load balancer, because a new

@@ -6,8 +6,8 @@ use capa_cloud::ec2::internet_gateway::Call;
 use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
-use super::plan::{Plan, Scene, Why};
+use super::ledger::Ledger;
+use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
@@ -58,16 +58,12 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     if scene.is_deleted {
         return delete(scene, gateways, plan);
     }
-    match scene.standing(target) {
-        Standing::Open | Standing::Hidden(_) => {
-            plan.wait(target, Reason::Creating, "AWS does not show the internet gateway");
-        }
-        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Standing::Absent | Standing::Vanished(_) if scene.seen.ec2.vpcs.shown().is_none() => {
+    match scene.wanted(target, plan) {
+        Some(Wanted::Missing) if scene.seen.ec2.vpcs.shown().is_none() => {
             plan.wait(target, Reason::WaitingForVpc, "AWS does not show the VPC");
         }
         // The gateway itself needs no VPC. A VPC that AWS refuses must not leave a gateway behind.
-        Standing::Absent | Standing::Vanished(_) => plan.step_after(
+        Some(Wanted::Missing) => plan.step_after(
             target,
             Why::Missing,
             Call::<Id>::CreateInternetGateway {
@@ -75,7 +71,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             },
             [scene.inputs.vpc.target.clone()],
         ),
-        Standing::Shown(id) => attach(scene, gateways, id, plan),
+        Some(Wanted::Shown(id)) => attach(scene, gateways, id, plan),
+        None => {}
     }
 }
 

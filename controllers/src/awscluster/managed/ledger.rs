@@ -74,6 +74,13 @@ pub(crate) enum Standing<'a> {
     Vanished(&'a str),
 }
 
+impl Standing<'_> {
+    /// Whether the resource exists, or may exist.
+    pub(crate) fn may_exist(self) -> bool {
+        !matches!(self, Self::Absent | Self::Vanished(_))
+    }
+}
+
 /// The ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ledger {

@@ -14,7 +14,7 @@ use super::balancers::WantedLoadBalancer;
 use super::endpoint::{self, Address};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Standing};
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 use super::{listener, load_balancer_address, target_group};
@@ -131,13 +131,10 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         if scene.is_wrong(target) || (wanted.is_endpoint && endpoint::has_another(scene, target)) {
             continue;
         }
-        match scene.standing(target) {
-            Standing::Open | Standing::Hidden(_) => {
-                plan.wait(target, Reason::Creating, "AWS does not show the load balancer");
-            }
-            Standing::Foreign(arn) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(arn)),
-            Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
-            Standing::Shown(arn) => keep(scene, wanted, arn, plan),
+        match scene.wanted(target, plan) {
+            Some(Wanted::Missing) => create(scene, wanted, plan),
+            Some(Wanted::Shown(arn)) => keep(scene, wanted, arn, plan),
+            None => {}
         }
         for listener in &wanted.listeners {
             target_group::keep(scene, &listener.group, listener.port, &wanted.tags, plan);

@@ -10,7 +10,7 @@ use super::attachments;
 use super::balancers::WantedLoadBalancer;
 use super::elastic_ip;
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
+use super::ledger::Ledger;
 use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Kind, Ref};
 
@@ -50,7 +50,7 @@ pub(super) fn allocate(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mu
 /// balancer.
 pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let mut users = scene.recorded(&[Kind::LoadBalancer]);
-    users.retain(|user| !matches!(scene.standing(user), Standing::Absent | Standing::Vanished(_)));
+    users.retain(|user| scene.standing(user).may_exist());
     for (target, id) in elastic_ip::deletable(scene, Kind::LoadBalancerAddress, plan) {
         let mut addresses = scene.seen.ec2.addresses.shown().into_iter().flatten();
         let shown = addresses.find(|address| address.allocation_id == id);

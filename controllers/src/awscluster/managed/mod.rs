@@ -30,6 +30,7 @@ mod names;
 mod namesakes;
 mod nat_gateway;
 mod network;
+mod network_interface;
 mod observation;
 mod pass;
 mod plan;
@@ -138,6 +139,7 @@ impl Pass<'_> {
             cluster: &cluster,
             checked: &self.checked,
             cloud: self.cloud.as_ref(),
+            timing: self.context.timing,
         };
         let is_lost = subject.has_lost_status();
         let mut observation = match self.observe(&subject, now).await {
@@ -168,7 +170,8 @@ impl Pass<'_> {
                 cluster = self.record(cluster, &observation.inputs, ledger).await?;
             }
             let cloud = self.cloud.as_ref();
-            (taken, events) = wave.take(cloud, ledger, status::in_use(&cluster, now)).await;
+            let in_use = status::in_use(&cluster, &self.context.timing, now);
+            (taken, events) = wave.take(cloud, ledger, in_use, &observation.seen.ec2).await;
             for taken in taken.iter().filter(|taken| taken.is_unanswered()) {
                 ledger.record_unanswered(&taken.target, self.context.kubernetes.now());
             }
@@ -210,7 +213,7 @@ impl Pass<'_> {
     async fn observe(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Observation, CloudError> {
         let known = &self.context.known_details;
         let timing = &self.context.timing;
-        let recorded = subject.recorded(timing.unseen_age, now);
+        let recorded = subject.recorded(now);
         let details = known.get(subject.cluster, now, timing.managed_details);
         // A cluster without an endpoint, or with a lost status, gets a complete observation.
         let status = subject.cluster.status.as_ref();

@@ -1,25 +1,26 @@
 //! An observation of the AWS resources of a managed cluster, and the plan that follows from it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use capa_api::cluster::AWSCluster;
+use capa_api::conditions::Reason;
 use capa_api::meta;
-use capa_cloud::CloudError;
 use capa_cloud::managed::{Details, ManagedObserver, Observed, Scope};
+use capa_cloud::{CloudError, Timing};
 use jiff::Timestamp;
 
 use super::check::Checked;
 use super::inputs::{Inputs, Known, brought};
 use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
-use super::{decided, pass, planners};
+use super::{decided, pass, planners, status};
 
 /// A cluster with the knowledge about it before an observation.
 pub(super) struct Subject<'a> {
     pub(super) cluster: &'a AWSCluster,
     pub(super) checked: &'a Checked,
     pub(super) cloud: &'a dyn ManagedObserver,
+    pub(super) timing: Timing,
 }
 
 /// The result of an observation, and the plan that follows from it.
@@ -52,8 +53,8 @@ impl Subject<'_> {
     }
 
     /// The resources that the status records. After a loss of the status, every resource may exist.
-    pub(super) fn recorded(&self, unseen_age: Duration, now: Timestamp) -> Ledger {
-        let mut ledger = Ledger::read(&decided::recorded(self.cluster), unseen_age, now);
+    pub(super) fn recorded(&self, now: Timestamp) -> Ledger {
+        let mut ledger = Ledger::read(&decided::recorded(self.cluster), self.timing.unseen_age, now);
         if self.has_lost_status() {
             pass::suspect_everything(&self.inputs(&Observed::default()), &mut ledger, now);
             if self.is_deleted() {
@@ -71,8 +72,11 @@ impl Subject<'_> {
         known: Option<Arc<Details>>,
     ) -> Result<Observation, CloudError> {
         let inputs = self.inputs(&Observed::default());
+        let in_use = status::in_use(self.cluster, &self.timing, ledger.now());
         let scope = Scope {
             known,
+            // From then on, the messages name what keeps the network in use.
+            network_interfaces: in_use == Reason::DeletionBlocked,
             ..pass::scope(&inputs, &ledger, self.is_deleted())
         };
         let seen = self.cloud.observe(&scope).await?;

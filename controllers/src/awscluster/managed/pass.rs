@@ -2,7 +2,7 @@
 
 use capa_api::conditions::Reason;
 use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Repeat, Scope};
-use capa_cloud::{CloudError, ErrorClass};
+use capa_cloud::{CloudError, ErrorClass, ec2};
 use capa_runtime::reconcile::EventDraft;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use super::plan::{Plan, Step, Why};
 use super::planners;
 use super::reference::{Id, Kind, Ref};
 use super::taken::{Failure, Taken};
-use super::{classic_load_balancer, load_balancer, tagging, target_group};
+use super::{classic_load_balancer, load_balancer, network_interface, tagging, target_group};
 
 /// The error codes for a resource that exists already: the next observation shows it.
 const IS_THERE: [&str; 4] = [
@@ -95,12 +95,13 @@ impl Wave {
     }
 
     /// Makes the calls, and records their answers in the ledger. `in_use` is the reason for a resource that cannot be
-    /// deleted because it is in use.
+    /// deleted because it is in use; `seen` shows what uses it.
     pub(super) async fn take(
         self,
         cloud: &dyn ManagedCloud,
         ledger: &mut Ledger,
         in_use: Reason,
+        seen: &ec2::Observed,
     ) -> (Vec<Taken>, Vec<EventDraft>) {
         let calls = self.steps.into_iter().map(|ready| async move {
             let answer = cloud.call(&ready.call).await;
@@ -114,7 +115,9 @@ impl Wave {
             if let Ok(Answer::Made(id)) = &answer {
                 ledger.assign(&ready.step.target, id);
             }
-            let failure = answer.err().and_then(|error| failure(&ready, &error, ledger, in_use));
+            let failure = answer
+                .err()
+                .and_then(|error| failure(&ready, &error, ledger, in_use, seen));
             let step = ready.step;
             if failure.is_none() {
                 events.push(done(&step, ledger));
@@ -135,7 +138,13 @@ impl Wave {
 }
 
 /// The meaning of a call's error, which is recorded in the ledger. `None` if the call has nothing left to do.
-fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: Reason) -> Option<Failure> {
+fn failure(
+    ready: &ReadyStep,
+    error: &CloudError,
+    ledger: &mut Ledger,
+    in_use: Reason,
+    seen: &ec2::Observed,
+) -> Option<Failure> {
     let step = &ready.step;
     let effect = step.call.effect();
     let code = error.code.as_deref().unwrap_or_default();
@@ -165,13 +174,22 @@ fn failure(ready: &ReadyStep, error: &CloudError, ledger: &mut Ledger, in_use: R
     let is_there = IS_THERE.contains(&code) || NAMES_TAKEN.contains(&code);
     let is_in_use = effect == Effect::Delete && IN_USE.contains(&code);
     let (reason, words) = match error.class {
-        _ if is_in_use => (in_use, "AWS still finds something that uses it"),
-        _ if names_new || is_there => (Reason::Creating, "AWS does not show yet what it has made"),
+        _ if is_in_use => {
+            let users = network_interface::users(&ready.call, seen);
+            (
+                in_use,
+                users.unwrap_or_else(|| "AWS still finds something that uses it".to_owned()),
+            )
+        }
+        _ if names_new || is_there => (Reason::Creating, "AWS does not show yet what it has made".to_owned()),
         ErrorClass::NoAnswer if effect == Effect::Create => (
             error.class.reason(),
-            "no answer; the provider looks for what the call may have made",
+            "no answer; the provider looks for what the call may have made".to_owned(),
         ),
-        class => (class.reason(), quota(code, step.target.kind).unwrap_or_default()),
+        class => (
+            class.reason(),
+            quota(code, step.target.kind).unwrap_or_default().to_owned(),
+        ),
     };
     let message = if words.is_empty() {
         error.to_string()
@@ -232,6 +250,7 @@ pub(super) fn scope(inputs: &Inputs, ledger: &Ledger, is_deleted: bool) -> Scope
         load_balancers,
         target_groups: target_group::wanted(inputs).map(|target| target.name).collect(),
         classic_load_balancers,
+        network_interfaces: false,
         known: None,
     }
 }

@@ -65,6 +65,15 @@ pub(crate) struct Plan {
     pub(crate) problems: Vec<Problem>,
 }
 
+/// A wanted resource of which it is certain whether it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted<'a> {
+    /// The resource does not exist.
+    Missing,
+    /// AWS shows the resource under this id.
+    Shown(&'a str),
+}
+
 /// The inputs of a plan.
 pub(crate) struct Scene<'a> {
     /// What the spec asks for.
@@ -117,6 +126,23 @@ impl Scene<'_> {
     pub(crate) fn recorded(&self, kinds: &[Kind]) -> Vec<Ref> {
         let recorded = kinds.iter().flat_map(|kind| self.ledger.of_kind(*kind));
         recorded.cloned().collect()
+    }
+
+    /// Whether a wanted resource exists. The plan gets a wait for a resource that AWS may not show yet, and a problem
+    /// for one that is not proven to belong to the cluster.
+    pub(crate) fn wanted(&self, target: &Ref, plan: &mut Plan) -> Option<Wanted<'_>> {
+        match self.standing(target) {
+            Standing::Absent | Standing::Vanished(_) => Some(Wanted::Missing),
+            Standing::Open | Standing::Hidden(_) => {
+                plan.wait(target, Reason::Creating, "AWS does not show it yet");
+                None
+            }
+            Standing::Foreign(id) => {
+                plan.problem(target, Reason::NotOwned, self.inputs.names.lacks_tag(id));
+                None
+            }
+            Standing::Shown(id) => Some(Wanted::Shown(id)),
+        }
     }
 
     /// The id of a resource that can be deleted. Resources of the user never can. The plan gets a wait for a resource

@@ -39,20 +39,18 @@ pub async fn preview(
         return Err("the AWSCluster is being deleted, and nothing was made for it".to_owned());
     }
     let (checked, zones) = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
-    let subject = Subject {
+    let mut subject = Subject {
         cluster,
         checked: &checked,
         cloud,
+        timing: Timing::default(),
     };
     // After a lost status, the provider waits for resources that AWS may not show yet. A preview shows the plan after
     // this wait.
-    let unseen_age = if subject.has_lost_status() {
-        Duration::ZERO
-    } else {
-        Timing::default().unseen_age
-    };
-    let recorded = subject.recorded(unseen_age, now);
-    let observation = subject.observe(recorded, None).await;
+    if subject.has_lost_status() {
+        subject.timing.unseen_age = Duration::ZERO;
+    }
+    let observation = subject.observe(subject.recorded(now), None).await;
     let observation = observation.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
     let mut preview = preview_of(cluster, &checked, &observation);
     preview.notes = nothing_happens_because(cluster, owner);

@@ -7,7 +7,7 @@ use super::inputs::Inputs;
 use super::ledger::Ledger;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
-use super::reference::Ref;
+use super::reference::{Kind, Ref};
 use super::{
     cidr_block, classic_load_balancer, internet_gateway, load_balancer, nat_gateway, route_table, security_group,
     subnet, tagging, vpc,
@@ -31,11 +31,11 @@ pub(super) const PLANNERS: &[Planner] = &[
 /// proven to belong to the cluster, nothing belongs to the cluster.
 pub(super) fn of(inputs: &Inputs) -> impl Iterator<Item = &'static Planner> {
     let is_brought = inputs.vpc.brought.is_some();
-    let count = if inputs.vpc.is_unproven { 1 } else { PLANNERS.len() };
+    let is_unproven = inputs.vpc.is_unproven;
     PLANNERS
         .iter()
-        .take(count)
         .filter(move |planner| !(is_brought && planner.is_in_vpc_of_ours_only))
+        .filter(move |planner| !is_unproven || planner.kinds.contains(&Kind::Vpc))
 }
 
 /// All resources that the spec asks for.

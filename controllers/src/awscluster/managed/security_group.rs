@@ -13,7 +13,7 @@ use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule, known};
 use super::inputs::brought::table_of;
 use super::inputs::{Inputs, WantedSecurityGroup};
 use super::ledger::{IsOwned, Ledger, Standing};
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
 use super::{default_security_group, nat_gateway};
@@ -110,13 +110,10 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
     for wanted in own(scene.inputs) {
         let target = &wanted.target;
-        match scene.standing(target) {
-            Standing::Open | Standing::Hidden(_) => {
-                plan.wait(target, Reason::Creating, "AWS does not show the security group");
-            }
-            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-            Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
-            Standing::Shown(id) => keep_rules(scene, wanted, id, plan),
+        match scene.wanted(target, plan) {
+            Some(Wanted::Missing) => create(scene, wanted, plan),
+            Some(Wanted::Shown(id)) => keep_rules(scene, wanted, id, plan),
+            None => {}
         }
     }
     default_security_group::plan(scene, plan);

@@ -21,17 +21,13 @@ use super::problem::Problem;
 use super::taken::Taken;
 use crate::pause::not_paused;
 
-/// The age of a deletion at which resources in use block it. Network interfaces of deleted load balancers exist for
-/// some minutes.
-const IN_USE: Duration = Duration::from_mins(10);
-
 /// The most characters of a plan in the status.
 const MAX_PLAN_CHARACTERS: usize = 100_000;
 
 /// The reason for a resource that cannot be deleted because it is in use.
-pub(super) fn in_use(cluster: &AWSCluster, now: Timestamp) -> Reason {
+pub(super) fn in_use(cluster: &AWSCluster, timing: &Timing, now: Timestamp) -> Reason {
     let deleted_at = cluster.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-    let is_blocked = deleted_at.is_some_and(|at| at + IN_USE < now);
+    let is_blocked = deleted_at.is_some_and(|at| at + timing.managed_deletion_age < now);
     if is_blocked {
         Reason::DeletionBlocked
     } else {

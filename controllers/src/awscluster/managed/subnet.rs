@@ -9,8 +9,8 @@ use capa_cloud::ec2::subnet::{Attribute, Call};
 use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet, shown_name};
-use super::ledger::{IsOwned, Ledger, Standing};
-use super::plan::{Plan, Scene, Why};
+use super::ledger::{IsOwned, Ledger};
+use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
@@ -96,15 +96,10 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         return delete(scene, plan);
     }
     for wanted in &scene.inputs.subnets {
-        match scene.standing(&wanted.target) {
-            Standing::Open | Standing::Hidden(_) => {
-                plan.wait(&wanted.target, Reason::Creating, "AWS does not show the subnet");
-            }
-            Standing::Foreign(id) => {
-                plan.problem(&wanted.target, Reason::NotOwned, scene.inputs.names.lacks_tag(id));
-            }
-            Standing::Absent | Standing::Vanished(_) => create(scene, wanted, plan),
-            Standing::Shown(id) => keep(scene, wanted, id, plan),
+        match scene.wanted(&wanted.target, plan) {
+            Some(Wanted::Missing) => create(scene, wanted, plan),
+            Some(Wanted::Shown(id)) => keep(scene, wanted, id, plan),
+            None => {}
         }
     }
 }

@@ -11,8 +11,8 @@ use capa_cloud::managed::Observed;
 use super::attributes::differing;
 use super::balancers::{WantedListener, WantedTargetGroup};
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
-use super::plan::{Plan, Scene, Why};
+use super::ledger::Ledger;
+use super::plan::{Plan, Scene, Wanted, Why};
 use super::reference::{Id, Kind, Ref};
 
 /// The protocol of all target groups.
@@ -79,13 +79,10 @@ fn attached_to<'a>(
 /// Creates a target group, and keeps it as the spec asks.
 pub(super) fn keep(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags, plan: &mut Plan) {
     let target = &wanted.target;
-    match scene.standing(target) {
-        Standing::Open | Standing::Hidden(_) => {
-            plan.wait(target, Reason::Creating, "AWS does not show the target group");
-        }
-        Standing::Foreign(arn) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(arn)),
-        Standing::Absent | Standing::Vanished(_) => create(scene, wanted, port, tags, plan),
-        Standing::Shown(arn) => keep_as_wanted(scene, wanted, port, arn, plan),
+    match scene.wanted(target, plan) {
+        Some(Wanted::Missing) => create(scene, wanted, port, tags, plan),
+        Some(Wanted::Shown(arn)) => keep_as_wanted(scene, wanted, port, arn, plan),
+        None => {}
     }
 }
 

@@ -9,8 +9,8 @@ use capa_api::common::ResourceReference;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
-use capa_cloud::ec2::Subnet;
-use capa_cloud::{CapacitySource, CloudError, MachineCloud, NetworkInterface, Query, zone_type};
+use capa_cloud::ec2::{NetworkInterface, Subnet};
+use capa_cloud::{CapacitySource, CloudError, MachineCloud, Query, zone_type};
 use capa_network::{Merged, Placement, Problem};
 use capa_runtime::reconcile::Next;
 

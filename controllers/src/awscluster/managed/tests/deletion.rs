@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
+use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
 use capa_fake_aws::Fault;
 
 use super::world::World;
@@ -97,6 +98,72 @@ fn what_is_in_use_is_waited_for_and_then_blocks() {
             .message(ConditionType::SubnetsReady)
             .contains("DependencyViolation")
     );
+}
+
+#[test]
+fn what_uses_the_network_is_named_ten_minutes_after_the_deletion() {
+    let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
+    let subnet = world.account.subnets()[0].clone();
+    let groups = world.account.security_groups();
+    let node = groups
+        .iter()
+        .find(|group| group.name == "dev-node")
+        .expect("the group")
+        .id
+        .clone();
+    let of_user = world
+        .account
+        .add_security_group(&subnet.vpc_id, "database", Tags::new());
+    let from_nodes = Rule {
+        traffic: Traffic::new("tcp", 5432, 5432),
+        source: Source::Group(node.clone()),
+        description: String::new(),
+    };
+    assert!(world.account.add_rule(&of_user, from_nodes));
+    let interface = world
+        .account
+        .add_network_interface(&subnet.id, &[&node], "aws-K8S-i-0123456789abcdef0");
+    world.delete();
+    world.rest_for(Duration::from_mins(9));
+    assert_eq!(world.condition(ConditionType::SubnetsReady), "False/Deleting");
+    assert!(!world.account.describes().contains_key("DescribeNetworkInterfaces"));
+    world.rest_for(Duration::from_mins(5));
+    for (condition, named) in [
+        (
+            ConditionType::SubnetsReady,
+            "aws-K8S-i-0123456789abcdef0, in account 111122223333",
+        ),
+        (ConditionType::ClusterSecurityGroupsReady, &of_user),
+    ] {
+        assert_eq!(world.condition(condition), "False/DeletionBlocked");
+        let message = world.message(condition);
+        assert!(message.contains(&interface) && message.contains(named), "{message}");
+    }
+    assert!(world.account.remove_network_interface(&interface));
+    assert!(world.account.remove_security_group(&of_user));
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
+}
+
+#[test]
+fn a_deletion_needs_no_permission_to_describe_network_interfaces() {
+    let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
+    let describe = "DescribeNetworkInterfaces".to_owned();
+    world
+        .account
+        .set(|account| account.refused_describes = [describe].into());
+    let subnet = world.account.subnets()[0].id.clone();
+    let interface = world.account.add_network_interface(&subnet, &[], "");
+    world.delete();
+    world.rest_for(Duration::from_mins(15));
+    let message = world.message(ConditionType::SubnetsReady);
+    assert!(
+        message.contains("UnauthorizedOperation") && message.contains("DependencyViolation"),
+        "{message}"
+    );
+    assert!(world.account.remove_network_interface(&interface));
+    world.rest();
+    assert!(world.account.is_empty() && world.cluster().is_none());
 }
 
 #[test]

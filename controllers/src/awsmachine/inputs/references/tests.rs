@@ -8,7 +8,7 @@ fn interface(id: &str, groups: &[&str]) -> NetworkInterface {
         subnet_id: "subnet-0000000a".into(),
         availability_zone: "eu-west-1a".into(),
         security_group_ids: groups.iter().map(|id| (*id).to_owned()).collect(),
-        instance_id: None,
+        ..NetworkInterface::default()
     }
 }
 
