@@ -223,8 +223,8 @@ pub trait Kubernetes: Send + Sync {
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>>;
     /// An identity object.
     fn identity(&self, reference: &IdentityReference) -> Option<Identity>;
-    /// Labels of a namespace; empty for an unknown namespace.
-    fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String>;
+    /// Labels of a namespace; `None` if the namespace is not known.
+    fn namespace_labels(&self, namespace: &str) -> Option<BTreeMap<String, String>>;
     /// A Secret by name; `None` if the Secret does not exist.
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError>;
 }

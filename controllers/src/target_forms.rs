@@ -1,5 +1,7 @@
-//! The forms of target group ARNs that cannot be a target of instances in a region and account. Pure.
+//! The forms of targets that the schema of a machine refuses, and of target group ARNs that cannot be a target of
+//! instances in a region and account. Pure.
 
+use capa_api::common::ControlPlaneTarget;
 use capa_cloud::targets::Group;
 
 /// The problem of a group whose ARN shows that it cannot contain an instance of this region and account. A classic load
@@ -22,6 +24,27 @@ pub(crate) fn problem(group: &Group, region: &str, account_id: &str) -> Option<S
     }
     (group_account != account_id)
         .then(|| format!("{group} belongs to another account, {group_account}: name one of {account_id}"))
+}
+
+/// Why the schema of a machine refuses a target. A source with another schema can supply such a target.
+pub(crate) fn refused(target: &ControlPlaneTarget) -> Option<&'static str> {
+    let names = [
+        (&target.target_group_arn, 256),
+        (&target.load_balancer_name, 32),
+        (&target.classic_load_balancer_name, 32),
+    ];
+    let mut set = names.iter().filter_map(|(name, limit)| Some((name.as_ref()?, *limit)));
+    let (Some((name, limit)), None) = (set.next(), set.next()) else {
+        return Some("does not have exactly one of targetGroupARN, loadBalancerName and classicLoadBalancerName");
+    };
+    if name.is_empty() || name.chars().count() > limit {
+        return Some("has a name that no load balancer or target group has");
+    }
+    match target.port {
+        Some(_) if target.classic_load_balancer_name.is_some() => Some("has a port and a classicLoadBalancerName"),
+        Some(port) if !(1..=65_535).contains(&port) => Some("has a port that is not between 1 and 65535"),
+        _ => None,
+    }
 }
 
 fn no_target_group(arn: &str) -> String {

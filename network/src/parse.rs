@@ -2,7 +2,7 @@
 
 use capa_api::network::MachineNetwork;
 use capa_api::network_schema::{self, Step};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use serde_path_to_error::Segment;
 
 /// Maximum length of a path in a message, because users choose the keys of maps in the object.
@@ -27,9 +27,10 @@ pub(crate) fn in_contract(wrong: WrongType) -> WrongType {
     WrongType { path, ..wrong }
 }
 
-/// Reads a network. A field that is null counts as absent.
+/// Reads a network. A field that is null or an empty string counts as absent, and so does an object with such fields
+/// only.
 pub(crate) fn parse(network: &Value) -> Result<MachineNetwork, WrongType> {
-    serde_path_to_error::deserialize(&without_nulls(network)).map_err(|error| {
+    serde_path_to_error::deserialize(&without_absent(network, false)).map_err(|error| {
         let path = error.path();
         let steps = path.iter().filter_map(|segment| match segment {
             Segment::Map { key } => Some(Step::Field(key)),
@@ -44,13 +45,19 @@ pub(crate) fn parse(network: &Value) -> Result<MachineNetwork, WrongType> {
     })
 }
 
-fn without_nulls(network: &Value) -> Value {
+/// The network without the fields that count as absent. The value of a tag may be empty.
+fn without_absent(network: &Value, is_tags: bool) -> Value {
     match network {
         Value::Object(fields) => {
-            let set = fields.iter().filter(|(_, value)| !value.is_null());
-            set.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+            let is_set = |value: &Value| !value.is_null() && (is_tags || value.as_str() != Some(""));
+            let set = fields.iter().filter(|(_, value)| is_set(value));
+            let set = set.map(|(name, value)| (name, value, without_absent(value, name == "additionalTags")));
+            let is_emptied =
+                |before: &Value, after: &Value| before != after && after.as_object().is_some_and(Map::is_empty);
+            let set = set.filter(|(_, before, after)| !is_emptied(before, after));
+            set.map(|(name, _, value)| (name.clone(), value)).collect()
         }
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        Value::Array(items) => items.iter().map(|item| without_absent(item, is_tags)).collect(),
         plain => plain.clone(),
     }
 }
@@ -118,6 +125,20 @@ mod tests {
     fn a_field_that_is_null_counts_as_absent() {
         let network = json!({"region": null, "subnets": [{"id": "subnet-1", "roles": null}], "vpc": null});
         assert!(parse(&network).is_ok());
+    }
+
+    #[test]
+    fn an_empty_string_counts_as_absent_except_in_a_tag() {
+        let network = json!({
+            "vpc": {"id": ""},
+            "sshKeyName": "",
+            "subnets": [{"id": "subnet-1", "availabilityZone": ""}],
+            "additionalTags": {"team": ""},
+        });
+        let network = parse(&network).unwrap();
+        assert_eq!((network.vpc, network.ssh_key_name), (None, None));
+        assert_eq!(network.subnets[0].availability_zone, None);
+        assert_eq!(network.additional_tags["team"], "");
     }
 
     #[test]

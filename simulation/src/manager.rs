@@ -217,8 +217,8 @@ impl Kubernetes for Manager {
         ours.then(|| Identity::Controller(self.controller_identity.clone()))
     }
 
-    fn namespace_labels(&self, _: &str) -> BTreeMap<String, String> {
-        BTreeMap::new()
+    fn namespace_labels(&self, _: &str) -> Option<BTreeMap<String, String>> {
+        Some(BTreeMap::new())
     }
 
     async fn secret(&self, _: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {

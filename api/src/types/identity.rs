@@ -34,13 +34,14 @@ impl AllowedNamespaces {
     /// Whether objects of the namespace may use the identity.
     ///
     /// Without `list` and `selector` the identity allows every namespace. Otherwise the namespace must be in the list
-    /// or match the selector.
-    pub fn allows(&self, namespace: &str, namespace_labels: &BTreeMap<String, String>) -> bool {
+    /// or match the selector. A namespace whose labels are not known matches no selector.
+    pub fn allows(&self, namespace: &str, namespace_labels: Option<&BTreeMap<String, String>>) -> bool {
         let listed = self
             .list
             .as_ref()
             .map(|names| names.iter().any(|name| name == namespace));
-        let matches = |wanted: Selector| !wanted.selects_all() && wanted.matches(namespace_labels);
+        let matches =
+            |wanted: Selector| !wanted.selects_all() && namespace_labels.is_some_and(|labels| wanted.matches(labels));
         let selected = self.selector.as_ref();
         let selected = selected.map(|wanted| selector::parsed(wanted).is_some_and(matches));
         match (listed, selected) {
@@ -54,7 +55,7 @@ impl AllowedNamespaces {
 pub fn namespace_allowed(
     allowed: Option<&AllowedNamespaces>,
     namespace: &str,
-    namespace_labels: &BTreeMap<String, String>,
+    namespace_labels: Option<&BTreeMap<String, String>>,
 ) -> bool {
     allowed.is_some_and(|allowed| allowed.allows(namespace, namespace_labels))
 }
@@ -263,7 +264,7 @@ mod tests {
         for (allowed, expected, why) in cases {
             let allowed: Option<AllowedNamespaces> = serde_json::from_value(allowed).unwrap();
             assert_eq!(
-                namespace_allowed(allowed.as_ref(), "prod", &team_a),
+                namespace_allowed(allowed.as_ref(), "prod", Some(&team_a)),
                 expected,
                 "{why}: {allowed:?}"
             );

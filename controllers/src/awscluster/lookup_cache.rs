@@ -1,5 +1,6 @@
-//! The last AWS lookup of each AWSCluster with an incomplete network. Because of the cache, reconciles after writes of
-//! other controllers make no AWS calls. A loss of the cache costs one lookup.
+//! The last AWS lookup of each AWSCluster with an incomplete network, and the lookups that the provider's own request
+//! rates have interrupted. Because of the cache, reconciles after writes of other controllers make no AWS calls. A loss
+//! of the cache costs one lookup.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use capa_cloud::Timing;
 use parking_lot::Mutex;
 
+use super::continued_lookup::Answers;
 use super::facts::Facts;
 
 /// The inputs of a lookup. After a change of an input, the lookup is repeated at once.
@@ -25,6 +27,14 @@ pub(super) struct LookupKey {
 #[derive(Clone, Default)]
 pub struct LookupCache {
     entries: Arc<Mutex<HashMap<String, Entry>>>,
+    interrupted: Arc<Mutex<HashMap<String, Interrupted>>>,
+}
+
+/// A lookup that the provider's own request rates have interrupted.
+struct Interrupted {
+    key: LookupKey,
+    at: Duration,
+    answers: Answers,
 }
 
 struct Entry {
@@ -68,13 +78,30 @@ impl LookupCache {
         entries.insert(uid.to_owned(), entry);
     }
 
+    /// Stores the answers of an interrupted lookup.
+    pub(super) fn interrupt(&self, uid: &str, key: LookupKey, now: Duration, answers: Answers) {
+        let interrupted = Interrupted { key, at: now, answers };
+        self.interrupted.lock().insert(uid.to_owned(), interrupted);
+    }
+
+    /// The answers of the interrupted lookup with this key, unless it was interrupted long ago.
+    pub(super) fn continued(&self, uid: &str, key: &LookupKey, now: Duration, timing: &Timing) -> Answers {
+        let interrupted = self.interrupted.lock().remove(uid);
+        let is_current = |interrupted: &Interrupted| {
+            interrupted.key == *key && now.saturating_sub(interrupted.at) < timing.resolve_retry_cap
+        };
+        let current = interrupted.filter(is_current);
+        current.map(|interrupted| interrupted.answers).unwrap_or_default()
+    }
+
     /// Number of kept lookups.
     pub fn entries(&self) -> usize {
-        self.entries.lock().len()
+        self.entries.lock().len() + self.interrupted.lock().len()
     }
 
     /// Removes an AWSCluster that has a complete network or was deleted.
     pub(super) fn remove(&self, uid: &str) {
         self.entries.lock().remove(uid);
+        self.interrupted.lock().remove(uid);
     }
 }

@@ -12,11 +12,13 @@ use capa_preflight::facts::Facts;
 use capa_preflight::{Report, Selection, check};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sha2::{Digest, Sha256};
 
 use super::facts::{self, NetworkLookup};
 use super::read::identity_request;
 use super::{ClusterContext, demand};
 use crate::identity;
+use crate::launching::digest::hex;
 
 /// The time after which checks with findings, or without an answer from AWS, are repeated.
 const RETRY: Duration = Duration::from_hours(1);
@@ -118,6 +120,19 @@ fn result(cluster: &AWSCluster, facts: &Facts, now: Timestamp) -> PreflightStatu
     }
 }
 
+/// The most characters of the object of a finding.
+const MAX_OBJECT_CHARACTERS: usize = 256;
+
+/// The object of a finding. The end of a long text is replaced by its digest, because rule and object identify a finding.
+fn object(text: &str) -> String {
+    if text.chars().count() <= MAX_OBJECT_CHARACTERS {
+        return text.to_owned();
+    }
+    let digest: String = hex(&Sha256::digest(text)).chars().take(8).collect();
+    let beginning: String = text.chars().take(MAX_OBJECT_CHARACTERS - digest.len() - 1).collect();
+    format!("{beginning}…{digest}")
+}
+
 /// The findings for the status, blocking ones first.
 fn findings(report: &Report) -> Vec<PreflightFinding> {
     let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
@@ -126,7 +141,7 @@ fn findings(report: &Report) -> Vec<PreflightFinding> {
         .map(|finding| PreflightFinding {
             rule: finding.rule.to_owned(),
             severity: finding.severity,
-            object: short(&finding.object, 256),
+            object: object(&finding.object),
             message: short(&finding.message, 1024),
             fix: short(&finding.fix, 1024),
         })
@@ -134,4 +149,20 @@ fn findings(report: &Report) -> Vec<PreflightFinding> {
     findings.sort_by_key(|finding| finding.severity);
     findings.truncate(MAX_FINDINGS);
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_objects_of_findings_stay_distinct() {
+        let groups = "sg-0123456789abcdef0,".repeat(MAX_OBJECT_CHARACTERS);
+        let [one, two] = ["control-plane", "worker"].map(|role| object(&format!("{groups}{role}")));
+        assert_ne!(one, two);
+        for long in [one, two] {
+            assert_eq!(long.chars().count(), MAX_OBJECT_CHARACTERS);
+        }
+        assert_eq!(object("VPC"), "VPC");
+    }
 }

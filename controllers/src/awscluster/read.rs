@@ -2,8 +2,9 @@
 
 use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::preflight::PreflightMode;
+use capa_api::cluster::status::{AWSClusterStatus, PublishedEndpoint};
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
-use capa_api::common::IdentityReference;
+use capa_api::common::{ControlPlaneTarget, IdentityReference};
 use capa_api::conditions::{self, ConditionType};
 use capa_api::contract::Cluster;
 use capa_api::forms::IdKind;
@@ -14,9 +15,11 @@ use capa_cloud::targets::{Group, TargetKind};
 use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 
 use super::ClusterContext;
+use super::continued_lookup::ContinuedLookup;
 use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup, TargetLookup};
 use super::load_balancer::{self, NamedLoadBalancer};
 use super::lookup_cache::LookupKey;
+use super::status::published_endpoint;
 use super::targets::{self, NamedTargets};
 use super::{resolve, search};
 use crate::identity::{self, IdentityError, IdentityRequest};
@@ -37,7 +40,7 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
                 IdentityError::Unread(problem) => IdentityFailure::Unread(problem),
             };
             let lookup = match region {
-                Some(_) => recorded_lookup(cluster).unwrap_or(NetworkLookup::NoIdentity),
+                Some(_) => recorded_lookup(cluster, owner).unwrap_or(NetworkLookup::NoIdentity),
                 None => NetworkLookup::Disabled,
             };
             return Facts {
@@ -63,11 +66,14 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
         return facts;
     }
     let cloud = context.clouds.cluster(&identity, region);
-    let facts = ask_aws(cluster, cloud.as_ref()).await;
+    let answers = context.lookups.continued(uid, &key, now, &context.timing);
+    let cloud = ContinuedLookup::new(cloud.as_ref(), answers);
+    let facts = ask_aws(cluster, owner, &cloud).await;
     match (&facts.identity, &facts.lookup) {
         (Ok(()), NetworkLookup::Recorded(..)) => context.lookups.remove(uid),
-        // The provider's own rate limits deferred the call, so there is no answer to store.
-        (_, lookup) if lookup.rate_limited_for().is_some() => {}
+        (_, lookup) if lookup.rate_limited_for().is_some() => {
+            context.lookups.interrupt(uid, key, now, cloud.answers());
+        }
         _ => context.lookups.insert(uid, key, now, &facts),
     }
     facts
@@ -89,8 +95,8 @@ pub(super) fn identity_request<'a>(
 }
 
 /// Looks up the account of the credentials and the declared network in AWS.
-async fn ask_aws(cluster: &AWSCluster, cloud: &dyn ClusterCloud) -> Facts {
-    let recorded = recorded_lookup(cluster);
+async fn ask_aws(cluster: &AWSCluster, owner: &Cluster, cloud: &dyn ClusterCloud) -> Facts {
+    let recorded = recorded_lookup(cluster, owner);
     let requested = is_search_requested(cluster);
     let account_id = match cloud.account_id().await {
         Ok(account_id) => account_id,
@@ -127,17 +133,29 @@ fn is_search_requested(cluster: &AWSCluster) -> bool {
     cluster.spec.discovery.is_some() && requested.is_some() && requested.as_deref() != observed
 }
 
-/// The result of a complete lookup, which is not repeated until the spec changes. The result comes from the status, so
-/// that a restart of the manager repeats no lookup.
-fn recorded_lookup(cluster: &AWSCluster) -> Option<NetworkLookup> {
+/// The result of a complete lookup, which is not repeated until the spec or the port of the API server changes. The
+/// result comes from the status, so that a restart of the manager repeats no lookup.
+fn recorded_lookup(cluster: &AWSCluster, owner: &Cluster) -> Option<NetworkLookup> {
     let status = cluster.status.as_ref()?;
     let generation = cluster.metadata.generation;
-    let current = conditions::holds_for(&status.conditions, ConditionType::NetworkReady, generation);
+    let current = conditions::holds_for(&status.conditions, ConditionType::NetworkReady, generation)
+        && is_of_port(cluster, owner, status);
     let network = status.network.clone().filter(|_| current)?;
     Some(NetworkLookup::Recorded(
         Box::new(network),
         status.failure_domains.clone(),
     ))
+}
+
+/// Whether a status is about the port of the API server. The targets behind load balancers depend on the port.
+fn is_of_port(cluster: &AWSCluster, owner: &Cluster, status: &AWSClusterStatus) -> bool {
+    let spec = &cluster.spec;
+    let port = |endpoint: &PublishedEndpoint| endpoint.port;
+    let recorded = status.control_plane_endpoint.as_ref().map(port);
+    let current = published_endpoint(cluster, Some(owner)).as_ref().map(port);
+    let has_names = load_balancer::to_look_up(spec).is_some() || !load_balancer::named_among_targets(spec).is_empty();
+    let [recorded, current] = [recorded, current].map(|port| port.unwrap_or(ControlPlaneTarget::API_PORT));
+    !has_names || recorded == current
 }
 
 /// Makes one describe call each for the subnets, the VPC, the route tables, the security groups, the load balancer and

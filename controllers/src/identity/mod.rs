@@ -62,7 +62,7 @@ pub async fn resolve(
 ) -> Result<ResolvedIdentity, IdentityError> {
     let labels = kubernetes.namespace_labels(request.namespace);
     let chain = chain_of(kubernetes, request.reference, |reference, identity, is_source| {
-        if namespace_allowed(identity.allowed_namespaces(), request.namespace, &labels) {
+        if namespace_allowed(identity.allowed_namespaces(), request.namespace, labels.as_ref()) {
             return Ok(());
         }
         let reason = if is_source {

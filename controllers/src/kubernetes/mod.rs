@@ -234,11 +234,9 @@ impl Kubernetes for KubernetesClient {
         }
     }
 
-    fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String> {
-        let cached = named(self.caches.namespaces.store(), namespace);
-        cached
-            .and_then(|namespace| namespace.metadata.labels.clone())
-            .unwrap_or_default()
+    fn namespace_labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
+        let namespace = named(self.caches.namespaces.store(), namespace)?;
+        Some(namespace.metadata.labels.clone().unwrap_or_default())
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {

@@ -178,6 +178,9 @@ impl SharedReads {
             Some(before) if !is_usable(&shown.outcome) => (before.good_for * 2).min(self.timing.source_retry_cap),
             Some(_) | None => self.timing.source_retry,
         };
+        // An object may wait for several slow reads. The answer of the slowest one is good until the others, if they are
+        // too old by then, have been made again.
+        let good_for = good_for.max(read.began.elapsed() * 2);
         let before = before.map(|before| before.read);
         let is_same = |before: &SourceRead| is_same_failure(&before.outcome, &shown.outcome);
         let read = match before {
@@ -327,6 +330,22 @@ mod tests {
         assert_eq!(woken(&mut listener).len(), 100);
         assert!(read_within(&reads, "slow", 0, Duration::ZERO).await.is_some());
         assert!(woken(&mut listener).is_empty(), "each is woken once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_reads_are_known_together_in_the_end() {
+        let reads = Arc::new(SharedReads::new(Timing::default()));
+        let takes = [("one", 6), ("two", 8), ("three", 40)].map(|(name, takes)| (name, Duration::from_secs(takes)));
+        let known = async || {
+            let read = takes.map(|(name, takes)| read_within(&reads, name, 0, takes));
+            let read = futures::future::join_all(read).await;
+            read.into_iter().flatten().count()
+        };
+        assert_eq!(known().await, 0);
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        assert_eq!(known().await, 1, "the answers of the others are too old");
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        assert_eq!(known().await, takes.len());
     }
 
     #[tokio::test(start_paused = true)]

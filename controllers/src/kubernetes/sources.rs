@@ -175,7 +175,17 @@ impl Requests {
             SourceObjects::Named(name) => api.get(name).await.map(|object| vec![object]),
             SourceObjects::Selected(selector) => {
                 let parameters = ListParams::default().labels(selector).limit(MAX_OBJECTS);
-                api.list(&parameters).await.map(|list| list.items)
+                let listed = api.list(&parameters).await;
+                if listed
+                    .as_ref()
+                    .is_ok_and(|list| list.metadata.continue_.as_deref().unwrap_or_default() != "")
+                {
+                    return Ok(Fetched::Nothing(SourceOutcome::Unreadable {
+                        code: None,
+                        text: format!("{request} matches more than {MAX_OBJECTS} objects: narrow its selector"),
+                    }));
+                }
+                listed.map(|list| list.items)
             }
         };
         match fetched {

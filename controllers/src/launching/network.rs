@@ -4,6 +4,7 @@ use capa_api::common::MachineRole;
 use capa_api::contract::Cluster;
 use capa_api::machine::AWSMachineSpec;
 use capa_network::{Merged, merge};
+use futures::future::join_all;
 
 use super::network_sources::{self, requests};
 use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader};
@@ -18,10 +19,15 @@ pub(crate) async fn read_network(
     cluster: &Cluster,
     kubernetes: &dyn NetworkKubernetes,
 ) -> Result<Merged, BeingRead> {
+    // All reads begin together: the answers of slow reads must be known in one pass.
+    let reads = requests(spec, role, cluster)
+        .into_iter()
+        .map(|(named_by, request)| async move {
+            let read = kubernetes.source(reader, &request).await?;
+            Ok(network_sources::from_read(named_by, &request, read))
+        });
+    let read: Result<Vec<_>, BeingRead> = join_all(reads).await.into_iter().collect();
     let mut sources = vec![network_sources::from_spec(reader.to_string(), spec)];
-    for (named_by, request) in requests(spec, role, cluster) {
-        let read = kubernetes.source(reader, &request).await?;
-        sources.push(network_sources::from_read(named_by, &request, read));
-    }
+    sources.extend(read?);
     Ok(merge(&sources))
 }

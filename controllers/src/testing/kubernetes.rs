@@ -315,8 +315,8 @@ impl Kubernetes for FakeKubernetes {
         self.state().identities.get(reference).cloned()
     }
 
-    fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String> {
-        self.state().namespaces.get(namespace).cloned().unwrap_or_default()
+    fn namespace_labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
+        self.state().namespaces.get(namespace).cloned()
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, KubernetesError> {

@@ -60,6 +60,19 @@ async fn a_namespace_is_allowed_by_its_labels() {
 }
 
 #[tokio::test]
+async fn a_namespace_with_unknown_labels_is_not_allowed_by_the_lack_of_a_label() {
+    let scene = Scene::new();
+    let selector = "allowedNamespaces: {selector: {matchExpressions: [{key: tenant, operator: DoesNotExist}]}}";
+    scene
+        .kubernetes
+        .identity_object("AWSClusterControllerIdentity", "default", selector);
+    assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
+    scene.kubernetes.label_namespace("team-a", "stage", "prod");
+    let pass = scene.pass(&aws_cluster(NETWORK)).await;
+    assert_eq!(pass.condition(IDENTITY_READY), "True/Ready");
+}
+
+#[tokio::test]
 async fn a_missing_identity_is_named() {
     let scene = Scene::new();
     let pass = scene.pass(&with_identity("AWSClusterRoleIdentity", "team")).await;

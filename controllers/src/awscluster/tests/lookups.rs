@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::ConditionType;
 use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
 
-use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
+use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster, owner};
 use crate::testing::{refused, unanswered};
 
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
@@ -293,6 +294,61 @@ async fn a_rate_limited_lookup_is_made_at_its_reserved_time() {
     assert_eq!(deferred.next, Next::Requeue(turn));
     let looked_up = scene.after(&deferred, turn).await;
     assert_eq!(looked_up.condition(NETWORK_READY), "True/Ready");
+}
+
+#[tokio::test]
+async fn a_lookup_that_the_rates_interrupt_is_continued() {
+    let scene = Scene::new();
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
+    let names = ["one", "two", "three"];
+    for name in names {
+        scene.aws.load_balancer(name, 6443, arn);
+    }
+    let targets = names.map(|name| format!("{{loadBalancerName: {name}}}")).join(", ");
+    let spec = format!("{NETWORK}, controlPlaneTargets: [{targets}]");
+    let mut pass = scene.pass(&aws_cluster(&spec)).await;
+    let mut calls = pass.calls.clone();
+    for _ in 0..10 {
+        let Next::Requeue(turn) = pass.next else { break };
+        assert_eq!(pass.condition(NETWORK_READY), "False/Throttled");
+        pass = scene.after(&pass, turn).await;
+        calls.append(&mut pass.calls);
+    }
+    assert_eq!(pass.condition(NETWORK_READY), "True/Ready");
+    let [subnets, balancers] =
+        ["DescribeSubnets", "DescribeLoadBalancers"].map(|action| calls.iter().filter(|call| *call == action).count());
+    assert_eq!(
+        (subnets, balancers),
+        (1, names.len()),
+        "what AWS has answered is not asked again"
+    );
+}
+
+#[tokio::test]
+async fn targets_follow_the_port_of_an_endpoint_that_is_set_later() {
+    let scene = Scene::new();
+    let groups = ["a", "b"]
+        .map(|name| format!("arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/{name}/0123456789abcdef"));
+    scene
+        .aws
+        .load_balancer_with("api", &[(6443, &groups[0]), (443, &groups[1])]);
+    let spec = aws_cluster(&format!(
+        "{NETWORK}, controlPlaneLoadBalancer: {{name: api, loadBalancerType: nlb}}"
+    ));
+    let before = scene.pass(&spec).await;
+    let target = |pass: &Pass| pass.status().network.clone().unwrap().control_plane_targets[0].clone();
+    assert_eq!(target(&before), ControlPlaneTarget::target_group(&groups[0]));
+    scene
+        .kubernetes
+        .put_cluster(owner("{controlPlaneEndpoint: {host: api, port: 443}}"));
+    let after = scene.after(&before, Duration::from_secs(10)).await;
+    assert_eq!(target(&after), ControlPlaneTarget::target_group(&groups[1]));
+    let at_rest = scene.after(&after, Duration::from_secs(10)).await;
+    assert!(
+        at_rest.calls.iter().all(|call| call == "GetCallerIdentity"),
+        "{:?}",
+        at_rest.calls
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The validation of a machine's spec and network. Pure.
 
-use capa_api::common::{ResourceReference, Volume};
+use capa_api::common::{ControlPlaneTarget, ResourceReference, Volume};
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::{MachineNetwork, Oversized};
@@ -9,7 +9,7 @@ use capa_network::Problem;
 use crate::launching::forms;
 use crate::launching::options::contradiction;
 use crate::launching::overrides::validate_overrides;
-use crate::tags;
+use crate::{tags, target_forms};
 
 /// Refuses tags that only the manager may set, because these tags decide which instances are deleted. `cluster_tag` is
 /// the name of the cluster in tags.
@@ -51,7 +51,7 @@ pub(in crate::awsmachine) fn validate(spec: &AWSMachineSpec) -> Option<Condition
     Some(ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message))
 }
 
-/// Refuses a network with a value that is too long for the status of a machine, or with an invalid AWS id.
+/// Refuses a network with a value that the status of a machine cannot have, or with an invalid AWS id.
 /// `cluster_name` is the name in tags if no source supplies another one.
 pub(in crate::awsmachine) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
     let mut sized = network.clone();
@@ -61,11 +61,31 @@ pub(in crate::awsmachine) fn validate_network(network: &MachineNetwork, cluster_
             "{field} of the network has more than {limit} characters, more than any such value in AWS: correct it \
              in its source"
         )
+    } else if let Some(refused) = refused_targets(network) {
+        refused
     } else {
         let (field, form) = forms::first_invalid_id_of_network(network)?;
         format!("{field} of the network is no id of AWS: set it to {form} in its source")
     };
     Some(Problem::new(Reason::InvalidSpec, message))
+}
+
+/// What is wrong with the targets of a network.
+fn refused_targets(network: &MachineNetwork) -> Option<String> {
+    let targets = &network.control_plane_targets;
+    if targets.len() > ControlPlaneTarget::MAX_COUNT {
+        return Some(format!(
+            "controlPlaneTargets of the network has {} entries, of which a machine can have {}: remove entries in its \
+             source",
+            targets.len(),
+            ControlPlaneTarget::MAX_COUNT
+        ));
+    }
+    let mut numbered = targets.iter().enumerate();
+    let (index, why) = numbered.find_map(|(index, target)| Some((index, target_forms::refused(target)?)))?;
+    Some(format!(
+        "controlPlaneTargets[{index}] of the network {why}: correct it in its source"
+    ))
 }
 
 #[cfg(test)]
@@ -143,6 +163,19 @@ mod tests {
         );
         let said = in_network("{region: eu-west-1}", &"x".repeat(101)).unwrap();
         assert!(said.starts_with("clusterTag"), "{said}");
+        for targets in [
+            "[{}]",
+            "[{targetGroupARN: 'arn:a', classicLoadBalancerName: api}]",
+            "[{targetGroupARN: 'arn:a', port: 0}]",
+            "[{classicLoadBalancerName: api, port: 1}]",
+            &format!("[{{loadBalancerName: {long}}}]"),
+        ] {
+            let said = in_network(&format!("{{controlPlaneTargets: {targets}}}"), "dev").unwrap();
+            assert!(said.starts_with("controlPlaneTargets[0] of the network "), "{said}");
+        }
+        let many = ["{loadBalancerName: api}"; ControlPlaneTarget::MAX_COUNT + 1].join(", ");
+        let said = in_network(&format!("{{controlPlaneTargets: [{many}]}}"), "dev").unwrap();
+        assert!(said.contains("has 9 entries"), "{said}");
         let said = in_network("{subnets: [{id: 'subnet-*'}]}", "dev").unwrap();
         assert!(
             said.starts_with("subnets[].id of the network") && !said.contains('*'),

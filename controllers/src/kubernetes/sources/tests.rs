@@ -404,4 +404,12 @@ async fn objects_of_a_selector_are_listed_with_the_selector() {
     };
     let read = request(&server.reader(), &selected).await;
     assert_eq!(region(&read.outcome).as_deref(), Some("eu-west-1"));
+
+    let beginning = json!({"kind": "LandscapeList", "apiVersion": "example.org/v1", "metadata": {"continue": "more"},
+        "items": [network("eu-west-1")]});
+    server.answer("/apis/example.org/v1/namespaces/team-a/landscapes", 200, beginning);
+    let SourceOutcome::Unreadable { text, .. } = request(&server.reader(), &selected).await.outcome else {
+        panic!("objects that are not listed may say something else")
+    };
+    assert!(text.contains("more than 200 objects"), "{text}");
 }

@@ -1,6 +1,5 @@
 //! The set-up of AWS resources, and changes by other users.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_api::machine::InstanceState;
@@ -26,31 +25,25 @@ pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(50);
 
 impl FakeAws {
     /// Changes the region of this AWS.
-    fn change(&self, change: impl FnOnce(&mut Region)) {
+    fn change(&self, change: impl FnOnce(&mut Region) -> &mut Region) {
         change(self.state().region(&self.region));
     }
 
     /// Adds a VPC with a main route table without a route to an internet gateway.
     pub(crate) fn vpc(&self, id: &str) {
-        self.change(|region| {
-            region.vpc(id, "10.0.0.0/16");
-        });
+        self.change(|region| region.vpc(id, "10.0.0.0/16"));
     }
 
     pub(crate) fn subnet(&self, id: &str, vpc_id: &str, zone: &str) {
-        self.change(|region| {
-            region.subnet(id, vpc_id, zone);
-        });
+        self.change(|region| region.subnet(id, vpc_id, zone));
     }
 
     pub(crate) fn bucket(&self, name: &str) {
-        self.change(|region| region.put_bucket(name));
+        self.state().region(&self.region).put_bucket(name);
     }
 
     pub(crate) fn security_group(&self, id: &str, vpc_id: &str) {
-        self.change(|region| {
-            region.security_group(id, vpc_id, id);
-        });
+        self.change(|region| region.security_group(id, vpc_id, id));
     }
 
     /// Sets whether the main route table of a VPC has a route to an internet gateway.
@@ -69,86 +62,73 @@ impl FakeAws {
             id: format!("rtbassoc-{subnet}"),
             subnet_id: subnet.to_owned(),
         };
-        self.change(|region| {
-            region.route_table(RouteTable {
-                id: id.to_owned(),
-                vpc_id: vpc_id.to_owned(),
-                is_main: subnets.is_empty(),
-                associations: subnets.iter().map(|id| association(id)).collect(),
-                routes: internet_gateway_route.then(default_route).into_iter().collect(),
-                ..RouteTable::default()
-            });
-        });
+        let table = RouteTable {
+            id: id.to_owned(),
+            vpc_id: vpc_id.to_owned(),
+            is_main: subnets.is_empty(),
+            associations: subnets.iter().map(|id| association(id)).collect(),
+            routes: internet_gateway_route.then(default_route).into_iter().collect(),
+            ..RouteTable::default()
+        };
+        self.change(|region| region.route_table(table));
     }
 
     /// Adds a network interface that is attached to no instance.
     pub(crate) fn network_interface(&self, id: &str, subnet_id: &str, security_group_ids: &[&str]) {
-        self.change(|region| {
-            region.network_interface(id, subnet_id, security_group_ids);
-        });
+        self.change(|region| region.network_interface(id, subnet_id, security_group_ids));
     }
 
     pub(crate) fn image(&self, id: &str, root_device_name: &str) {
-        self.change(|region| {
-            region.image(id, root_device_name);
-        });
+        self.change(|region| region.image(id, root_device_name));
     }
 
     pub(crate) fn published_image(&self, image: PublishedImage) {
-        self.change(|region| {
-            region.published_image(image);
-        });
+        self.change(|region| region.published_image(image));
     }
 
     pub(crate) fn public_parameter(&self, name: &str, value: &str) {
-        self.change(|region| {
-            region.public_parameter(name, value);
-        });
+        self.change(|region| region.public_parameter(name, value));
     }
 
     pub(crate) fn instance_type(&self, instance_type: InstanceType) {
-        self.change(|region| {
-            region.instance_type(instance_type);
-        });
+        self.change(|region| region.instance_type(instance_type));
     }
 
     /// Removes a resource that is not an instance.
     pub(crate) fn remove(&self, id: &str) {
-        self.change(|region| {
-            region.remove(id);
-        });
+        self.change(|region| region.remove(id));
     }
 
     /// Adds a Network Load Balancer that forwards a port to a target group.
     pub(crate) fn load_balancer(&self, name: &str, port: i32, target_group: &str) {
+        self.load_balancer_with(name, &[(port, target_group)]);
+    }
+
+    /// Adds a Network Load Balancer that forwards each port to a target group.
+    pub(crate) fn load_balancer_with(&self, name: &str, listeners: &[(i32, &str)]) {
+        let listeners = listeners.iter();
         let balancer = ApiLoadBalancer {
             kind: "network".into(),
-            listeners: BTreeMap::from([(port, vec![target_group.to_owned()])]),
+            listeners: listeners
+                .map(|(port, group)| (*port, vec![(*group).to_owned()]))
+                .collect(),
         };
-        self.change(|region| {
-            region.load_balancer(name, balancer);
-        });
+        self.change(|region| region.load_balancer(name, balancer));
     }
 
     /// Adds a target group or a Classic Load Balancer.
     pub(crate) fn group(&self, group: &Group, kind: TargetKind) {
-        self.change(|region| {
-            region.target_group(group.clone(), kind, DRAINS_FOR);
-        });
+        self.change(|region| region.target_group(group.clone(), kind, DRAINS_FOR));
     }
 
     /// Tags a group.
     pub(crate) fn tag_group(&self, group: &Group, key: &str, value: &str) {
-        self.change(|region| {
-            region.tag_group(group, key, value);
-        });
+        self.change(|region| region.tag_group(group, key, value));
     }
 
     /// Removes a tag from a group.
     pub(crate) fn untag_group(&self, group: &Group, key: &str) {
-        self.change(|region| {
-            region.untag_group(group, key);
-        });
+        self.change(|region| region.untag_group(group, key));
     }
 
     /// The ids of the targets of a group.
@@ -165,9 +145,7 @@ impl FakeAws {
 
     /// Makes an instance fail the health checks of its load balancers from now on.
     pub(crate) fn fail_health_checks(&self, id: &str) {
-        self.change(|region| {
-            region.fail_health_checks(id);
-        });
+        self.change(|region| region.fail_health_checks(id));
     }
 
     /// Registers a target by its id or address, as another user would.
@@ -207,9 +185,7 @@ impl FakeAws {
             tags: tags.map(|(key, value)| (key, value.to_owned())).into(),
             ..plain_launch(token, "ami-00000001", "t3.large", "subnet-0000000a")
         };
-        self.change(|region| {
-            region.add_instance(now, id, &request).set_state(now, id, state, None);
-        });
+        self.change(|region| region.add_instance(now, id, &request).set_state(now, id, state, None));
     }
 
     /// Adds a Dedicated Host of another user, with this client token. Returns its id.
@@ -221,16 +197,12 @@ impl FakeAws {
     /// Makes EC2 refuse to release a host for this time.
     pub(crate) fn keep_host(&self, id: &str, keep: Duration) {
         let until = self.now() + keep;
-        self.change(|region| {
-            region.keep_host(id, until);
-        });
+        self.change(|region| region.keep_host(id, until));
     }
 
     /// Adds a public IPv4 pool with this number of free addresses.
     pub(crate) fn address_pool(&self, pool: &str, free: u32) {
-        self.change(|region| {
-            region.address_pool(pool, free);
-        });
+        self.change(|region| region.address_pool(pool, free));
     }
 
     /// Gives an instance an Elastic IP of the user's, and returns the allocation id.
@@ -245,77 +217,59 @@ impl FakeAws {
 
     /// Disassociates an Elastic IP from its instance, as a user would.
     pub(crate) fn disassociate(&self, allocation_id: &str) {
-        self.change(|region| region.take_address(allocation_id));
+        self.state().region(&self.region).take_address(allocation_id);
     }
 
     /// Makes AWS no longer show an instance, as it does some time after the termination.
     pub(crate) fn remove_instance(&self, id: &str) {
-        self.change(|region| {
-            region.end_long_ago(id);
-        });
+        self.change(|region| region.end_long_ago(id));
     }
 
     /// Tags a resource.
     pub(crate) fn tag(&self, id: &str, key: &str, value: &str) {
-        self.change(|region| {
-            region.tag(id, key, value);
-        });
+        self.change(|region| region.tag(id, key, value));
     }
 
     /// Adds a target group of a VPC, with tags.
     pub(crate) fn tagged_target_group(&self, arn: &str, vpc_id: &str, kind: TargetKind, tags: &[(&str, &str)]) {
         let group = Group::TargetGroup(arn.to_owned());
         self.change(|region| {
-            region
-                .target_group(group.clone(), kind, DRAINS_FOR)
-                .place_group(&group, vpc_id);
-            for (key, value) in tags {
-                region.tag_group(&group, key, value);
-            }
+            region.target_group(group.clone(), kind, DRAINS_FOR);
+            let region = region.place_group(&group, vpc_id);
+            tags.iter()
+                .fold(region, |region, (key, value)| region.tag_group(&group, key, value))
         });
     }
 
     /// Sets the tag that identifies the machine of an instance.
     pub(crate) fn tag_machine_name(&self, id: &str, machine_name_tag: &str) {
-        self.change(|region| {
-            region.tag(id, meta::MACHINE_NAME_TAG, machine_name_tag);
-        });
+        self.change(|region| region.tag(id, meta::MACHINE_NAME_TAG, machine_name_tag));
     }
 
     /// Removes all tags of an instance.
     pub(crate) fn untag(&self, id: &str) {
-        self.change(|region| {
-            region.untag(id);
-        });
+        self.change(|region| region.untag(id));
     }
 
     /// Replaces the security groups of an instance, as another user would.
     pub(crate) fn regroup(&self, instance_id: &str, group_ids: &[&str]) {
-        self.change(|region| {
-            region.regroup(instance_id, group_ids);
-        });
+        self.change(|region| region.regroup(instance_id, group_ids));
     }
 
     /// Changes how many hops the answers of the metadata service of an instance may take, as another user would.
     pub(crate) fn set_hop_limit(&self, instance_id: &str, hops: i32) {
-        self.change(|region| {
-            region.set_hop_limit(instance_id, hops);
-        });
+        self.change(|region| region.set_hop_limit(instance_id, hops));
     }
 
     /// Changes the type of an instance, as another user would who has stopped it.
     pub(crate) fn retype(&self, instance_id: &str, instance_type: &str) {
-        self.change(|region| {
-            region.retype(instance_id, instance_type);
-        });
+        self.change(|region| region.retype(instance_id, instance_type));
     }
 
     /// Sets the state of an instance permanently.
     pub(crate) fn set_instance_state(&self, id: &str, state: InstanceState) {
         let now = self.now();
-        self.change(|region| {
-            region.set_state(now, id, state, None);
-        });
+        self.change(|region| region.set_state(now, id, state, None));
     }
 
     /// Sets the state of an instance with AWS's reason for the state.
@@ -325,8 +279,6 @@ impl FakeAws {
             code: code.to_owned(),
             message: message.to_owned(),
         };
-        self.change(|region| {
-            region.set_state(now, id, state, Some(reason));
-        });
+        self.change(|region| region.set_state(now, id, state, Some(reason)));
     }
 }

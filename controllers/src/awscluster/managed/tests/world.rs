@@ -96,7 +96,7 @@ impl Kubernetes for Stored {
         self.fake.identity(reference)
     }
 
-    fn namespace_labels(&self, namespace: &str) -> BTreeMap<String, String> {
+    fn namespace_labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
         self.fake.namespace_labels(namespace)
     }
 
