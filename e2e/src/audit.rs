@@ -180,33 +180,3 @@ fn parse(line: &str) -> anyhow::Result<KubernetesWrite> {
         code: entry.response_status.code,
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_write_names_its_user_its_object_and_its_answer() {
-        let line = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete",
-            "verb":"update","user":{"username":"system:serviceaccount:capa-rs-system:capa-controller-manager"},
-            "objectRef":{"resource":"awsmachines","namespace":"n","name":"m","apiGroup":"g","subresource":"status"},
-            "responseStatus":{"metadata":{},"code":409}}"#;
-        let write = KubernetesWrite {
-            user: "capa-rs-system:capa-controller-manager".into(),
-            verb: "update".into(),
-            resource: "awsmachines/status".into(),
-            namespace: "n".into(),
-            name: "m".into(),
-            code: 409,
-        };
-        assert_eq!(parse(line).unwrap(), write);
-    }
-
-    #[test]
-    fn a_write_may_have_neither_object_nor_answer() {
-        let line = r#"{"verb":"create","user":{"username":"somebody"}}"#;
-        let write = parse(line).unwrap();
-        assert_eq!((write.user.as_str(), write.code), ("somebody", 0));
-        assert_eq!((write.resource.as_str(), write.name.as_str()), ("", ""));
-    }
-}

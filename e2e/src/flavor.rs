@@ -378,19 +378,3 @@ impl Brought<'_> {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flavor_is_found_by_its_name_and_has_a_template() {
-        for flavor in Flavor::ALL {
-            assert_eq!(Flavor::parse(flavor.name()).unwrap(), flavor);
-            let template = format!("templates/cluster-template-{}.yaml", flavor.name());
-            assert!(programs::repository().join(&template).exists(), "{template}");
-        }
-        let error = Flavor::parse("none").unwrap_err().to_string();
-        assert!(error.contains("unmanaged-discovery, managed-by"), "{error}");
-    }
-}

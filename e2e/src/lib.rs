@@ -67,7 +67,7 @@ pub use flavor::{Brought, Flavor};
 pub use forward_proxy::ForwardProxy;
 pub use local_world::LocalWorld;
 pub use manager::Manager;
-pub use manager_builder::{InProcessManager, ManagerBuilder};
+pub use manager_builder::ManagerBuilder;
 pub use metrics::Metrics;
 pub use programs::{
     aws_cli, capa_manifests, cloud_init, cloud_init_boot, consumer_of_profiles, kustomize, upstream_folder,

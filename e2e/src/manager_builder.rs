@@ -1,13 +1,6 @@
-//! Starts the manager under test as the real binary or inside the test, always with the permissions of its own
-//! ServiceAccount.
+//! Starts the manager under test with the permissions of its own ServiceAccount.
 
 use std::{path::PathBuf, process::Command, time::Duration};
-
-use anyhow::{Context as _, bail};
-use capa_rs::Cli;
-use clap::Parser as _;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     aws_proxy::AccessKey,
@@ -15,7 +8,7 @@ use crate::{
     manager::{Controllers, Manager},
     ports::free_port,
     provider,
-    wait::{eventually_by_polling, http_get},
+    wait::http_get,
 };
 
 /// The limit for the manager to become ready: it fills its caches on a busy computer.
@@ -127,37 +120,6 @@ impl<'a> ManagerBuilder<'a> {
         Ok((arguments, health, diagnostics))
     }
 
-    /// Runs the manager inside the test, where a debugger reaches it, with AWS in one region. Waits until it is ready.
-    pub async fn start_in_process(&self, region: &str) -> anyhow::Result<InProcessManager> {
-        let (mut arguments, health, _) = self.arguments().await?;
-        let url = self.environment.aws().url();
-        arguments.push(format!(
-            "--service-endpoints={region}:ec2={url},elasticloadbalancing={url},sts={url},iam={url},kms={url},s3={url},\
-             servicequotas={url}"
-        ));
-        let key = capa_aws::AccessKey {
-            id: self.key.access_key_id.clone(),
-            secret: self.key.secret_access_key.clone().into(),
-        };
-        let cli = Cli::try_parse_from(std::iter::once("capa-rs".to_owned()).chain(arguments))?;
-        let stop = CancellationToken::new();
-        let mut manager = InProcessManager {
-            task: tokio::spawn(cli.manager(key, stop.clone())),
-            stop,
-        };
-        let ready = eventually_by_polling(READY_WITHIN, "the manager in the test to be ready", async || {
-            http_get(&format!("http://{health}/readyz")).await
-        });
-        tokio::select! {
-            ready = ready => drop(ready?),
-            ended = &mut manager.task => {
-                ended?.context("the manager ended before it was ready")?;
-                bail!("the manager ended without an error before it was ready");
-            }
-        }
-        Ok(manager)
-    }
-
     /// Starts the manager and waits until it is ready. If the manager ends instead, the error contains the end of its
     /// log.
     pub async fn start(&self) -> anyhow::Result<Manager> {
@@ -192,19 +154,5 @@ impl<'a> ManagerBuilder<'a> {
         let manager = Manager::new(process, health, diagnostics);
         self.environment.keep(manager.clone());
         Ok(manager)
-    }
-}
-
-/// A manager inside the test. The manager ends with the test's runtime.
-pub struct InProcessManager {
-    task: JoinHandle<anyhow::Result<()>>,
-    stop: CancellationToken,
-}
-
-impl InProcessManager {
-    /// Asks the manager to end and waits for its end.
-    pub async fn stop(self) -> anyhow::Result<()> {
-        self.stop.cancel();
-        self.task.await?
     }
 }

@@ -95,37 +95,3 @@ fn unquote(quoted: &str) -> Option<(String, &str)> {
     }
     None
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SCRAPE: &str = r#"
-# HELP reconciles Reconciles.
-# TYPE reconciles counter
-reconciles_total{controller="awscluster",result="success"} 3
-reconciles_total{controller="awsmachine",result="error, \"odd\" }"} 4 1700000000
-age_seconds 0.5
-"#;
-
-    #[test]
-    fn samples_are_found_by_name_and_summed_over_labels() {
-        let metrics = Metrics::parse(SCRAPE);
-        assert_eq!(metrics.sum("reconciles_total", &[]), Some(7.0));
-        assert_eq!(
-            metrics.sum("reconciles_total", &[("controller", "awscluster")]),
-            Some(3.0)
-        );
-        assert_eq!(metrics.sum("age_seconds", &[]), Some(0.5));
-        assert_eq!(metrics.sum("age_seconds", &[("no", "such")]), None);
-    }
-
-    #[test]
-    fn label_values_may_contain_delimiters() {
-        let metrics = Metrics::parse(SCRAPE);
-        assert_eq!(
-            metrics.sum("reconciles_total", &[("result", "error, \"odd\" }")]),
-            Some(4.0)
-        );
-    }
-}

@@ -74,29 +74,3 @@ fn quoted<'a>(text: &'a str, start: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(start)?;
     rest.split_once('"').map(|(value, _)| value)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_are_told_apart_by_controller_and_name() {
-        let line = |name: &str, version: u64| {
-            format!(
-                "INFO object{{controller=\"awsmachine\" name=\"{name}\"}}: reconciled version=\"{version}\" took=1\n"
-            )
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("manager.log");
-        let lines = [line("one", 7), line("two", 9), line("one", 8)].concat();
-        std::fs::write(&path, format!("a line of another kind\n{lines}")).unwrap();
-        let mut passes = Passes::of(path);
-        passes.read_on().unwrap();
-        assert_eq!(passes.versions("awsmachine", "one"), [7, 8]);
-        assert_eq!(passes.versions("awsmachine", "two"), [9]);
-        assert!(passes.versions("awscluster", "one").is_empty());
-        let object = |name: &str| ("awsmachine".to_owned(), name.to_owned());
-        let counts = BTreeMap::from([(object("one"), 2), (object("two"), 1)]);
-        assert_eq!(passes.by_object(), counts);
-    }
-}

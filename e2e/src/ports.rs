@@ -25,14 +25,3 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
         })
         .context("no port is free on the loopback address")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_port_is_given_out_twice() {
-        let ports: std::collections::BTreeSet<u16> = (0..50).map(|_| free_port().unwrap()).collect();
-        assert_eq!(ports.len(), 50);
-    }
-}

@@ -18,7 +18,9 @@ use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, LaunchRequest, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
     StoredSecret, Timing,
 };
-use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Behaviour, Ec2, Region, Sessions, SimSession};
+use capa_fake_aws::machines::{
+    AllocatedAddress, AllocatedHost, Behaviour, Ec2, LaunchedInstance, Region, Sessions, SimSession,
+};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -135,34 +137,31 @@ impl FakeAws {
         tags.cloned().unwrap_or_default()
     }
 
-    /// The security groups of the network interface of an instance.
-    pub(crate) fn groups_of(&self, instance_id: &str) -> Vec<String> {
+    /// What is known of a launched instance; the default without such an instance.
+    fn of_instance<T: Default>(&self, instance_id: &str, known: impl FnOnce(&LaunchedInstance) -> T) -> T {
         let mut state = self.state();
         let mut launched = state.region(&self.region).launched();
         let instance = launched.find(|instance| instance.id == instance_id);
-        instance
-            .map(|instance| instance.security_group_ids.clone())
-            .unwrap_or_default()
+        instance.map(known).unwrap_or_default()
+    }
+
+    /// The security groups of the network interface of an instance.
+    pub(crate) fn groups_of(&self, instance_id: &str) -> Vec<String> {
+        self.of_instance(instance_id, |instance| instance.security_group_ids.clone())
     }
 
     /// Whether the resource-based name of an instance has an A and an AAAA record.
     pub(crate) fn dns_records_of(&self, instance_id: &str) -> (Option<bool>, Option<bool>) {
-        let mut state = self.state();
-        let mut launched = state.region(&self.region).launched();
-        let instance = launched.find(|instance| instance.id == instance_id);
-        instance
-            .map(|instance| (instance.dns_records.a, instance.dns_records.aaaa))
-            .unwrap_or_default()
+        self.of_instance(instance_id, |instance| {
+            (instance.dns_records.a, instance.dns_records.aaaa)
+        })
     }
 
     /// How many hops the answers of the metadata service of an instance may take.
     pub(crate) fn hop_limit_of(&self, instance_id: &str) -> i32 {
-        let mut state = self.state();
-        let mut launched = state.region(&self.region).launched();
-        let instance = launched.find(|instance| instance.id == instance_id);
-        instance
-            .map(|instance| instance.metadata_options.http_put_response_hop_limit)
-            .unwrap_or_default()
+        self.of_instance(instance_id, |instance| {
+            instance.metadata_options.http_put_response_hop_limit
+        })
     }
 
     /// Regions of the created clients.

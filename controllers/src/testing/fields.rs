@@ -8,6 +8,20 @@ use super::read;
 /// JSON pointer to its effect, and the expected value there.
 pub(crate) type Row = (&'static str, &'static str, &'static str, Value);
 
+/// The rows about the spec of a kind, from the file with the effects of all fields.
+pub(crate) fn effects(kind: &str) -> Vec<Row> {
+    const EFFECTS: &str = include_str!("../../../api/tests/data/effects.tsv");
+    let rows = EFFECTS.lines().filter_map(|line| {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [of, path, set, pointer, becomes] = columns[..] else {
+            return None;
+        };
+        let field = path.strip_prefix("spec.").filter(|_| of == kind)?;
+        Some((field, set, pointer, read(becomes)))
+    });
+    rows.collect()
+}
+
 /// The spec `smallest` merged with the fields of the row, in the form between the braces of a spec.
 pub(crate) fn spec_with(smallest: &str, row: &Row) -> String {
     let (field, set, ..) = row;

@@ -93,11 +93,6 @@ impl Account {
         });
     }
 
-    /// Reverts [`Account::allow_assume_role`]; temporary keys issued before remain valid.
-    pub fn refuse_assume_role(&self, role_arn: &str) {
-        self.change(|account| account.roles.remove(role_arn));
-    }
-
     /// Sets how long instances are shown as `pending` after their launch, default zero. The setting applies at once to
     /// all instances of the account: a test keeps them pending with a long time and lets them run with zero.
     pub fn set_pending(&self, duration: Duration) {
@@ -161,12 +156,6 @@ impl Account {
         self.change(|account| account.computers.install(image, version));
     }
 
-    /// Sets how long a target stays `initial` after its registration, default zero; the setting applies at once to all
-    /// targets.
-    pub fn set_initial(&self, duration: Duration) {
-        self.change(|account| account.targets.initial = duration);
-    }
-
     /// Sets whether targets stay `draining` for ever, whatever the deregistration delay of their group.
     pub fn set_stuck_draining(&self, stuck: bool) {
         self.change(|account| account.targets.stuck = stuck);
@@ -197,11 +186,6 @@ impl Account {
     /// with `RequestLimitExceeded`.
     pub fn throttle(&self, faster: u32) {
         self.change(|account| account.limits = Some(Limits::new(faster)));
-    }
-
-    /// Reverts [`Account::throttle`].
-    pub fn unthrottle(&self) {
-        self.change(|account| account.limits = None);
     }
 
     /// The launches that have taken effect, whose answer is [held back](Fault::delay), and whose caller still waits for

@@ -46,33 +46,3 @@ impl Tokens {
         self.0.insert(key, Launch { parameters, answer });
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(zone: &str) -> TokenKey {
-        TokenKey {
-            region: "eu-west-1".into(),
-            zone: zone.into(),
-            token: "uid-1".into(),
-        }
-    }
-
-    fn parameters(instance_type: &str) -> BTreeMap<String, String> {
-        BTreeMap::from([("InstanceType".to_owned(), instance_type.to_owned())])
-    }
-
-    #[test]
-    fn a_token_repeats_its_answer_for_its_parameters_in_its_zone() {
-        let mut tokens = Tokens::default();
-        assert_eq!(tokens.look_up(&key("a"), &parameters("t3.small")), Known::New);
-        tokens.remember(key("a"), parameters("t3.small"), b"first".to_vec());
-        assert_eq!(
-            tokens.look_up(&key("a"), &parameters("t3.small")),
-            Known::Same(b"first".to_vec())
-        );
-        assert_eq!(tokens.look_up(&key("a"), &parameters("t3.large")), Known::Mismatch);
-        assert_eq!(tokens.look_up(&key("b"), &parameters("t3.small")), Known::New);
-    }
-}

@@ -82,27 +82,3 @@ impl Configuration {
         tag.filter(|tag| !tag.is_empty()).unwrap_or(default)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn configuration(yaml: &str) -> Configuration {
-        Configuration::new(serde_saphyr::from_str(yaml).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn images_are_those_of_kubeadm_unless_the_configuration_names_others() {
-        let plain = configuration("{kubernetesVersion: v1.36.3}");
-        assert_eq!(plain.image("kube-proxy"), "registry.k8s.io/kube-proxy:v1.36.3");
-        assert_eq!(plain.etcd_image(), "registry.k8s.io/etcd:3.6.6-0");
-        assert_eq!(plain.coredns_image(), "registry.k8s.io/coredns/coredns:v1.13.1");
-        assert!(plain.has_stacked_etcd());
-        let named =
-            configuration("{kubernetesVersion: v1.36.3, etcd: {local: {imageTag: 3.6.8-0}}, dns: {imageTag: v1.14.2}}");
-        assert_eq!(named.etcd_image(), "registry.k8s.io/etcd:3.6.8-0");
-        assert_eq!(named.coredns_image(), "registry.k8s.io/coredns/coredns:v1.14.2");
-        assert!(!configuration("{kubernetesVersion: v1.36.3, etcd: {external: {}}}").has_stacked_etcd());
-        Configuration::new(json!({})).unwrap_err();
-    }
-}

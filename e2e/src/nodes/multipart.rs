@@ -63,39 +63,3 @@ fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
     let (_, value) = parameters.find(|(found, _)| found.trim() == name)?;
     Some(value.trim_matches('"'))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_parts_are_read_without_what_surrounds_them() {
-        let user_data = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"==b==\"\n\n--==b==\n\
-                         content-type: text/cloud-boothook; charset=\"us-ascii\"\n\n#!/bin/bash\n\necho a\n\n--==b==\n\
-                         Content-Type: text/x-include-url\n\nfile:///etc/x\n\n--==b==--\n";
-        let part = |content_type: &str, content: &str| Part {
-            content_type: content_type.to_owned(),
-            content: content.to_owned(),
-        };
-        assert_eq!(
-            parse(user_data.as_bytes()).unwrap().unwrap(),
-            [
-                part("text/cloud-boothook", "#!/bin/bash\n\necho a\n"),
-                part("text/x-include-url", "file:///etc/x\n"),
-            ]
-        );
-    }
-
-    #[test]
-    fn other_user_data_has_no_parts() {
-        assert_eq!(parse(b"#cloud-config\n").unwrap(), None);
-        assert_eq!(parse(&[0x1f, 0x8b]).unwrap(), None);
-    }
-
-    #[test]
-    fn a_message_that_is_cut_is_refused() {
-        let cut = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: a/b\n\nx\n";
-        let error = parse(cut.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("does not end"), "{error}");
-    }
-}

@@ -43,12 +43,6 @@ impl User {
         Ok(objects.map(|object| object.text_at(&["Key"]).to_owned()).collect())
     }
 
-    /// Deletes an object.
-    pub async fn delete_object(&self, bucket: &str, key: &str) -> anyhow::Result<()> {
-        self.s3(Method::DELETE, &format!("/{bucket}/{key}"), "").await?;
-        Ok(())
-    }
-
     async fn s3(&self, method: Method, path: &str, body: &str) -> anyhow::Result<Option<Element>> {
         let key = &self.account.user_key().access_key_id;
         let (status, answer) = s3(method, self.account.url(), key, &self.region, path, body).await?;

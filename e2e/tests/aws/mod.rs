@@ -6,19 +6,14 @@
     reason = "a helper of tests may panic as they may"
 )]
 
-mod accounts;
 mod checks;
 mod conformance;
-mod faults;
 mod launches;
-mod load_balancers;
 mod networks;
-mod transitions;
 
 use std::path::Path;
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::types::InstanceStateName;
 use capa_e2e::aws_proxy::{Account, AwsProxy};
 use capa_e2e::moto::Moto;
 use capa_e2e::user::{Network, NetworkPlan, User, client};
@@ -57,8 +52,4 @@ async fn network() -> (Account, User, Network, Client) {
     let network = user.create_network(&NetworkPlan::new("byo", REGION, 2)).await.unwrap();
     let ec2 = client(account.url(), account.key(), REGION);
     (account, user, network, ec2)
-}
-
-async fn state(user: &User, id: &str) -> InstanceStateName {
-    user.instance(id).await.unwrap().state.unwrap().name.unwrap()
 }

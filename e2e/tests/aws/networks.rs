@@ -11,43 +11,6 @@ fn plan() -> NetworkPlan {
 }
 
 #[tokio::test]
-async fn a_network_has_a_public_and_a_private_subnet_in_each_zone() {
-    let account = account().await;
-    let user = User::new(&account, REGION);
-    let network = user.create_network(&plan()).await.unwrap();
-    let ids = network
-        .public_subnet_ids()
-        .into_iter()
-        .chain(network.private_subnet_ids())
-        .map(str::to_owned)
-        .collect();
-    let subnets = user
-        .ec2()
-        .describe_subnets()
-        .set_subnet_ids(Some(ids))
-        .send()
-        .await
-        .unwrap()
-        .subnets
-        .unwrap();
-    assert_eq!(subnets.len(), 6);
-    assert!(
-        subnets
-            .iter()
-            .all(|subnet| subnet.vpc_id.as_ref() == Some(&network.vpc_id))
-    );
-    for zone in &network.zones {
-        for id in [&zone.public_subnet_id, &zone.private_subnet_id] {
-            let subnet = subnets
-                .iter()
-                .find(|subnet| subnet.subnet_id.as_ref() == Some(id))
-                .unwrap();
-            assert_eq!(subnet.availability_zone.as_ref(), Some(&zone.name));
-        }
-    }
-}
-
-#[tokio::test]
 async fn every_change_by_the_user_is_announced_as_a_command_line() {
     let account = account().await;
     let said = Arc::new(Mutex::new(Vec::<String>::new()));

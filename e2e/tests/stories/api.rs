@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::{Story, TestEnvironment, eventually, objects};
+use capa_e2e::{Story, TestEnvironment, eventually};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 
@@ -13,40 +13,6 @@ use super::scenario::{OURS, WITHIN};
 
 /// A change of the smallest spec, and a word of the refusal; `None` where the server accepts the spec.
 type Case = (Value, Option<&'static str>);
-
-#[test]
-fn all_kinds_are_established() -> anyhow::Result<()> {
-    Story::new("kinds").run(async |environment| {
-        let definitions = environment
-            .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-            .await?;
-        let mut kinds = Vec::new();
-        for name in [
-            "awsclusters",
-            "awsclustertemplates",
-            "awsmachines",
-            "awsmachinetemplates",
-            "awsclustercontrolleridentities",
-            "awsclusterroleidentities",
-            "awsclusterstaticidentities",
-        ] {
-            let name = format!("{name}.infrastructure.cluster.x-k8s.io");
-            let definition = definitions.get(&name).await?;
-            for condition in ["Established", "NamesAccepted"] {
-                let found =
-                    objects::condition(&definition, condition).with_context(|| format!("{name}: {condition}"))?;
-                assert_eq!(found.status, "True", "{name}: {found:?}");
-            }
-            // This condition reports a schema that the server accepts but cannot use for server-side apply or kubectl
-            // explain.
-            let structural = objects::condition(&definition, "NonStructuralSchema");
-            assert_eq!(structural, None, "{name}");
-            kinds.push(definition.data["spec"]["names"]["kind"].as_str().map(str::to_owned));
-        }
-        assert_eq!(kinds.len(), 7);
-        Ok(())
-    })
-}
 
 #[test]
 fn inconsistent_machines_are_refused() -> anyhow::Result<()> {

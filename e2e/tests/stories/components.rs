@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, ensure};
 use capa_e2e::clusterctl::Release;
@@ -115,22 +114,6 @@ fn the_add_on_has_a_namespace_of_its_own_and_no_credentials() -> anyhow::Result<
     Ok(())
 }
 
-#[test]
-fn the_manager_takes_the_flags_of_clusterctl_and_its_users() -> anyhow::Result<()> {
-    let program = Path::new(env!("CARGO_BIN_EXE_supervise")).with_file_name("capa-rs");
-    let output = Command::new(&program).args(["manager", "--help"]).output()?;
-    let help = String::from_utf8(output.stdout)?;
-    for flag in [
-        "--namespace <",
-        "--watch-filter <",
-        "--leader-elect",
-        "--feature-gates <",
-    ] {
-        assert!(help.contains(flag), "{flag} is missing in:\n{help}");
-    }
-    Ok(())
-}
-
 fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
@@ -160,15 +143,4 @@ fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
         Ok((name.to_owned(), default))
     })
     .collect()
-}
-
-#[test]
-fn variables_with_and_without_default_are_distinguished() {
-    let found = variables("image: ${IMAGE}\nargs: ${ARGS:=none}\nlabel: ${LABEL:=}").unwrap();
-    let expected = [
-        ("ARGS".to_owned(), true),
-        ("IMAGE".to_owned(), false),
-        ("LABEL".to_owned(), false),
-    ];
-    assert_eq!(found, BTreeSet::from(expected));
 }

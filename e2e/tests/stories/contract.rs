@@ -122,44 +122,6 @@ mod long_stories {
     use super::*;
 
     #[test]
-    fn paused_has_the_generation_that_it_was_observed_at() -> anyhow::Result<()> {
-        story("paused-generation", async |s| {
-            s.cluster("dev").await?;
-            let says = async |status: &str, generation: i64| {
-                eventually(
-                    WITHIN,
-                    &format!("Paused={status} of generation {generation}"),
-                    async || {
-                        let cluster = s.aws_cluster("dev").await?;
-                        let conditions = cluster.data["status"]["conditions"]
-                            .as_array()
-                            .cloned()
-                            .unwrap_or_default();
-                        let paused = conditions.into_iter().find(|condition| condition["type"] == "Paused");
-                        let paused = paused.unwrap_or_default();
-                        ensure!(
-                            paused["status"] == status && paused["observedGeneration"] == generation,
-                            "the condition is {paused}"
-                        );
-                        Ok(())
-                    },
-                )
-                .await
-            };
-            says("False", 1).await?;
-            let pause = |paused: bool| json!({"spec": {"paused": paused}});
-            s.patch(CORE, "Cluster", "dev", pause(true)).await?;
-            says("True", 1).await?;
-            s.change("dev", json!({"spec": {"additionalTags": {"cost-centre": "42"}}}))
-                .await?;
-            says("True", 2).await?;
-            s.patch(CORE, "Cluster", "dev", pause(false)).await?;
-            says("False", 2).await?;
-            Ok(())
-        })
-    }
-
-    #[test]
     fn a_removed_finalizer_is_added_again() -> anyhow::Result<()> {
         story("finalizer", async |s| {
             s.cluster("dev").await?;

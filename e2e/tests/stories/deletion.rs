@@ -6,7 +6,7 @@ use anyhow::ensure;
 use capa_e2e::{eventually, fixtures};
 use serde_json::json;
 
-use super::machines::{INLINE, at, machine, text};
+use super::machines::{INLINE, machine, text};
 use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
 
 /// Longer than any story.
@@ -66,28 +66,6 @@ pub(super) async fn remove_by_force(
 
 mod long_stories {
     use super::*;
-
-    #[test]
-    fn deleting_a_cluster_takes_all_its_machines_along() -> anyhow::Result<()> {
-        story("whole-cluster", async |s| {
-            let before = s.user.dump().await?;
-            s.cluster("dev").await?;
-            s.machine_deployment("workers", "dev", 2).await?;
-            let machines = s.machines_ready(2).await?;
-            s.delete(CORE, "Cluster", "dev").await?;
-            for machine in &machines {
-                assert!(
-                    s.has_terminated(text(machine, "/spec/instanceID")),
-                    "{}",
-                    at(machine, "/spec")
-                );
-            }
-            s.launched_once()?;
-            assert!(s.user.live_instances().await?.is_empty());
-            assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
-            Ok(())
-        })
-    }
 
     #[test]
     fn a_machine_is_deleted_without_its_awscluster_or_cluster() -> anyhow::Result<()> {

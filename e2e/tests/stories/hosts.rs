@@ -3,7 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use aws_sdk_ec2::types::{AllocationState, Host};
 use capa_e2e::aws_proxy::Fault;
-use capa_e2e::{Story, eventually, objects};
+use capa_e2e::{Story, eventually};
 
 use super::machines::{INLINE, at, text};
 use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story, story};
@@ -89,66 +89,6 @@ mod long_stories {
             s.machine("one", "dev", &reserved).await?;
             let ready = s.machine_ready("one").await?;
             assert_eq!(text(&ready, "/status/failureDomain"), last.name);
-            Ok(())
-        })
-    }
-
-    #[test]
-    fn a_full_reservation_or_host_is_named_with_ec2s_words() -> anyhow::Result<()> {
-        story("full-capacity", async |s| {
-            s.cluster("dev").await?;
-            let reservation = "cr-0123456789abcdef0";
-            let zone = &s.network.zones[1];
-            s.aws().reserve_capacity(reservation, &zone.name);
-            let allocate = s.user.ec2().allocate_hosts().instance_type("t3.large").quantity(1);
-            let allocated = allocate.availability_zone(&zone.name).send().await?;
-            let host = allocated.host_ids().first().context("no host was allocated")?;
-            for (name, code, capacity, full) in [
-                (
-                    "reservation",
-                    "ReservationCapacityExceeded",
-                    format!("capacityReservationId: {reservation}"),
-                    format!("capacity reservation {reservation}"),
-                ),
-                (
-                    "host",
-                    "InsufficientCapacityOnHost",
-                    format!("tenancy: host, hostID: {host}"),
-                    format!("Dedicated Host {host}"),
-                ),
-            ] {
-                let fault = s.aws().fault(Fault::on("RunInstances").error(code));
-                s.machine(name, "dev", &format!("{INLINE}, {capacity}")).await?;
-                eventually(WITHIN, "the reason and EC2's words", async || {
-                    let machine = s.get(OURS, "AWSMachine", name).await?;
-                    let found = objects::condition(&machine, "InstanceReady").context("no InstanceReady yet")?;
-                    let parts = [full.as_str(), code, "had no capacity a moment ago in"];
-                    let says_all = parts.iter().all(|part| found.message.contains(part));
-                    ensure!(found.reason == "InsufficientCapacity" && says_all, "{found:?}");
-                    Ok(())
-                })
-                .await?;
-                for call in s.launches().calls() {
-                    let subnet = call.parameter("NetworkInterface.1.SubnetId");
-                    assert_eq!(subnet, Some(zone.private_subnet_id.as_str()), "{name}");
-                }
-                fault.lift();
-                s.machine_ready(name).await?;
-            }
-            Ok(())
-        })
-    }
-
-    #[test]
-    fn a_lost_status_leaves_no_host_behind() -> anyhow::Result<()> {
-        story("host-of-lost-status", async |s| {
-            s.cluster("dev").await?;
-            s.machine("one", "dev", &format!("{INLINE}, {ALLOCATES}")).await?;
-            s.machine_ready("one").await?;
-            s.lose_status("one").await?;
-            s.delete(CORE, "Machine", "one").await?;
-            s.gone(OURS, "AWSMachine", &["one"]).await?;
-            assert_eq!(live_hosts(s).await?, [""; 0]);
             Ok(())
         })
     }

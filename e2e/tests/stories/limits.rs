@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use capa_e2e::aws_proxy::Fault;
 use capa_e2e::{Story, eventually};
 use serde_json::json;
 
@@ -62,42 +61,6 @@ mod timed_stories {
                 .await?
                 .sum("capa_aws_throttle_wait_seconds_count", &[("action", "RunInstances")]);
             assert!(waited.is_some_and(|count| count > 0.0), "the rates were never reached");
-            Ok(())
-        })
-    }
-
-    #[test]
-    fn fifty_machines_launch_at_once_after_a_throttled_minute() -> anyhow::Result<()> {
-        run_story(Story::new("minute"), async |s| {
-            let (aws, machines) = (s.aws(), 50);
-            let manager = s.new_manager().flag(format!("--timing-divisor={FASTER}"));
-            manager.start().await?;
-            s.cluster("dev").await?;
-            aws.throttle(FASTER);
-            let fault = aws.fault(Fault::on_everything().error("RequestLimitExceeded"));
-            s.machine_deployment("workers", "dev", machines).await?;
-            eventually(WITHIN, "the first throttled call", async || {
-                ensure!(fault.hits() > 0, "AWS has not been called yet");
-                Ok(())
-            })
-            .await?;
-            let calls = |mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
-            let mark = aws.mark();
-            // A plain sleep: the test measures a period.
-            tokio::time::sleep(Duration::from_mins(1)).await;
-            let minute = calls(mark);
-            report(&format!("in the throttled minute: {:?}", minute.counts()))?;
-            ensure!(minute.len() <= 70, "{} calls: {:?}", minute.len(), minute.counts());
-
-            fault.lift();
-            let (mark, began) = (aws.mark(), Instant::now());
-            s.machines_ready_within(machines as usize, 6 * WITHIN).await?;
-            let took = began.elapsed();
-            report(&format!(
-                "{machines} machines are ready {took:?} after it: {:?}",
-                calls(mark).counts()
-            ))?;
-            ensure!(took <= Duration::from_secs(40), "{took:?}");
             Ok(())
         })
     }

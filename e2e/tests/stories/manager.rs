@@ -35,14 +35,6 @@ fn the_manager_becomes_ready_and_ends_under_its_own_permissions() -> anyhow::Res
 }
 
 #[test]
-fn the_manager_also_runs_inside_a_test() -> anyhow::Result<()> {
-    Story::new("in-process").run(async |environment| {
-        let manager = environment.new_manager().start_in_process("eu-west-1").await?;
-        manager.stop().await
-    })
-}
-
-#[test]
 fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
     Story::new("leaders").run(async |environment| {
         // A leader whose busy host delays it for some seconds keeps leading.

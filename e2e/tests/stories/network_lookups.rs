@@ -196,34 +196,3 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
         Ok(())
     })
 }
-
-mod long_stories {
-    use super::*;
-
-    #[test]
-    fn a_lookup_that_fails_delays_provisioned_and_holds_ready() -> anyhow::Result<()> {
-        run_story(Story::new("grace"), async |s| {
-            s.new_manager().flag("--timing-divisor=3").start().await?;
-            let key = &s.aws().key().access_key_id;
-            s.aws().revoke(key);
-            s.owned("dev", &s.unmanaged("dev", "")).await?;
-            let message = s.await_condition("dev", "Ready", "False", "CredentialsFailed").await?;
-            assert!(message.contains("AWS refuses the credentials"), "{message}");
-            let status = s.aws_cluster("dev").await?.data["status"].take();
-            assert_eq!(status["initialization"], Value::Null, "held back at first");
-            s.infrastructure_provisioned("dev").await?;
-            s.await_condition("dev", "Ready", "False", "CredentialsFailed").await?;
-            s.await_condition("dev", "IdentityReady", "False", "CredentialsFailed")
-                .await?;
-            let status = s.aws_cluster("dev").await?.data["status"].take();
-            assert_eq!(status["failureDomains"], Value::Null, "the spec gives no zones");
-
-            s.aws().restore(key);
-            s.await_condition("dev", "IdentityReady", "True", "Ready").await?;
-            s.await_condition("dev", "Ready", "True", "Ready").await?;
-            let status = s.aws_cluster("dev").await?.data["status"].take();
-            assert_eq!(status["failureDomains"].as_array().map_or(0, Vec::len), 3, "{status}");
-            Ok(())
-        })
-    }
-}

@@ -13,13 +13,6 @@ use super::scenario::{CORE, FASTER, OURS, REGION, WITHIN, run_story, story};
 mod long_stories {
     use super::*;
 
-    use std::time::Duration;
-
-    #[test]
-    fn half_a_minute_without_aws_is_waited_out() -> anyhow::Result<()> {
-        super::outage("long-outage", Duration::from_secs(30), 12)
-    }
-
     #[test]
     fn a_manager_outlives_the_api_server_and_misses_nothing() -> anyhow::Result<()> {
         // A separate world, because the outage would break other tests.

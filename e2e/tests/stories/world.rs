@@ -2,8 +2,6 @@
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{Story, eventually, fixtures};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, api::DeleteParams};
 
 use super::machines::INLINE;
 use super::scenario::{OURS, WITHIN, story};
@@ -29,16 +27,6 @@ fn a_finished_test_leaves_no_cluster_in_its_namespace() -> anyhow::Result<()> {
             Ok(())
         })
         .await
-    })
-}
-
-#[test]
-fn tests_have_namespaces_and_accounts_of_their_own() -> anyhow::Result<()> {
-    Story::new("neighbour").run(async |one| {
-        let other = one.stranger("neighbour").await?;
-        assert_ne!(one.namespace(), other.namespace());
-        assert_ne!(one.aws().id(), other.aws().id());
-        Ok(())
     })
 }
 
@@ -81,78 +69,6 @@ fn a_failed_test_leaves_logs_calls_and_objects_but_no_secrets() -> anyhow::Resul
 
 mod long_stories {
     use super::*;
-
-    #[test]
-    fn namespaces_come_and_go() -> anyhow::Result<()> {
-        Story::new("namespaces").run(async |environment| {
-            environment
-                .apply(&fixtures::bootstrap_secret("data", "#cloud-config"))
-                .await?;
-
-            let namespaces: Api<Namespace> = Api::all(environment.client());
-            let name = environment.namespace();
-            namespaces.delete(name, &DeleteParams::default()).await?;
-            eventually(WITHIN, "the namespace to be gone", async || {
-                let phase = namespaces
-                    .get_opt(name)
-                    .await?
-                    .map(|namespace| namespace.status.unwrap_or_default().phase);
-                ensure!(phase.is_none(), "its phase is {phase:?}");
-                Ok(())
-            })
-            .await
-        })
-    }
-
-    #[test]
-    fn core_accepts_and_reconciles_a_cluster_without_infrastructure() -> anyhow::Result<()> {
-        Story::new("no-infrastructure").run(async |environment| {
-            environment.apply(&fixtures::cluster("bare", None)).await?;
-
-            let clusters = environment.api(CLUSTER_API, "Cluster").await?;
-            eventually(WITHIN, "core to need no infrastructure", async || {
-                let status = &clusters.get("bare").await?.data["status"];
-                ensure!(
-                    status["initialization"]["infrastructureProvisioned"] == true,
-                    "its status is {status}"
-                );
-                Ok(())
-            })
-            .await?;
-
-            environment.delete(CLUSTER_API, "Cluster", "bare", WITHIN).await?;
-            assert!(
-                environment.aws().journal().is_empty(),
-                "{}",
-                environment.aws().journal()
-            );
-            Ok(())
-        })
-    }
-
-    #[test]
-    fn the_webhooks_of_core_refuse_changes_and_fill_in_defaults() -> anyhow::Result<()> {
-        Story::new("webhooks").run(async |environment| {
-            environment.apply(&fixtures::cluster("defaults", None)).await?;
-            environment
-                .apply(&fixtures::machine_deployment("workers", "defaults", 0))
-                .await?;
-            let deployments = environment.api(CLUSTER_API, "MachineDeployment").await?;
-            let label = deployments.get("workers").await?.data["spec"]["selector"]["matchLabels"]["deployment"].clone();
-            assert_eq!(label, "workers");
-            let defaulted = deployments.get("workers").await?.data["spec"]["rollout"].clone();
-            assert_eq!(defaulted["strategy"]["type"], "RollingUpdate", "{defaulted}");
-
-            let overlapping = fixtures::machine_deployment("workers", "another", 0);
-            let refused = environment
-                .apply(&overlapping)
-                .await
-                .expect_err("clusterName is immutable");
-            assert!(format!("{refused:#}").contains("clusterName"), "{refused:#}");
-
-            environment.delete(CLUSTER_API, "Cluster", "defaults", WITHIN).await
-        })
-    }
 
     #[test]
     fn the_world_fits_a_small_machine() -> anyhow::Result<()> {

@@ -5,10 +5,7 @@ use super::picture::Picture;
 use super::*;
 use crate::facts::Answer;
 use crate::report::{Selection, check};
-
-fn good() -> Facts {
-    serde_json::from_str(include_str!("../../fixtures/good.json")).unwrap()
-}
+use crate::testing::good;
 
 /// A VPC without DNS, a subnet without its tag, a security group without rules, and hostile names.
 fn bad() -> Facts {

@@ -1,5 +1,4 @@
-//! Tests of the effect of each field of an AWSCluster's spec. `api/tests/data/effects.tsv` names these tests field by
-//! field.
+//! Tests of the effect of each field of an AWSCluster's spec.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use capa_cloud::targets::{Group, TargetKind};
 use serde_json::{Value, json};
 
 use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
-use crate::testing::fields::{Row, assert_effect, laid_over, spec_with};
+use crate::testing::fields::{assert_effect, effects, laid_over, spec_with};
 
 /// An endpoint, so that `Ready` does not report a missing one.
 const ENDPOINT: &str = "controlPlaneEndpoint: {host: api.example.org, port: 6443}";
@@ -39,67 +38,16 @@ async fn observed(spec: &str) -> Value {
     })
 }
 
-async fn assert_effects(rows: &[Row]) {
+#[tokio::test]
+async fn each_field_has_its_effect() {
     let without = observed(NETWORK).await;
-    for row in rows {
-        assert_effect(row, &without, &observed(&spec_with(NETWORK, row)).await);
+    for row in effects("AWSCluster") {
+        assert_effect(&row, &without, &observed(&spec_with(NETWORK, &row)).await);
     }
 }
 
 #[tokio::test]
-async fn the_mode_and_the_account_are_those_of_the_spec() {
-    let missing = |identity: &str| {
-        json!(format!(
-            "{identity} does not exist: create it, or name another in identityRef"
-        ))
-    };
-    assert_effects(&[
-        (
-            "unmanaged",
-            "unmanaged: false, network: {vpc: {ipv6: {}}}",
-            "/conditions/Ready/is",
-            json!("False/NotManagedYet"),
-        ),
-        (
-            "region",
-            "region: us-east-1",
-            "/status/network/region",
-            json!("us-east-1"),
-        ),
-        (
-            "identityRef.kind",
-            "identityRef: {kind: AWSClusterStaticIdentity, name: default}",
-            "/conditions/IdentityReady/message",
-            missing("AWSClusterStaticIdentity/default"),
-        ),
-        (
-            "identityRef.name",
-            "identityRef: {kind: AWSClusterControllerIdentity, name: other}",
-            "/conditions/IdentityReady/message",
-            missing("AWSClusterControllerIdentity/other"),
-        ),
-        ("preflight.mode", "preflight: {mode: Disabled}", "/calls", json!([])),
-    ])
-    .await;
-}
-
-#[tokio::test]
 async fn the_endpoint_needs_host_and_port() {
-    assert_effects(&[
-        (
-            "controlPlaneEndpoint.host",
-            "controlPlaneEndpoint: {host: api.example.org, port: 6443}",
-            "/conditions/ControlPlaneEndpointReady/is",
-            json!("True/Ready"),
-        ),
-        (
-            "controlPlaneEndpoint.port",
-            "controlPlaneEndpoint: {host: api.example.org, port: 6443}",
-            "/status/controlPlaneEndpoint",
-            json!({"host": "api.example.org", "port": 6443}),
-        ),
-    ])
-    .await;
     for (half, says) in [
         (
             "{host: api.example.org}",
@@ -124,99 +72,6 @@ async fn the_endpoint_needs_host_and_port() {
 }
 
 #[tokio::test]
-async fn the_published_network_is_the_one_that_the_spec_declares() {
-    assert_effects(&[
-        (
-            "network.vpc.id",
-            "network: {vpc: {id: vpc-00000002}}",
-            "/conditions/NetworkReady/is",
-            json!("False/NotFound"),
-        ),
-        (
-            "network.subnets[].id",
-            "network: {subnets: [{id: subnet-0000000b}]}",
-            "/status/network/subnets/0/id",
-            json!("subnet-0000000b"),
-        ),
-        (
-            "network.subnets[].resourceID",
-            "network: {subnets: [{id: private-b, resourceID: subnet-0000000b}]}",
-            "/status/network/subnets/0/id",
-            json!("subnet-0000000b"),
-        ),
-        (
-            "network.subnets[].availabilityZone",
-            "preflight: {mode: Disabled}, network: {subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1c}]}",
-            "/status/failureDomains/0/name",
-            json!("eu-west-1c"),
-        ),
-        (
-            "network.subnets[].isPublic",
-            "network: {subnets: [{id: subnet-0000000a, isPublic: true}]}",
-            "/status/network/subnets/0/public",
-            json!(true),
-        ),
-        (
-            "network.subnets[].isIpv6",
-            "network: {subnets: [{id: subnet-0000000a, isIpv6: true}]}",
-            "/status/network/subnets/0/ipv6",
-            json!(true),
-        ),
-        (
-            "network.subnets[].tags{}",
-            "network: {subnets: [{id: subnet-0000000a, tags: {sigs.k8s.io/cluster-api-provider-aws/association: \
-             secondary}}, \
-             {id: subnet-0000000b}]}",
-            "/status/network/subnets/0/id",
-            json!("subnet-0000000b"),
-        ),
-        (
-            "network.subnets[].zoneType",
-            "network: {subnets: [{id: subnet-0000000a, zoneType: local-zone}]}",
-            "/status/network/subnets/0/zoneType",
-            json!("local-zone"),
-        ),
-        (
-            "network.securityGroupOverrides{}",
-            "network: {securityGroupOverrides: {node: sg-0000000c}}",
-            "/status/network/securityGroups/all",
-            json!(["sg-0000000c"]),
-        ),
-        (
-            "additionalTags{}",
-            "additionalTags: {team: a}",
-            "/status/network/additionalTags/team",
-            json!("a"),
-        ),
-        (
-            "sshKeyName",
-            "sshKeyName: operator",
-            "/status/network/sshKeyName",
-            json!("operator"),
-        ),
-        (
-            "imageLookupFormat",
-            "imageLookupFormat: 'acme-{{.BaseOS}}'",
-            "/status/network/imageLookup/format",
-            json!("acme-{{.BaseOS}}"),
-        ),
-        (
-            "imageLookupOrg",
-            "imageLookupOrg: '123456789012'",
-            "/status/network/imageLookup/org",
-            json!("123456789012"),
-        ),
-        (
-            "imageLookupBaseOS",
-            "imageLookupBaseOS: flatcar",
-            "/status/network/imageLookup/baseOS",
-            json!("flatcar"),
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
 async fn a_refused_tag_makes_ready_false_and_keeps_provisioned() {
     let scene = Scene::new();
     let reserved = format!("{NETWORK}, additionalTags: {{team: a, MachineName: mine}}");
@@ -236,88 +91,6 @@ async fn a_refused_tag_makes_ready_false_and_keeps_provisioned() {
     let mended = scene.edited(&edited, NETWORK).await;
     assert_eq!(mended.condition(ConditionType::NetworkReady), "True/Ready");
     assert_eq!(mended.condition(ConditionType::Ready), "True/Ready");
-}
-
-#[tokio::test]
-async fn control_plane_targets_come_from_spec_or_load_balancer() {
-    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
-    assert_effects(&[
-        (
-            "controlPlaneTargets[].targetGroupARN",
-            "controlPlaneTargets: [{targetGroupARN: 'arn:a'}]",
-            "/status/network/controlPlaneTargets/0/targetGroupARN",
-            json!("arn:a"),
-        ),
-        (
-            "controlPlaneTargets[].port",
-            "controlPlaneTargets: [{targetGroupARN: 'arn:a', port: 443}]",
-            "/status/network/controlPlaneTargets/0/port",
-            json!(443),
-        ),
-        (
-            "controlPlaneTargets[].loadBalancerName",
-            "controlPlaneTargets: [{loadBalancerName: api}]",
-            "/status/network/controlPlaneTargets/0/targetGroupARN",
-            json!(arn),
-        ),
-        (
-            "controlPlaneTargets[].classicLoadBalancerName",
-            "controlPlaneTargets: [{classicLoadBalancerName: api}]",
-            "/status/network/controlPlaneTargets/0/classicLoadBalancerName",
-            json!("api"),
-        ),
-        (
-            "controlPlaneLoadBalancer.name",
-            "controlPlaneLoadBalancer: {name: classic}",
-            "/status/network/controlPlaneTargets/0/classicLoadBalancerName",
-            json!("classic"),
-        ),
-        (
-            "controlPlaneLoadBalancer.loadBalancerType",
-            "controlPlaneLoadBalancer: {name: api, loadBalancerType: nlb}",
-            "/status/network/controlPlaneTargets/0/targetGroupARN",
-            json!(arn),
-        ),
-        (
-            "secondaryControlPlaneLoadBalancer.name",
-            "controlPlaneLoadBalancer: {name: classic}, \
-             secondaryControlPlaneLoadBalancer: {name: api, loadBalancerType: nlb, scheme: internal}",
-            "/status/network/controlPlaneTargets/1/targetGroupARN",
-            json!(arn),
-        ),
-        (
-            "secondaryControlPlaneLoadBalancer.loadBalancerType",
-            "secondaryControlPlaneLoadBalancer: {name: api, loadBalancerType: nlb, scheme: internal}",
-            "/status/network/controlPlaneTargets/0/targetGroupARN",
-            json!(arn),
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn the_bucket_of_the_spec_is_published_for_machines() {
-    assert_effects(&[
-        (
-            "s3Bucket.name",
-            "s3Bucket: {name: bootstrap}",
-            "/status/network/bootstrapStorage/s3/bucket",
-            json!("bootstrap"),
-        ),
-        (
-            "s3Bucket.presignedURLDuration",
-            "s3Bucket: {name: bootstrap, presignedURLDuration: 30m}",
-            "/status/network/bootstrapStorage/s3/presignedURLDuration",
-            json!("30m"),
-        ),
-        (
-            "s3Bucket.bestEffortDeleteObjects",
-            "s3Bucket: {name: bootstrap, bestEffortDeleteObjects: true}",
-            "/status/network/bootstrapStorage/s3/bestEffortDeleteObjects",
-            json!(true),
-        ),
-    ])
-    .await;
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! Tests of the fields that say how capacity is bought and where the instance is placed, and of the machine's own
-//! network interfaces. `api/tests/data/effects.tsv` names the test of each field.
+//! network interfaces.
 
 use capa_api::conditions::ConditionType;
 use capa_api::machine::{InstanceState, LaunchOptions, MarketType, SpotMarketOptions};
@@ -7,150 +7,9 @@ use capa_cloud::{CloudError, LaunchRequest};
 use serde_json::{Value, json};
 
 use super::{FIRST, NETWORK, SPEC, Scene};
-use crate::testing::fields::{Row, assert_effect, spec_with};
 use crate::testing::read;
 
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
-
-/// The call of RunInstances of a new machine with this spec, and the status after it.
-async fn observed(spec: &str) -> Value {
-    let scene = Scene::with_spec(spec);
-    scene
-        .aws
-        .network_interface("eni-0000000a", "subnet-0000000b", &["sg-0000000a"]);
-    let pass = scene.pass().await;
-    json!({"call": scene.aws.launches().first(), "status": pass.status()})
-}
-
-async fn assert_effects(rows: &[Row]) {
-    let without = observed(SPEC).await;
-    for row in rows {
-        assert_effect(row, &without, &observed(&spec_with(SPEC, row)).await);
-    }
-}
-
-#[tokio::test]
-async fn the_spec_decides_how_capacity_is_bought() {
-    assert_effects(&[
-        (
-            "marketType",
-            "marketType: Spot",
-            "/call/options/marketType",
-            json!("Spot"),
-        ),
-        (
-            "spotMarketOptions.maxPrice",
-            "spotMarketOptions: {maxPrice: '0.05'}",
-            "/call/options/spotMarketOptions/maxPrice",
-            json!("0.05"),
-        ),
-        (
-            "capacityReservationId",
-            "capacityReservationId: cr-0123456789abcdef0",
-            "/call/options/capacityReservation/Id",
-            json!("cr-0123456789abcdef0"),
-        ),
-        (
-            "capacityReservationPreference",
-            "capacityReservationPreference: None",
-            "/call/options/capacityReservation/Preference",
-            json!("None"),
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn the_spec_decides_the_hardware() {
-    assert_effects(&[
-        (
-            "tenancy",
-            "tenancy: dedicated",
-            "/call/options/tenancy",
-            json!("dedicated"),
-        ),
-        (
-            "hostID",
-            "hostID: h-0123456789abcdef0",
-            "/call/options/host/id",
-            json!("h-0123456789abcdef0"),
-        ),
-        (
-            "hostAffinity",
-            "hostID: h-0123456789abcdef0, hostAffinity: host",
-            "/call/options/host/affinity",
-            json!("host"),
-        ),
-        (
-            "placementGroupName",
-            "placementGroupName: racks",
-            "/call/options/placementGroup/name",
-            json!("racks"),
-        ),
-        (
-            "placementGroupPartition",
-            "placementGroupName: racks, placementGroupPartition: 2",
-            "/call/options/placementGroup/partition",
-            json!(2),
-        ),
-        (
-            "cpuOptions.confidentialCompute",
-            "cpuOptions: {confidentialCompute: AMDEncryptedVirtualizationNestedPaging}",
-            "/call/options/cpuOptions/confidentialCompute",
-            json!("AMDEncryptedVirtualizationNestedPaging"),
-        ),
-        (
-            "cpuOptions.nestedVirtualization",
-            "cpuOptions: {nestedVirtualization: enabled}",
-            "/call/options/cpuOptions/nestedVirtualization",
-            json!("enabled"),
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn the_spec_decides_interface_and_names() {
-    assert_effects(&[
-        (
-            "networkInterfaces[]",
-            "networkInterfaces: [eni-0000000a]",
-            "/call/options/networkInterfaces/0",
-            json!("eni-0000000a"),
-        ),
-        (
-            "networkInterfaceType",
-            "networkInterfaceType: efa",
-            "/call/options/networkInterfaceType",
-            json!("efa"),
-        ),
-        (
-            "assignPrimaryIPv6",
-            "assignPrimaryIPv6: enabled",
-            "/call/options/primaryIpv6",
-            json!(true),
-        ),
-        (
-            "privateDnsName.hostnameType",
-            "privateDnsName: {hostnameType: resource-name}",
-            "/call/options/privateDnsName/hostnameType",
-            json!("resource-name"),
-        ),
-        (
-            "privateDnsName.enableResourceNameDnsARecord",
-            "privateDnsName: {enableResourceNameDnsARecord: true}",
-            "/call/options/privateDnsName/enableResourceNameDnsARecord",
-            json!(true),
-        ),
-        (
-            "privateDnsName.enableResourceNameDnsAAAARecord",
-            "privateDnsName: {enableResourceNameDnsAAAARecord: true}",
-            "/call/options/privateDnsName/enableResourceNameDnsAAAARecord",
-            json!(true),
-        ),
-    ])
-    .await;
-}
 
 #[tokio::test]
 async fn only_a_spot_machine_is_interruptible() {

@@ -102,7 +102,6 @@ fn describe(target: &TargetId, health: Health) -> Vec<Element> {
     let (state, reason, description) = match health {
         Health::Healthy => ("InService", "N/A", "N/A"),
         Health::Draining => ("InService", "N/A", "Instance deregistration currently in progress."),
-        Health::Initial => ("OutOfService", "ELB", "Instance registration is still in progress."),
         Health::Stopped => ("OutOfService", "Instance", "Instance is in stopped state."),
         Health::Unhealthy | Health::NotInUse | Health::NotRegistered => (
             "OutOfService",

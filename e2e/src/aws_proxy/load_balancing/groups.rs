@@ -98,11 +98,6 @@ impl TargetGroup {
 
 fn describe(target: &TargetId, health: Health) -> Vec<Element> {
     let (state, reason, description) = match health {
-        Health::Initial => (
-            "initial",
-            "Elb.RegistrationInProgress",
-            "Target registration is in progress",
-        ),
         Health::Healthy => ("healthy", "", ""),
         Health::Unhealthy => ("unhealthy", "Target.FailedHealthChecks", "Health checks failed"),
         Health::Draining => (

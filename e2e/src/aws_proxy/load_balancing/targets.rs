@@ -1,6 +1,5 @@
 //! The targets of an account's load balancers, whose health checks and draining moto does not simulate: a target is
-//! `initial` for a while, `healthy` as long as its instance runs and serves, and `draining` for the deregistration
-//! delay of its group.
+//! `healthy` as long as its instance runs and serves, and `draining` for the deregistration delay of its group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -28,8 +27,6 @@ pub(super) struct TargetId {
 /// The health of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// The load balancer has not checked the target yet.
-    Initial,
     /// The target passes its health checks and receives traffic.
     Healthy,
     /// The instance of the target does not serve.
@@ -53,19 +50,11 @@ pub(super) struct GroupFacts<'a> {
     pub(super) in_use: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Registration {
-    since: Instant,
-    /// The end of draining, for a deregistered target.
-    drained: Option<Instant>,
-}
-
 /// The targets of one account, and the settings that determine their health.
 #[derive(Debug, Default)]
 pub(in crate::aws_proxy) struct Targets {
-    groups: BTreeMap<Group, BTreeMap<TargetId, Registration>>,
-    /// How long a target is [`Health::Initial`].
-    pub(in crate::aws_proxy) initial: Duration,
+    /// The targets of each group, with the end of draining of those that are deregistered.
+    groups: BTreeMap<Group, BTreeMap<TargetId, Option<Instant>>>,
     /// Whether targets drain for ever.
     pub(in crate::aws_proxy) stuck: bool,
     serving: Serving,
@@ -96,22 +85,13 @@ impl Targets {
     /// Registers a target. A registered target keeps its state; a draining one starts anew.
     pub(super) fn register(&mut self, group: &Group, target: TargetId, now: Instant) {
         self.forget_drained(now);
-        let fresh = Registration {
-            since: now,
-            drained: None,
-        };
-        let targets = self.groups.entry(group.clone()).or_default();
-        let registration = targets.entry(target).or_insert(fresh);
-        if registration.drained.is_some() {
-            *registration = fresh;
-        }
+        self.groups.entry(group.clone()).or_default().insert(target, None);
     }
 
     /// Deregisters a target, which then drains for `delay`. A target that is not registered stays so.
     pub(super) fn deregister(&mut self, group: &Group, target: &TargetId, delay: Duration, now: Instant) {
-        let registration = self.groups.get_mut(group).and_then(|targets| targets.get_mut(target));
-        if let Some(registration) = registration {
-            registration.drained.get_or_insert(now + delay);
+        if let Some(drained) = self.groups.get_mut(group).and_then(|targets| targets.get_mut(target)) {
+            drained.get_or_insert(now + delay);
         }
         self.forget_drained(now);
     }
@@ -137,11 +117,10 @@ impl Targets {
     ) -> Health {
         self.forget_drained(now);
         self.drop_terminated(group, instances, now);
-        let Some(registration) = self.groups.get(group).and_then(|targets| targets.get(target)) else {
-            return Health::NotRegistered;
-        };
-        if registration.drained.is_some() {
-            return Health::Draining;
+        match self.groups.get(group).and_then(|targets| targets.get(target)) {
+            None => return Health::NotRegistered,
+            Some(Some(_)) => return Health::Draining,
+            Some(None) => {}
         }
         if !facts.in_use {
             return Health::NotInUse;
@@ -150,9 +129,6 @@ impl Targets {
         let state = instance.as_deref().map(|instance| instances.state(instance, now));
         if is_instance(target) && [Some(STOPPING), Some(STOPPED)].contains(&state) {
             return Health::Stopped;
-        }
-        if now.duration_since(registration.since) < self.initial {
-            return Health::Initial;
         }
         let serves = instance.is_some_and(|instance| self.serving.is(&instance));
         if serves && state == Some(RUNNING) {
@@ -167,15 +143,15 @@ impl Targets {
             return;
         }
         for targets in self.groups.values_mut() {
-            targets.retain(|_, registration| registration.drained.is_none_or(|until| now < until));
+            targets.retain(|_, drained| drained.is_none_or(|until| now < until));
         }
     }
 
     /// Drops the instance ids of terminated instances, as AWS does by itself; addresses stay registered.
     fn drop_terminated(&mut self, group: &Group, instances: &Instances, now: Instant) {
         if let Some(targets) = self.groups.get_mut(group) {
-            targets.retain(|target, registration| {
-                registration.drained.is_some() || !is_instance(target) || !instances.is_over(&target.id, now)
+            targets.retain(|target, drained| {
+                drained.is_some() || !is_instance(target) || !instances.is_over(&target.id, now)
             });
         }
     }
@@ -238,17 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_initial_first_then_as_healthy_as_its_instance() {
+    fn a_target_is_as_healthy_as_its_instance() {
         let start = Instant::now();
         for id in ["i-1", "10.0.0.7"] {
             let mut instances = running(start);
-            let mut targets = Targets {
-                initial: HOUR,
-                ..Targets::default()
-            };
+            let mut targets = Targets::default();
             assert_eq!(health(&mut targets, id, &instances, start), Health::NotRegistered);
             targets.register(&group(), target(id), start);
-            assert_eq!(health(&mut targets, id, &instances, start), Health::Initial);
             let later = start + HOUR;
             assert_eq!(health(&mut targets, id, &instances, later), Health::Healthy);
             targets.set_reported(true);

@@ -186,14 +186,6 @@ fn rows<const CELLS: usize>(table: &str) -> anyhow::Result<Vec<[String; CELLS]>>
     rows.into_iter().map(cells).collect()
 }
 
-#[test]
-fn a_row_of_a_table_may_go_on_in_the_next_line() {
-    let table = "\n# Networks.\none | {a: b} |\ntwo | {a: c,\n    d: e} | refused\n";
-    let expected = [["one", "{a: b}", ""], ["two", "{a: c, d: e}", "refused"]];
-    assert_eq!(rows::<3>(table).unwrap(), expected.map(|row| row.map(str::to_owned)));
-    assert!(rows::<4>(table).is_err());
-}
-
 /// The message for the user. The status code is that of an invalid object, whether the schema or a policy refused it.
 fn refusal(error: kube::Error) -> anyhow::Result<String> {
     match error {

@@ -6,7 +6,6 @@ use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::computers::Boot;
 use capa_e2e::eventually;
 use kube::api::DeleteParams;
-use serde_json::json;
 
 use super::whole::{CONTROL_PLANE, KubeadmCluster, NODES_WITHIN, whole_clusters};
 use crate::stories::scenario::{CORE, OURS};
@@ -67,36 +66,6 @@ mod long_stories {
             complete.ready(1, 1).await?;
             complete.delete().await?;
             Ok(())
-        })
-    }
-
-    #[test]
-    fn machines_deleted_during_their_launch_leave_nothing() -> anyhow::Result<()> {
-        whole_clusters("in-flight", async |s| {
-            let cluster = s.kubeadm_cluster("dev").await?;
-            cluster.control_plane(1).await?;
-            cluster.ready(1, 0).await?;
-            s.aws().set_pending(NODES_WITHIN);
-            cluster.workers(3).await?;
-            eventually(NODES_WITHIN, "three workers to be launched", async || {
-                let launches = s.aws().manager_journal().of("RunInstances").len();
-                ensure!(launches == 4, "{launches} launches");
-                Ok(())
-            })
-            .await?;
-            let machines = s.api(CORE, "Machine").await?;
-            for machine in cluster.machines().await? {
-                if machine.data["status"]["phase"] != "Running" {
-                    let name = machine.metadata.name.context("a name")?;
-                    machines.delete(&name, &DeleteParams::default()).await?;
-                }
-            }
-            s.aws().set_pending(Duration::ZERO);
-            cluster.ready(1, 3).await?;
-            cluster.change_workers(json!({"replicas": 0})).await?;
-            cluster.ready(1, 0).await?;
-            assert_eq!(s.user.live_instances().await?.len(), 1);
-            cluster.delete().await
         })
     }
 

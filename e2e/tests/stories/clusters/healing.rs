@@ -1,7 +1,6 @@
 //! Unhealthy machines that MachineHealthCheck or the control plane itself replaces.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::computers::Boot;
@@ -50,20 +49,6 @@ async fn replaced(cluster: &KubeadmCluster<'_>, sick: &BTreeSet<String>) -> anyh
 
 mod long_stories {
     use super::*;
-
-    #[test]
-    fn a_machine_whose_node_boots_slowly_is_not_replaced() -> anyhow::Result<()> {
-        whole_clusters("slow-boot", async |s| {
-            let cluster = s.kubeadm_cluster("dev").await?;
-            s.aws().set_boot("dev-workers", Boot::After(Duration::from_secs(20)));
-            cluster.control_plane(1).await?;
-            cluster.workers(1).await?;
-            watch(&cluster, "workers", "deployment: dev", 120).await?;
-            cluster.ready(1, 1).await?;
-            assert_eq!(s.aws().manager_journal().of("RunInstances").len(), 2);
-            cluster.delete().await
-        })
-    }
 
     #[test]
     fn terminated_stopped_and_never_booting_machines_are_replaced() -> anyhow::Result<()> {

@@ -1,6 +1,5 @@
 //! Whole clusters: nodes that join, scale, roll, heal and go away.
 
-mod any_infrastructure;
 mod bootstrap_data;
 mod capacity;
 mod deletion;

@@ -108,28 +108,3 @@ fn is_like(value: &str, pattern: &str) -> bool {
         }),
     }
 }
-
-#[test]
-fn a_row_explains_what_is_like_its_cells() {
-    let fact = |value: &str| Fact {
-        resource: "subnet a".to_owned(),
-        field: "tag role".to_owned(),
-        value: value.to_owned(),
-    };
-    let found = differences("default", &[fact("1")].into(), &[fact("2")].into());
-    assert_eq!(found.len(), 1, "one field: {found:?}");
-    let table = |row: &str| {
-        rows(&format!(
-            "{HEADING}\n\n| a | b | c | d | e | why |\n| --- |\n{row}\n\n## Next\n"
-        ))
-    };
-    let explains = |row: &str| table(row).iter().any(|row| row.explains(&found[0]));
-    assert!(explains("| * | subnet * | `tag role` | 1 | 2 | why |"));
-    for other in [
-        "| * | subnet | `tag role` | 1 | 2 | why |",
-        "| * | * | * | 1 | | why |",
-        "| * | * | * | 1 | 2 |",
-    ] {
-        assert!(!explains(other), "{other}");
-    }
-}

@@ -10,17 +10,9 @@ use super::{FOR_US, apply_with_status, foreign_cluster, machine};
 
 const GROUP: &str = "ec2.services.k8s.aws";
 
-/// The lines of a machine's spec, indented by six, that name the objects of [`network`].
-pub(crate) const SOURCES: &str = "      networkSources:
-      - {apiGroup: ec2.services.k8s.aws, kind: Subnet, selector: {matchLabels: {cluster: dev}}}
-      - {apiGroup: ec2.services.k8s.aws, kind: SecurityGroup, name: nodes}";
-
 /// The same sources as entries of a list in YAML's flow style.
 pub(super) const ENTRIES: &str = "{apiGroup: ec2.services.k8s.aws, kind: Subnet, selector: {matchLabels: \
                                   {cluster: dev}}}, {apiGroup: ec2.services.k8s.aws, kind: SecurityGroup, name: nodes}";
-
-/// The source of the subnets of [`network`], as recorded on machines.
-pub(crate) const SUBNETS: &str = "Subnet/private-eu-west-1a,private-eu-west-1b,private-eu-west-1c";
 
 /// The kinds of ACK that the stories use, readable by the provider.
 async fn kinds(scenario: &Scenario) -> anyhow::Result<[Kind; 2]> {

@@ -107,6 +107,7 @@ pub(super) async fn a_fresh_instance_may_be_hidden_from_describes(ec2: &dyn Ec2U
         Query::filter("instance-id", [&id]),
         Query::filter("client-token", ["token"]),
         Query::filter("tag:MachineName", ["default/token"]),
+        Query::filter("tag-key", ["MachineName"]),
         Query::filter("vpc-id", [&ec2.place().vpc_id]),
     ];
     for query in &queries {

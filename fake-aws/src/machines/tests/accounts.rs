@@ -61,25 +61,6 @@ fn a_revoked_or_unknown_key_is_refused() {
 }
 
 #[test]
-fn request_limits_hold_when_they_are_switched_on() {
-    let mut world = Fixture::new();
-    for number in 0..10 {
-        world.run(&request(&format!("free-{number}"), "subnet-a")).unwrap();
-    }
-    world.behaviour().throttling = true;
-    let mut launched = 0;
-    for number in 0..10 {
-        match world.run(&request(&format!("limited-{number}"), "subnet-a")) {
-            Ok(_) => launched += 1,
-            Err(error) => assert_eq!(error.class, ErrorClass::Throttled),
-        }
-    }
-    assert_eq!(launched, 5);
-    world.pass(1);
-    world.run(&request("limited-9", "subnet-a")).unwrap();
-}
-
-#[test]
 fn equal_calls_give_equal_states() {
     let history = || {
         let mut world = Fixture::new();

@@ -1,29 +1,6 @@
 use super::*;
 
 #[test]
-fn a_fresh_instance_is_hidden_from_every_query() {
-    let mut world = Fixture::new();
-    world.behaviour().hidden = Duration::from_secs(5);
-    let id = world.run(&request("token", "subnet-a")).unwrap().id;
-    let queries = [
-        Query::default(),
-        Query::filter("instance-id", [id]),
-        Query::filter("client-token", ["token"]),
-        Query::filter("tag:MachineName", ["team/one"]),
-        Query::filter("tag-key", ["MachineName"]),
-        Query::filter("vpc-id", ["vpc-1"]),
-    ];
-    world.pass(4);
-    for query in &queries {
-        assert_eq!(world.describe(query), [], "{query:?}");
-    }
-    world.pass(1);
-    for query in &queries {
-        assert_eq!(world.describe(query).len(), 1, "{query:?}");
-    }
-}
-
-#[test]
 fn a_stale_describe_shows_the_former_state() {
     let mut world = Fixture::new();
     let id = world.run(&request("token", "subnet-a")).unwrap().id;
@@ -49,38 +26,16 @@ fn a_stale_describe_shows_the_former_state() {
 }
 
 #[test]
-fn instances_are_found_by_their_properties() {
+fn instances_are_found_by_key_state_code_and_type() {
     let mut world = Fixture::new();
-    let one = world.run(&request("one", "subnet-a")).unwrap().id;
-    let two = world.run(&request("two", "subnet-b")).unwrap().id;
-    world.region().tag(&two, "MachineName", "team/two");
-    let table = [
-        (Query::filter("instance-id", [&one]), vec![&one]),
-        (Query::filter("instance-id", [&one, &two]), vec![&one, &two]),
-        (Query::filter("client-token", ["two"]), vec![&two]),
-        (Query::filter("tag:MachineName", ["team/*"]), vec![&one, &two]),
-        (Query::filter("tag:MachineName", ["team/two"]), vec![&two]),
-        (Query::filter("tag-key", ["cost"]), vec![&one, &two]),
-        (Query::filter("tag-key", ["Cost"]), vec![]),
-        (Query::filter("instance-state-name", ["pending"]), vec![&one, &two]),
-        (Query::filter("instance-state-code", ["16"]), vec![]),
-        (Query::filter("subnet-id", ["subnet-b"]), vec![&two]),
-        (Query::filter("vpc-id", ["vpc-1"]), vec![&one, &two]),
-        (Query::filter("availability-zone", ["eu-west-1a"]), vec![&one]),
-        (
-            Query::filter("image-id", ["ami-1"]).and("instance-type", ["t3.*"]),
-            vec![&one, &two],
-        ),
-        (Query::filter("instance.group-id", ["sg-1"]), vec![&one, &two]),
-        (Query::filter("key-name", ["ops"]), vec![]),
-        (
-            Query::filter("subnet-id", ["subnet-a"]).and("client-token", ["two"]),
-            vec![],
-        ),
-    ];
-    for (query, expected) in table {
-        let found: Vec<_> = world.describe(&query).into_iter().map(|instance| instance.id).collect();
-        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{query:?}");
+    world.run(&request("token", "subnet-a")).unwrap();
+    for (query, count) in [
+        (Query::filter("key-name", ["ops"]), 0),
+        (Query::filter("instance-state-code", ["16"]), 0),
+        (Query::filter("instance-state-code", ["0"]), 1),
+        (Query::filter("instance-type", ["t3.*"]), 1),
+    ] {
+        assert_eq!(world.describe(&query).len(), count, "{query:?}");
     }
 }
 

@@ -6,7 +6,8 @@ use capa_api::cluster::preflight::PodNetwork;
 use capa_api::network::MachineNetwork;
 use serde_json::{Value, json};
 
-use crate::facts::{Demand, EndpointDemand, Facts, MachineDemand, RoleOfMachines};
+use crate::facts::{Demand, EndpointDemand, MachineDemand, RoleOfMachines};
+use crate::testing::good;
 
 /// Machines with a role, a number and fields of the spec.
 pub(super) fn machines(name: &str, role: RoleOfMachines, replicas: i32, fields: &Value) -> MachineDemand {
@@ -160,8 +161,7 @@ fn of_failure_domains() -> Demand {
 
 /// The demand of the good infrastructure, with a bucket and more security groups than usual.
 fn everything() -> Demand {
-    let good: Facts = serde_json::from_str(include_str!("../../../fixtures/good.json")).unwrap();
-    let mut demand = good.demand;
+    let mut demand = good().demand;
     let storage = json!({"s3": {"bucket": "bootstrap"}});
     demand.network.bootstrap_storage = Some(serde_json::from_value(storage).unwrap());
     let groups = demand.network.security_groups.as_mut().unwrap();

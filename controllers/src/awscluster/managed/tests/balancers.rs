@@ -89,132 +89,55 @@ fn the_default_load_balancer_is_that_of_capa() {
 
 #[test]
 fn each_field_of_a_load_balancer_has_its_effect() {
-    for (of_first, of_second, field, expected) in [
+    for (field, expected) in [
+        ("scheme: internal", "internal in inside-a"),
+        ("crossZoneLoadBalancing: true", "cross zone"),
+        ("subnets: [subnet-1]", "in subnet-1"),
+        ("healthCheckProtocol: HTTPS", "6443 HTTPS:6443/readyz"),
+        ("healthCheck: {intervalSeconds: 9}", "every 9 s"),
+        ("healthCheck: {timeoutSeconds: 3}", "at most 3 s"),
+        ("healthCheck: {thresholdCount: 7}", "7 up"),
+        ("healthCheck: {unhealthyThresholdCount: 8}", "8 down"),
+        ("additionalSecurityGroups: [sg-1]", "with sg-1"),
+        ("additionalListeners: [{port: 8132}]", "8132 TCP:8132"),
+        ("additionalListeners: [{port: 8132, protocol: TCP}]", "8132 TCP:8132"),
         (
-            "controlPlaneLoadBalancer.scheme",
-            "secondaryControlPlaneLoadBalancer.scheme",
-            "scheme: internal",
-            "internal in inside-a",
-        ),
-        (
-            "controlPlaneLoadBalancer.crossZoneLoadBalancing",
-            "secondaryControlPlaneLoadBalancer.crossZoneLoadBalancing",
-            "crossZoneLoadBalancing: true",
-            "cross zone",
-        ),
-        (
-            "controlPlaneLoadBalancer.subnets[]",
-            "secondaryControlPlaneLoadBalancer.subnets[]",
-            "subnets: [subnet-1]",
-            "in subnet-1",
-        ),
-        (
-            "controlPlaneLoadBalancer.healthCheckProtocol",
-            "secondaryControlPlaneLoadBalancer.healthCheckProtocol",
-            "healthCheckProtocol: HTTPS",
-            "6443 HTTPS:6443/readyz",
-        ),
-        (
-            "controlPlaneLoadBalancer.healthCheck.intervalSeconds",
-            "secondaryControlPlaneLoadBalancer.healthCheck.intervalSeconds",
-            "healthCheck: {intervalSeconds: 9}",
-            "every 9 s",
-        ),
-        (
-            "controlPlaneLoadBalancer.healthCheck.timeoutSeconds",
-            "secondaryControlPlaneLoadBalancer.healthCheck.timeoutSeconds",
-            "healthCheck: {timeoutSeconds: 3}",
-            "at most 3 s",
-        ),
-        (
-            "controlPlaneLoadBalancer.healthCheck.thresholdCount",
-            "secondaryControlPlaneLoadBalancer.healthCheck.thresholdCount",
-            "healthCheck: {thresholdCount: 7}",
-            "7 up",
-        ),
-        (
-            "controlPlaneLoadBalancer.healthCheck.unhealthyThresholdCount",
-            "secondaryControlPlaneLoadBalancer.healthCheck.unhealthyThresholdCount",
-            "healthCheck: {unhealthyThresholdCount: 8}",
-            "8 down",
-        ),
-        (
-            "controlPlaneLoadBalancer.additionalSecurityGroups[]",
-            "secondaryControlPlaneLoadBalancer.additionalSecurityGroups[]",
-            "additionalSecurityGroups: [sg-1]",
-            "with sg-1",
-        ),
-        (
-            "controlPlaneLoadBalancer.additionalListeners[].port",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].port",
-            "additionalListeners: [{port: 8132}]",
-            "8132 TCP:8132",
-        ),
-        (
-            "controlPlaneLoadBalancer.additionalListeners[].protocol",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].protocol",
-            "additionalListeners: [{port: 8132, protocol: TCP}]",
-            "8132 TCP:8132",
-        ),
-        (
-            "controlPlaneLoadBalancer.additionalListeners[].healthCheck.protocol",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].healthCheck.protocol",
             "additionalListeners: [{port: 8132, healthCheck: {protocol: HTTP}}]",
             "8132 HTTP:8132/",
         ),
         (
-            "controlPlaneLoadBalancer.additionalListeners[].healthCheck.port",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].healthCheck.port",
             "additionalListeners: [{port: 8132, healthCheck: {port: '9'}}]",
             "8132 TCP:9 ",
         ),
         (
-            "controlPlaneLoadBalancer.additionalListeners[].healthCheck.path",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].healthCheck.path",
             "additionalListeners: [{port: 8132, healthCheck: {protocol: HTTPS, path: /up}}]",
             "8132 HTTPS:8132/up",
         ),
         (
-            "controlPlaneLoadBalancer.additionalListeners[].healthCheck.intervalSeconds",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].healthCheck.intervalSeconds",
             "additionalListeners: [{port: 8132, healthCheck: {intervalSeconds: 30}}]",
             "every 30 s",
         ),
         (
-            "controlPlaneLoadBalancer.additionalListeners[].healthCheck.timeoutSeconds",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].healthCheck.timeoutSeconds",
             "additionalListeners: [{port: 8132, healthCheck: {timeoutSeconds: 3}}]",
             "at most 3 s",
         ),
         (
-            "controlPlaneLoadBalancer.additionalListeners[].healthCheck.thresholdCount",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].healthCheck.thresholdCount",
             "additionalListeners: [{port: 8132, healthCheck: {thresholdCount: 7}}]",
             "7 up",
         ),
         (
-            "controlPlaneLoadBalancer.additionalListeners[].healthCheck.unhealthyThresholdCount",
-            "secondaryControlPlaneLoadBalancer.additionalListeners[].healthCheck.unhealthyThresholdCount",
             "additionalListeners: [{port: 8132, healthCheck: {unhealthyThresholdCount: 8}}]",
             "8 down",
         ),
-        (
-            "controlPlaneLoadBalancer.preserveClientIP",
-            "secondaryControlPlaneLoadBalancer.preserveClientIP",
-            "preserveClientIP: true",
-            "from clients",
-        ),
+        ("preserveClientIP: true", "from clients"),
     ] {
         let found = shown(&format!("controlPlaneLoadBalancer: {{loadBalancerType: nlb, {field}}}"));
-        assert!(found.len() == 1 && found[0].contains(expected), "{of_first}: {found:?}");
+        assert!(found.len() == 1 && found[0].contains(expected), "{field}: {found:?}");
         let found = shown(&format!(
             "controlPlaneLoadBalancer: {{loadBalancerType: disabled}}, secondaryControlPlaneLoadBalancer: \
              {{loadBalancerType: nlb, name: second, {field}}}"
         ));
-        assert!(
-            found.len() == 1 && found[0].contains(expected),
-            "{of_second}: {found:?}"
-        );
+        assert!(found.len() == 1 && found[0].contains(expected), "{field}: {found:?}");
         assert!(found[0].starts_with("second "), "{found:?}");
     }
 }

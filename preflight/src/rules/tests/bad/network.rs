@@ -1,8 +1,9 @@
 //! Broken credentials, VPCs, subnets, routes and endpoints.
 
-use super::super::world::VPC;
 use super::{Bad, bad_world, default_route, deny, failed, found, group, machines, subnet, vpc};
 use crate::facts::{Answer, DryRun, FailureKind, RouteTarget};
+use crate::testing::VPC;
+
 pub(super) fn bad() -> Vec<Bad> {
     [identity(), of_vpc(), subnets(), routes(), endpoints()]
         .into_iter()

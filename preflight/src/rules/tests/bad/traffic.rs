@@ -1,8 +1,9 @@
 //! Broken security groups and load balancers.
 
-use super::super::world::{GROUP_ARN, of_range};
 use super::{Bad, bad_world, balancer, found, group, target_group};
 use crate::facts::Source;
+use crate::testing::{GROUP_ARN, of_range};
+
 pub(super) fn bad() -> Vec<Bad> {
     [groups(), load_balancing()].into_iter().flatten().collect()
 }
